@@ -1,0 +1,261 @@
+"""The nouns that travel between drumlin's parts, each defined once.
+
+Times are seconds since the epoch as floats unless a name says otherwise. URLs are canonical (`drumlin.urls`)
+wherever a field is called `url`; a raw string from a page is an `href`. A `host` is the scheme-less authority of
+a URL: lower-case, with the port only where it is not the scheme's default.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+PRIORITY_MIN = 0
+PRIORITY_MAX = 9
+PRIORITY_DEFAULT = 5
+
+
+class Outcome(StrEnum):
+    """What became of one leased URL."""
+
+    FETCHED = "fetched"
+    NOT_MODIFIED = "not_modified"
+    REDIRECTED = "redirected"
+    DENIED = "denied"
+    FAILED = "failed"
+
+
+class FailureKind(StrEnum):
+    """Why a fetch failed, and so how it is retried (`drumlin.frontier.backoff`)."""
+
+    DNS = "dns"
+    CONNECT = "connect"
+    TLS = "tls"
+    TIMEOUT = "timeout"
+    RESET = "reset"
+    PROTOCOL = "protocol"
+    HTTP_4XX = "http_4xx"
+    RATE_LIMITED = "rate_limited"
+    HTTP_5XX = "http_5xx"
+    ROBOTS_UNREACHABLE = "robots_unreachable"
+    TOO_LARGE = "too_large"
+    DECODE = "decode"
+    REDIRECT_LOOP = "redirect_loop"
+    REDIRECT_LIMIT = "redirect_limit"
+    BAD_REDIRECT = "bad_redirect"
+    FORBIDDEN_ADDRESS = "forbidden_address"
+    TRAP = "trap"
+    CRASH = "crash"
+
+
+class NewURL(msgspec.Struct, frozen=True, array_like=True):
+    """A URL offered to the frontier: a seed, a discovered link or the target of a redirect."""
+
+    url: str
+    host: str
+    priority: int = PRIORITY_DEFAULT
+    depth: int = 0
+    found_on: str = ""
+    redirects: tuple[str, ...] = ()
+
+
+class Task(msgspec.Struct, frozen=True, array_like=True):
+    """A URL as the frontier keeps it. `id` is unique within its shard and grows in order of arrival."""
+
+    id: int
+    url: str
+    priority: int
+    depth: int
+    attempts: int
+    found_on: str
+    redirects: tuple[str, ...]
+    crashes: int = 0
+    added: float = 0.0
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The exclusive right of one node to contact one host until `deadline`, and the URLs to fetch.
+
+    The first contact is allowed at `not_before`; further ones at least `delay_s` apart. `note` is what earlier
+    leases learnt about the host, opaque to the engine (robots.txt among it).
+    """
+
+    shard: int
+    host: str
+    token: str
+    node: str
+    deadline: float
+    not_before: float
+    delay_s: float | None
+    tasks: list[Task]
+    note: bytes
+
+
+class TaskState(StrEnum):
+    """The one state that every accepted URL is in."""
+
+    QUEUED = "queued"
+    SCHEDULED = "scheduled"
+    LEASED = "leased"
+    DONE = "done"
+    DEAD = "dead"
+
+
+class Settled(msgspec.Struct, frozen=True, array_like=True):
+    """What a settlement says about one task: done, to be retried at `retry_at`, or dead.
+
+    `capture_id` identifies the attempt: settling the same task again with the same id repeats, with another id is
+    stale. `counts` are added to the shard's counters if, and only if, this changes the task's state.
+    """
+
+    task_id: int
+    url: str
+    state: TaskState
+    capture_id: bytes
+    retry_at: float = 0.0
+    kind: str = ""
+    error: str = ""
+    size: int = 0
+    counts: dict[str, int] = {}
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """One node's report on one lease: some of its tasks, whether the lease ends, and what was learnt."""
+
+    host: str
+    token: str
+    settled: list[Settled]
+    release: bool = False
+    next_contact: float = 0.0
+    delay_s: float | None = None
+    note: bytes | None = None
+
+
+class Verdict(StrEnum):
+    """The engine's answer to one `Settled`."""
+
+    SETTLED = "settled"
+    REPEATED = "repeated"
+    STALE = "stale"
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A URL that used up its retries or looks like a trap; waits for a person."""
+
+    url: str
+    host: str
+    kind: str
+    attempts: int
+    last_error: str
+    first_failed: float
+    last_failed: float
+    found_on: str
+    task: Task
+
+
+class ShardStats(msgspec.Struct, frozen=True):
+    """One shard at one moment. `next_event` is when something there becomes due (infinity when nothing will)."""
+
+    queued: int
+    scheduled: int
+    leased: int
+    done: int
+    dead: int
+    hosts_ready: int
+    hosts_waiting: int
+    hosts_leased: int
+    next_event: float
+    counters: dict[str, int]
+
+
+class HostSummary(msgspec.Struct, frozen=True):
+    """What a report says of one host."""
+
+    host: str
+    pages: int
+    bytes: int
+    queued: int
+
+
+class TaskStory(msgspec.Struct, frozen=True):
+    """What the frontier knows of one URL."""
+
+    state: TaskState
+    task: Task | None
+    retry_at: float = 0.0
+    capture_id: bytes = b""
+
+
+class Content(msgspec.Struct, frozen=True, array_like=True):
+    """The fingerprints of one fetched body. `digest` is its sha256, `simhash` that of its text (None: too little)."""
+
+    domain: str
+    url: str
+    digest: bytes
+    simhash: int | None
+    fetched: float
+    record_id: str
+
+
+class Duplicate(msgspec.Struct, frozen=True, array_like=True):
+    """An earlier capture of the same registrable domain with the same (`distance` None) or nearly the same content."""
+
+    url: str
+    fetched: float
+    record_id: str
+    distance: int | None = None
+
+
+class LinkSet(msgspec.Struct, array_like=True):
+    """The links of a page as parallel lists: resolved URL (None: not a web address), element kind, rel, anchor text."""
+
+    urls: list[str | None] = []
+    kinds: list[str] = []
+    rels: list[str] = []
+    texts: list[str] = []
+
+
+class Capture(msgspec.Struct):
+    """One fetched response on its way through the pipeline; each stage fills in its part."""
+
+    # the task
+    url: str
+    host: str
+    domain: str
+    task_id: int
+    lease_token: str
+    depth: int
+    found_on: str
+    redirects: tuple[str, ...]
+    # fetch
+    fetched: float
+    duration_s: float
+    status: int
+    protocol: str
+    ip: str
+    request_headers: bytes
+    response_headers: bytes
+    body_raw: bytes
+    body: bytes
+    headers: dict[str, str]
+    # parse
+    mime: str = ""
+    charset: str = ""
+    title: str = ""
+    description: str = ""
+    languages: str = ""
+    canonical: str = ""
+    text: bytes = b""
+    noindex: bool = False
+    nofollow: bool = False
+    links: LinkSet = msgspec.field(default_factory=LinkSet)
+    # fingerprints
+    digest: bytes = b""
+    simhash: int | None = None
+    duplicate: Duplicate | None = None
+    # store
+    record_id: str = ""
+    warc_filename: str = ""
+    warc_offset: int = 0
+    warc_length: int = 0

@@ -1,0 +1,99 @@
+# Everything runs from a fresh clone on Debian 12 with python3.11, make and gcc; each target does its own set-up.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; break; }; done)
+BIN := .venv/bin
+UV := $(BIN)/uv
+
+# Debian packages, per target; installed only when missing (and only possible as root).
+# nginx serves HTTP/2 with a test certificate to the integration tests.
+DEBIAN_TEST := nginx-light
+# The manuals that the real-site tests crawl, and the browser that looks at replayed pages.
+DEBIAN_SLOW := nginx-light python3.11-doc postgresql-doc-15 chromium
+DEBIAN_BENCH := wget2
+
+FAST_TESTS := $(wildcard tests/unit tests/conformance)
+REAL_TESTS := $(wildcard tests/integration tests/acceptance)
+CHECKED := $(wildcard drumlin tests bench docs)
+# Unit and conformance tests share nothing and so use all cores; integration and acceptance tests measure real
+# processes and so run alone.
+WORKERS ?= auto
+
+.PHONY: help test lint types fast-tests real-tests demo bench bench-micro test-slow lock docs format clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
+
+test: lint types fast-tests real-tests ## lint, format, types and all tests but the slow ones
+
+lint: .venv/.ready
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+
+types: .venv/.ready
+	$(BIN)/mypy --strict
+
+fast-tests: .venv/.ready
+	$(BIN)/pytest -q -n $(WORKERS) $(FAST_TESTS)
+
+real-tests: .venv/.ready
+	tests/setup-debian.sh $(DEBIAN_TEST)
+	$(if $(REAL_TESTS),$(BIN)/pytest -q $(REAL_TESTS))
+
+test-slow: .venv/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
+	tests/setup-debian.sh $(DEBIAN_SLOW)
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q --timeout 3600 tests/slow
+
+demo: .venv/.ready ## crawl a bundled fake web on loopback
+	$(BIN)/drumlin demo
+
+bench: .venv/.ready .venv-bench/.ready ## drumlin, Scrapy and wget2 on the same fake web
+	tests/setup-debian.sh $(DEBIAN_BENCH)
+	$(BIN)/python -m bench.run
+
+bench-micro: .venv/.ready ## microseconds per page of each stage
+	$(BIN)/python -m bench.micro
+
+docs: .venv/.ready ## write the reference pages that are generated from code
+	$(BIN)/python -m drumlin.config.reference docs/reference/configuration.md
+
+format: .venv/.ready ## format and fix what ruff can
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+lock: .venv/.ready ## choose and pin the newest allowed versions of all dependencies
+	$(COMPILE) --upgrade pyproject.toml -o requirements/runtime.lock
+	$(COMPILE) --upgrade pyproject.toml --group dev -c requirements/runtime.lock -o requirements/dev.lock
+
+clean: ## remove environments and caches
+	rm -rf .venv .venv-bench .venv-replay .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find drumlin tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# An environment holds exactly what its lock file says; uv (itself pinned, in .venv) installs it in seconds.
+$(BIN)/uv: requirements/uv.lock
+	@test -n "$(PYTHON)" || { echo "drumlin needs Python 3.11 or newer: apt-get install python3.11" >&2; exit 1; }
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || tests/setup-debian.sh python3-venv
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
+	touch $@
+
+.venv/.ready: $(BIN)/uv requirements/dev.lock pyproject.toml
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	touch $@
+
+.venv-bench/.ready: $(BIN)/uv bench/requirements.txt
+	test -x .venv-bench/bin/python || $(UV) venv --quiet --python $(BIN)/python .venv-bench
+	$(UV) pip install --quiet --python .venv-bench/bin/python -r bench/requirements.txt
+	touch $@
+
+.venv-replay/.ready: $(BIN)/uv requirements/replay.txt
+	test -x .venv-replay/bin/python || $(UV) venv --quiet --python $(BIN)/python .venv-replay
+	$(UV) pip install --quiet --python .venv-replay/bin/python -r requirements/replay.txt
+	touch $@

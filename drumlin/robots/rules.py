@@ -1,0 +1,161 @@
+"""Reading robots.txt: lines into groups, with the mistakes that site owners make forgiven where the intent is plain."""
+
+from __future__ import annotations
+
+import re
+
+from drumlin.robots.agent import ANY_AGENT, group_tokens, product_token
+from drumlin.robots.match import Matcher, Rule
+
+BODY_BYTES_MAX = 500 * 1024  # RFC 9309 2.5: a crawler must read at least this much.
+LINE_BYTES_MAX = 16 * 1024  # Longer than any URL that is in use; the rest of the line is dropped.
+CRAWL_DELAY_MAX_S = 86_400.0
+MATCHERS_MAX = 16  # Prepared matchers kept per file; a crawl has one agent, a tool perhaps a few.
+
+_BOM = b"\xef\xbb\xbf"
+_NUMBER = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
+
+_USER_AGENT, _ALLOW, _DISALLOW, _CRAWL_DELAY, _SITEMAP = range(5)
+_KEYS: dict[bytes, int] = {
+    b"user-agent": _USER_AGENT,
+    b"useragent": _USER_AGENT,
+    b"user agent": _USER_AGENT,
+    b"user_agent": _USER_AGENT,
+    b"allow": _ALLOW,
+    b"disallow": _DISALLOW,
+    b"dissallow": _DISALLOW,
+    b"dissalow": _DISALLOW,
+    b"disalow": _DISALLOW,
+    b"diasllow": _DISALLOW,
+    b"disallaw": _DISALLOW,
+    b"crawl-delay": _CRAWL_DELAY,
+    b"crawldelay": _CRAWL_DELAY,
+    b"crawl delay": _CRAWL_DELAY,
+    b"crawl_delay": _CRAWL_DELAY,
+    b"sitemap": _SITEMAP,
+    b"site-map": _SITEMAP,
+}
+
+
+class Group:
+    """What one run of `User-agent` lines shares. Several groups may name one agent, and one group several agents."""
+
+    __slots__ = ("crawl_delay", "rules")
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.crawl_delay: float | None = None
+
+
+class Rules:
+    """A parsed robots.txt. `groups` maps each product token to its groups, `sitemaps` is as written in the file."""
+
+    __slots__ = ("_matchers", "groups", "sitemaps")
+
+    def __init__(self, groups: dict[str, list[Group]], sitemaps: list[str]) -> None:
+        self.groups = groups
+        self.sitemaps = sitemaps
+        self._matchers: dict[str, Matcher] = {}
+
+    def allowed(self, agent: str, url: str) -> bool:
+        """Whether the crawler `agent` (a product token or a User-Agent header) may request `url`."""
+        return self.for_agent(agent).allowed(url)
+
+    def crawl_delay(self, agent: str) -> float | None:
+        """The least seconds between two requests that the file asks of `agent`, if it asks."""
+        return self.for_agent(agent).crawl_delay
+
+    def for_agent(self, agent: str) -> Matcher:
+        """The matcher of `agent`: its own groups merged, or else those of `*`. Prepared once."""
+        matcher = self._matchers.get(agent)
+        if matcher is None:
+            matcher = self._prepare(product_token(agent))
+            if len(self._matchers) >= MATCHERS_MAX:
+                self._matchers.clear()
+            self._matchers[agent] = matcher
+        return matcher
+
+    def _prepare(self, token: str) -> Matcher:
+        groups = self.groups.get(token) or self.groups.get(ANY_AGENT, [])
+        delays = [group.crawl_delay for group in groups if group.crawl_delay is not None]
+        return Matcher((rule for group in groups for rule in group.rules), max(delays, default=None))
+
+
+def parse(body: bytes) -> Rules:
+    """Read a robots.txt. Any bytes are accepted; what cannot be understood is skipped."""
+    reader = _Reader()
+    for line in _lines(body):
+        entry = _entry(line)
+        if entry is not None:
+            reader.take(*entry)
+    return Rules(reader.groups, list(reader.sitemaps))
+
+
+class _Reader:
+    """Assigns lines to groups.
+
+    Only Allow and Disallow end a run of User-agent lines: RFC 9309 forbids that other records change how these are
+    read. A Crawl-delay belongs to the agents named since the last line of any kind that ends a run, which is
+    what people who write one Crawl-delay per agent mean. Hence two groups are open at a time.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, list[Group]] = {}
+        self.sitemaps: dict[str, None] = {}
+        self._ruled: Group | None = None
+        self._delayed: Group | None = None
+        self._ruled_open = False
+        self._delayed_open = False
+
+    def take(self, key: int, value: bytes) -> None:
+        if key in (_ALLOW, _DISALLOW):
+            self._rule(key == _ALLOW, value)
+        elif key == _USER_AGENT:
+            self._agent(group_tokens(value.decode("latin-1")))
+        elif key == _CRAWL_DELAY:
+            self._delay(value)
+        elif value:
+            self.sitemaps[value.decode("utf-8", "replace")] = None
+
+    def _agent(self, tokens: tuple[str, ...]) -> None:
+        if self._ruled is None or not self._ruled_open:
+            self._ruled = Group()
+        if self._delayed is None or not self._delayed_open:
+            self._delayed = Group()
+        self._ruled_open = self._delayed_open = True
+        for token in tokens:
+            self.groups.setdefault(token, []).extend((self._ruled, self._delayed))
+
+    def _rule(self, allow: bool, pattern: bytes) -> None:
+        self._ruled_open = self._delayed_open = False
+        if self._ruled is not None and pattern:
+            self._ruled.rules.append(Rule(allow, pattern))
+
+    def _delay(self, value: bytes) -> None:
+        self._delayed_open = False
+        number = _NUMBER.match(value)
+        if self._delayed is not None and number is not None:
+            seconds = min(float(number.group()), CRAWL_DELAY_MAX_S)
+            self._delayed.crawl_delay = max(seconds, self._delayed.crawl_delay or 0.0)
+
+
+def _lines(body: bytes) -> list[bytes]:
+    """The lines within the size limit. A line cut by the limit is dropped: half a pattern would bind too much."""
+    body = body.removeprefix(_BOM)
+    lines = body[:BODY_BYTES_MAX].splitlines()
+    if len(body) > BODY_BYTES_MAX and body[BODY_BYTES_MAX - 1 : BODY_BYTES_MAX] not in (b"\n", b"\r"):
+        lines.pop()
+    return lines
+
+
+def _entry(line: bytes) -> tuple[int, bytes] | None:
+    """Key and value of a line, or None for a comment, a blank line and anything unknown."""
+    line = line[:LINE_BYTES_MAX].partition(b"#")[0]
+    name, colon, value = line.partition(b":")
+    if not colon:
+        words = line.split()  # "Disallow /x" without its colon is plain enough; with more words it is prose.
+        if len(words) != 2:
+            return None
+        name, value = words
+    key = _KEYS.get(name.strip().lower())
+    return None if key is None else (key, value.strip())

@@ -19,7 +19,7 @@ Limits: a settings file has at most 1 MiB; a list given by a stronger source rep
 from drumlin.config.loading import CONFIG_FILENAME, Loaded, Origin, load
 from drumlin.config.options import config_options, crawl_options
 from drumlin.config.quantities import format_duration, format_size, parse_duration, parse_size
-from drumlin.config.settings import DEFAULT_USER_AGENT, SETTINGS, CrawlConfig, ProcessConfig, product_token
+from drumlin.config.settings import DEFAULT_USER_AGENT, SETTINGS, CrawlConfig, ProcessConfig
 
 __all__ = [
     "CONFIG_FILENAME",
@@ -36,5 +36,4 @@ __all__ = [
     "load",
     "parse_duration",
     "parse_size",
-    "product_token",
 ]

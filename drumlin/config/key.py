@@ -6,6 +6,7 @@ variable and the reference page of a setting all come from one line and cannot d
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -88,6 +89,18 @@ class Setting(msgspec.Struct, frozen=True):
         if isinstance(value, bool):
             return str(value).lower()
         return " ".join(value) if isinstance(value, tuple) else str(value)
+
+    def toml(self, value: object) -> str:
+        """`value` as it may stand in a settings file."""
+        if isinstance(value, tuple):
+            return "[" + ", ".join(map(_toml_string, value)) + "]"
+        bare = isinstance(value, bool) or (self.key.kind is Kind.COUNT and value is not None)
+        return self.display(value) if bare else _toml_string(self.display(value))
+
+
+def _toml_string(text: str) -> str:
+    """TOML's basic strings are JSON's, except that DEL must be escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _check_bounds(setting: Setting, value: object) -> None:

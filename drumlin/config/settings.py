@@ -11,26 +11,22 @@ import msgspec
 
 from drumlin import __version__
 from drumlin.config.key import Key, Kind, Setting
+from drumlin.robots import product_token
 
 SCOPES = ("page", "prefix", "host", "domain", "any")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_USER_AGENT = f"drumlin/{__version__} (+https://github.com/drumlin-crawler/drumlin)"
 CONFIG_HASH_HEX_DIGITS = 16
 
-# RFC 9309 allows letters, hyphens and underscores in a product token, and nothing else.
-_PRODUCT = re.compile(r"([A-Za-z_-]+)(?![A-Za-z0-9_-])", re.ASCII)
-_COMPATIBLE_PRODUCT = re.compile(r"\(compatible;\s*([A-Za-z_-]+)(?![A-Za-z0-9_-])", re.ASCII)
 _HEADER_TEXT = re.compile(r"[ -~]+", re.ASCII)
 
 
-def product_token(user_agent: str) -> str:
-    """The name that robots.txt calls us by: the first word of the user agent, or what it says to be compatible as."""
+def check_user_agent(user_agent: str) -> None:
+    """ValueError unless it can be sent as a header and names us to robots.txt."""
     if _HEADER_TEXT.fullmatch(user_agent) is None:
         raise ValueError("printable ASCII on one line")
-    match = _COMPATIBLE_PRODUCT.search(user_agent) or _PRODUCT.match(user_agent)
-    if match is None:
-        raise ValueError("a text that begins with a name of letters, - and _ only, such as ExampleBot/1.0")
-    return match[1]
+    if not product_token(user_agent):
+        raise ValueError("a text that begins with the crawler's name, such as ExampleBot/1.0")
 
 
 class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,7 +54,7 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = 1.0
     per_host: Annotated[int, Key(Kind.COUNT, "concurrent requests to one host", minimum=1, maximum=256)] = 1
     user_agent: Annotated[
-        str, Key(Kind.TEXT, "who we say we are; its first word is matched in robots.txt", check=product_token)
+        str, Key(Kind.TEXT, "who we say we are; its first word is matched in robots.txt", check=check_user_agent)
     ] = DEFAULT_USER_AGENT
     robots_ttl_s: Annotated[float, Key(Kind.DURATION, "how long a robots.txt is believed", minimum=1)] = 86400.0
     # limits of one fetch

@@ -1,0 +1,134 @@
+"""The `drumlin` command: finds the verb, runs it, and turns whatever happens into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from drumlin import __version__
+from drumlin.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_STORAGE, EXIT_USAGE, DrumlinError
+
+# A reader of our output that went away is no fault of ours; 128 + SIGPIPE is what a shell expects then.
+EXIT_PIPE_CLOSED = 141
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+
+# The one line of help is here because showing it must not load the verb, which may load numpy.
+VERBS = {
+    "crawl": "Crawl from the given URLs; the same command resumes.",
+    "fetch": "Fetch one page and explain every decision.",
+    "report": "Show the report of a crawl.",
+    "dead-letters": "List, retry or drop the URLs that were given up.",
+    "config": "Show the settings and where they come from.",
+    "demo": "Crawl a bundled fake web on loopback.",
+    "node": "Run one worker; `crawl` starts its own.",
+}
+
+
+class VerbGroup(click.Group):
+    """A group whose commands are files, loaded when they are called."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [verb for verb in VERBS if (Path(__file__).parent / f"{_module(verb)}.py").exists()]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(context):
+            return None
+        command = importlib.import_module(f"drumlin.cli.{_module(name)}").command
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, VERBS[verb]) for verb in self.list_commands(context)])
+
+
+def _module(verb: str) -> str:
+    return verb.replace("-", "_")
+
+
+@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="drumlin", message="%(prog)s %(version)s")
+def drumlin() -> None:
+    """A polite, durable and fast web crawler."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The entry point of the `drumlin` script."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and give its exit code; what went wrong has been said on stderr."""
+    try:
+        result = drumlin.main(arguments, prog_name="drumlin", standalone_mode=False)
+        sys.stdout.flush()
+    except Exception as error:  # the boundary: every error becomes a sentence here
+        return _explain(error)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return result if isinstance(result, int) else EXIT_OK
+
+
+def _explain(error: Exception) -> int:
+    """Say what happened and give the exit code."""
+    if isinstance(error, DrumlinError):
+        return _fail(str(error), error.exit_code)
+    if isinstance(error, click.Abort):
+        return EXIT_INTERRUPTED
+    if isinstance(error, click.ClickException):
+        return _explain_usage(error)
+    if isinstance(error, BrokenPipeError):
+        return _pipe_closed()
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        return _fail(
+            f"{error.strerror}: {error.filename or 'while writing'}. Free some space and repeat.", EXIT_STORAGE
+        )
+    return _fail(f"unexpected {type(error).__name__}: {error}. {_keep_traceback(error)}", EXIT_INTERNAL)
+
+
+def _explain_usage(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return EXIT_USAGE
+    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "drumlin"
+    message = error.format_message()
+    end = "" if message.endswith((".", "?", ")")) else "."
+    return _fail(f"{message}{end} See `{path} --help`.", EXIT_USAGE)
+
+
+def _fail(sentence: str, exit_code: int) -> int:
+    """Stderr may be gone too; the exit code still says it."""
+    try:
+        sys.stderr.write(f"drumlin: {' '.join(sentence.split())}\n")
+        sys.stderr.flush()
+    except OSError:
+        return exit_code
+    return exit_code
+
+
+def _pipe_closed() -> int:
+    """Python flushes stdout once more when it ends; with the reader gone that must go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_PIPE_CLOSED
+
+
+def _keep_traceback(error: Exception) -> str:
+    """Write the traceback to a file of its own, and say where."""
+    import tempfile
+    import traceback
+
+    text = f"drumlin {__version__}, Python {sys.version}\n{sys.argv}\n\n" + "".join(traceback.format_exception(error))
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="drumlin-traceback-", suffix=".txt")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError:
+        sys.stderr.write(text)
+        return "This is a bug; please report it with the traceback above."
+    return f"This is a bug; please report it with the traceback in {path}."

@@ -1,0 +1,125 @@
+"""The canonical form of a URL: one string for all spellings that a server cannot tell apart.
+
+ada-url parses (it passes the whole WHATWG suite); this module then removes what does not identify a page. Most
+links are already so plain that parsing cannot change them: `PLAIN_ABSOLUTE` recognises those and skips the parser.
+"""
+
+from __future__ import annotations
+
+import re
+from operator import methodcaller
+
+from ada_url import join_url, normalize_url
+
+from drumlin.urls.rules import DROPPED_PARAMETER, DROPPED_PATH_PARAMETER
+
+# A longer canonical URL is no URL to us: servers refuse them, and traps grow them.
+URL_LENGTH_MAX = 2_000  # characters
+
+# A longer href is not even parsed. It may exceed the limit above, since fragment and tracking are still to go.
+HREF_LENGTH_MAX = 8_000  # characters
+
+# Characters that the parser keeps as they are, wherever they stand in a path or a query. A "/." could begin a dot
+# segment, "%" and ";" have rules of their own: hrefs with those take the long way.
+PLAIN_PATH = r"[A-Za-z0-9_~/,+=:@()!*'$&-]|(?<!/)\."
+PLAIN_QUERY = r"[A-Za-z0-9_.~/,+=:@()!*$&;?-]"
+PLAIN_TAIL = rf"(?:\?((?:{PLAIN_QUERY})*))?(?:\#.*)?"
+
+_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_LABEL = r"(?!xn--)[a-z0-9](?:[a-z0-9_-]{0,62})"
+_PLAIN_HOST = rf"(?:(?:{_LABEL}\.)+[a-z]{{2,63}}|localhost|{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE})(?![^/:?\#])"
+_PLAIN_PORT = r"(?::(?!80\b|443\b)(?:[1-5][0-9]{4}|[1-9][0-9]{0,3})(?![^/?\#]))?"
+
+# Groups: scheme and authority, path, query.
+PLAIN_ABSOLUTE = re.compile(
+    rf"(https?://{_PLAIN_HOST}{_PLAIN_PORT})((?:/(?:{PLAIN_PATH})*)?){PLAIN_TAIL}", re.DOTALL
+).fullmatch
+
+# The authority as the parser leaves it, if it is a name that DNS could hold or an address; credentials are not in
+# the groups, nor is the dot of the root. Groups: name, port.
+_AUTHORITY = re.compile(
+    r"(?:.*@)?((?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}(?=\.?(?::|\Z))|\[[0-9a-f:.]+\])\.?((?::[0-9]+)?)"
+).fullmatch
+_NAME_LENGTH_MAX = 253  # characters: the longest name that DNS can carry
+
+_TRIPLE = re.compile("%[0-9A-Fa-f]{2}")
+_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+_DECODED = {f"%{ord(character):02X}": character for character in _UNRESERVED}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_name_and_value = methodcaller("partition", "=")
+
+
+def canonical(href: str, base: str | None = None) -> str | None:
+    """The canonical http(s) URL that `href` on a page at `base` means, or None if it is no usable web address.
+
+    A base that is not a URL counts as none. Applying this to its own result changes nothing.
+    """
+    plain = PLAIN_ABSOLUTE(href)
+    if plain is not None and len(href) <= URL_LENGTH_MAX:
+        origin, path, query = plain.groups()
+        url = f"{origin}{path or '/'}"
+        return with_query(url, query) if query else url
+    if len(href) > HREF_LENGTH_MAX:
+        return None
+    parsed = _parse(href, base)
+    return None if parsed is None else _tidy(parsed)
+
+
+def with_query(url: str, query: str) -> str | None:
+    """Append what identifies a page in a query, in the order of names and values, if the whole is not too long."""
+    if "&" in query:
+        kept = [parameter for parameter in query.split("&") if parameter and not _dropped(parameter)]
+        kept.sort(key=_name_and_value)
+        query = "&".join(kept)
+    elif _dropped(query):
+        query = ""
+    if query:
+        url = f"{url}?{query}"
+    return url if len(url) <= URL_LENGTH_MAX else None
+
+
+def _parse(href: str, base: str | None) -> str | None:
+    if not href.isascii():
+        href = _SURROGATE.sub("\ufffd", href)
+    if base is not None:
+        try:
+            return join_url(base, href)
+        except ValueError:
+            pass
+    try:
+        return normalize_url(href)
+    except ValueError:
+        return None
+
+
+def _tidy(parsed: str) -> str | None:
+    """Remove from a parsed URL what does not identify a page."""
+    scheme, _, rest = parsed.partition("#")[0].partition("://")
+    if scheme not in ("http", "https"):
+        return None
+    place, _, query = rest.partition("?")
+    authority, _, path = place.partition("/")
+    host = _AUTHORITY(authority)
+    if host is None or len(host[1]) > _NAME_LENGTH_MAX:
+        return None
+    return with_query(f"{scheme}://{host[1]}{host[2]}/{_tidy_path(path)}", _tidy_escapes(query))
+
+
+def _tidy_path(path: str) -> str:
+    path = _tidy_escapes(path)
+    return DROPPED_PATH_PARAMETER.sub("", path) if ";" in path else path
+
+
+def _tidy_escapes(text: str) -> str:
+    return _TRIPLE.sub(_tidy_triple, text) if "%" in text else text
+
+
+def _tidy_triple(triple: re.Match[str]) -> str:
+    raw = triple[0].upper()
+    start = triple.start()
+    # Right after a stray "%" or "%4" a decoded character would become part of a new triple.
+    return raw if "%" in triple.string[max(0, start - 2) : start] else _DECODED.get(raw, raw)
+
+
+def _dropped(parameter: str) -> bool:
+    return DROPPED_PARAMETER.fullmatch(parameter) is not None

@@ -1,0 +1,120 @@
+"""Raw hrefs of a page to canonical URLs, remembering the answers: nearly all links of a page were seen before.
+
+An href that begins with "/" or a scheme and "//" means the same on every page of an origin. Any other means the same
+on every page of a directory, except those that keep the page's own path ("", "#top", "?page=2", "http:?x").
+"""
+
+from __future__ import annotations
+
+import re
+
+from drumlin.urls.canonical import PLAIN_PATH, PLAIN_TAIL, canonical, with_query
+
+ENTRIES_MAX = 100_000  # remembered hrefs, directories and origins; about 30 MB
+
+# A longer href is not remembered: it rarely comes twice, and a hostile page could fill the memory with few.
+HREF_CACHED_MAX = 300  # characters
+
+_ORIGIN_WIDE = ("/", "http://", "https://")
+
+# An href that is appended to its directory, or to its origin if it begins with "/", and then is canonical.
+# A colon could end a scheme, so a relative one must not have it. Groups: path, query.
+_PLAIN_RELATIVE = re.compile(
+    rf"((?:/(?!/)(?:{PLAIN_PATH})*|[A-Za-z0-9_~-][A-Za-z0-9_~-]*(?:[A-Za-z0-9_~/-]|(?<!/)\.)*)){PLAIN_TAIL}", re.DOTALL
+).fullmatch
+
+# What the WHATWG parser ignores: controls and spaces around, tabs and newlines anywhere.
+_AROUND = "".join(map(chr, range(0x21)))
+_WITHIN = re.compile("[\t\n\r]+")
+_KEEPS_PATH_OF_PAGE = re.compile(r"(?:https?:)?(?:[?#]|\Z)", re.IGNORECASE).match
+
+
+class _Directory(dict[str, str | None]):
+    """What hrefs mean on the pages of one directory; `page` is the one being resolved."""
+
+    __slots__ = ("_origin", "_origin_wide", "page", "path")
+
+    def __init__(self, path: str, origin: str, origin_wide: dict[str, str]) -> None:
+        super().__init__()
+        self.path = path
+        self.page = path
+        self._origin = origin
+        self._origin_wide = origin_wide
+
+    def __missing__(self, href: str) -> str | None:
+        if href.startswith(_ORIGIN_WIDE):
+            known = self._origin_wide.get(href)
+            return self._learn_origin_wide(href) if known is None else known
+        if href.startswith("#"):
+            return self.page
+        url = self._join(href)
+        if len(href) <= HREF_CACHED_MAX and not _keeps_path_of_page(href):
+            self[href] = url
+        return url
+
+    def _learn_origin_wide(self, href: str) -> str | None:
+        url = self._join(href)
+        if len(href) <= HREF_CACHED_MAX:
+            if url is None:
+                self[href] = None
+            else:
+                self._origin_wide[href] = url
+        return url
+
+    def _join(self, href: str) -> str | None:
+        plain = _PLAIN_RELATIVE(href)
+        if plain is None:
+            return canonical(href, self.page)
+        path, query = plain.groups()
+        url = (self._origin if path[0] == "/" else self.path) + path
+        return with_query(url, query or "")
+
+
+def _keeps_path_of_page(href: str) -> bool:
+    return _KEEPS_PATH_OF_PAGE(_WITHIN.sub("", href.lstrip(_AROUND))) is not None
+
+
+class LinkResolver:
+    """Resolves pages' hrefs with a bounded memory, all of which is dropped when it is full."""
+
+    def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
+        self._entries_max = entries_max
+        self._entries = 0
+        self._origins: dict[str, dict[str, str]] = {}
+        self._directories: dict[str, _Directory] = {}
+
+    def resolve(self, base_url: str, hrefs: list[str]) -> list[str | None]:
+        """What `canonical(href, base_url)` gives for each href, in order."""
+        page = canonical(base_url)
+        if page is None or len(hrefs) > self._entries_max:
+            return [canonical(href, base_url) for href in hrefs]
+        if self._entries + len(hrefs) > self._entries_max:
+            self._forget()
+        directory, origin_wide = self._place(page)
+        directory.page = page
+        before = len(directory) + len(origin_wide)
+        urls: list[str | None] = list(map(origin_wide.get, hrefs))
+        if None in urls:
+            urls = [directory[href] if url is None else url for href, url in zip(hrefs, urls, strict=True)]
+        self._entries += len(directory) + len(origin_wide) - before
+        return urls
+
+    def _place(self, page: str) -> tuple[_Directory, dict[str, str]]:
+        origin_end = page.index("/", 8)
+        origin = page[:origin_end]
+        path_end = page.find("?", origin_end)
+        path = page[: page.rindex("/", origin_end, path_end if path_end >= 0 else len(page)) + 1]
+        origin_wide = self._origins.get(origin)
+        if origin_wide is None:
+            origin_wide = self._origins[origin] = {}
+            self._entries += 1
+        directory = self._directories.get(path)
+        if directory is None:
+            directory = self._directories[path] = _Directory(path, origin, origin_wide)
+            self._entries += 1
+        return directory, origin_wide
+
+    def _forget(self) -> None:
+        self._entries = 0
+        self._origins = {}
+        self._directories = {}

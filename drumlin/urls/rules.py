@@ -1,0 +1,54 @@
+"""Which query and path parameters say nothing about the page: the table, and the patterns made from it.
+
+A parameter is dropped for one of four reasons. Names are matched without regard to case.
+Adding a name here changes the identity of URLs, so a crawl must be resumed with the rules it was started with.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Names that begin like this are campaign tags of analytics programs (Google and all who copied it, Matomo).
+TRACKING_PREFIXES = ("utm_", "mtm_")
+
+# Names that identify a click, a mailing or a visitor, never a page.
+TRACKING_NAMES = (
+    *("gclid", "gclsrc", "dclid", "gbraid", "wbraid", "srsltid", "_ga", "_gl"),  # Google
+    *("fbclid", "igshid", "igsh"),  # Facebook, Instagram
+    *("msclkid", "twclid", "ttclid", "li_fat_id", "epik"),  # Microsoft, Twitter, TikTok, LinkedIn, Pinterest
+    *("yclid", "ysclid", "_openstat"),  # Yandex
+    *("mc_cid", "mc_eid", "mkt_tok", "vero_id", "vero_conv", "oly_anon_id", "oly_enc_id"),  # mailings
+    *("_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking"),  # HubSpot
+    *("pk_campaign", "pk_kwd", "piwik_campaign", "piwik_kwd"),  # Matomo's older names
+)
+
+# Names that only ever carry a session: PHP, Java, ColdFusion, osCommerce, Zen Cart.
+SESSION_NAMES = ("phpsessid", "jsessionid", "cfid", "cftoken", "oscsid", "zenid")
+
+# ASP names its session parameter by this prefix and eight random letters.
+SESSION_PREFIXES = ("aspsessionid",)
+
+# Names that often carry a session and often something else: dropped only where the value looks like a session id.
+MAYBE_SESSION_NAMES = ("sid", "sess", "sessid", "sessionid", "session", "session_id")
+
+# What a session id looks like: long, one word, digits and letters mixed. "sid=42" and "session=morning" are content.
+SESSION_VALUE = r"(?=[^&]*[0-9])(?=[^&]*[a-z])[0-9a-z,_-]{16,128}"
+
+# Java servers append the session to a path segment: "/shop/cart;jsessionid=1A2B?x=1".
+SESSION_PATH_NAMES = ("jsessionid", "phpsessid")
+
+
+def _any_of(words: tuple[str, ...]) -> str:
+    return "|".join(map(re.escape, words))
+
+
+# Matched against one whole "name=value" pair (or "name" alone) of a query.
+DROPPED_PARAMETER = re.compile(
+    rf"(?:{_any_of(TRACKING_PREFIXES + SESSION_PREFIXES)})[^=]*(?:=.*)?"
+    rf"|(?:{_any_of(TRACKING_NAMES + SESSION_NAMES)})(?:=.*)?"
+    rf"|(?:{_any_of(MAYBE_SESSION_NAMES)})={SESSION_VALUE}",
+    re.IGNORECASE | re.DOTALL,
+)
+
+# Replaced by nothing in a path. Not after a dot: what remained could be the segment "." or "..", another path.
+DROPPED_PATH_PARAMETER = re.compile(rf"(?<!\.);(?:{_any_of(SESSION_PATH_NAMES)})=[^/;]*", re.IGNORECASE)

@@ -1,8 +1,8 @@
 """Matching one URL against one crawler's rules: longest match wins, allow wins ties, never any backtracking.
 
 Rules are prepared by kind, so that an ordinary file costs a few dictionary look-ups for a URL whatever its length:
-plain prefixes are looked up by their length, `/exact$` rules by the whole path, and only rules with a `*` in the
-middle are tried one by one, longest first, until nothing longer than the best match is left.
+plain prefixes are looked up by their length, `/exact$` rules by the whole path, and only rules with a `*` are tried
+one by one, longest first.
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ class Rule(NamedTuple):
 
 
 class _Glob(NamedTuple):
-    """A pattern with wildcards, cut at its stars. `tail` is None unless the pattern ends in `$`."""
+    """A pattern with wildcards, cut at its stars. `tail` is None unless the pattern ends in `$`.
 
+    `needle` is its longest literal part: almost every URL is told apart by not containing it.
+    """
+
+    needle: str
     weight: int
     allow: bool
     head: str
@@ -45,7 +49,18 @@ class _Glob(NamedTuple):
 class Matcher:
     """The rules that bind one crawler on one host. Immutable; safe to keep as long as the robots.txt is fresh."""
 
-    __slots__ = ("_default", "_default_weight", "_exact", "_free", "_globs", "_lengths", "_prefixes", "crawl_delay")
+    __slots__ = (
+        "_default",
+        "_default_weight",
+        "_exact",
+        "_free",
+        "_globs",
+        "_heads",
+        "_lengths",
+        "_prefixes",
+        "_shortest",
+        "crawl_delay",
+    )
 
     def __init__(self, rules: Iterable[Rule], crawl_delay: float | None = None) -> None:
         self.crawl_delay = crawl_delay
@@ -59,6 +74,8 @@ class Matcher:
         self._default_weight = -1 if root is None else 1
         self._default = root is not False
         self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
+        self._shortest = min(self._lengths, default=0)
+        self._heads = {prefix[: self._shortest] for prefix in self._prefixes}
         self._globs = sorted(globs, key=_by_precedence)
         self._free = self._default and not self._has_disallow()
 
@@ -71,10 +88,10 @@ class Matcher:
             path = normalise_path(path)
         weight, allow = self._best_plain(path)
         for glob in self._globs:
-            if glob[0] < weight or (glob[0] == weight and allow):
-                break
-            if _glob_matches(glob, path):
-                allow = glob[1]
+            if glob[0] in path and _glob_matches(glob, path):
+                # The first to match is the longest, so none behind it can change the verdict.
+                if glob.weight > weight or (glob.weight == weight and glob.allow):
+                    allow = glob.allow
                 break
         return allow or path == ROBOTS_PATH
 
@@ -83,11 +100,12 @@ class Matcher:
         exact = self._exact.get(path)
         if exact is not None:
             return len(path) + 1, exact
-        prefixes = self._prefixes
-        for length in self._lengths:
-            prefix = path[:length]
-            if prefix in prefixes:
-                return len(prefix), prefixes[prefix]
+        if path[: self._shortest] in self._heads:
+            prefixes = self._prefixes
+            for length in self._lengths:
+                prefix = path[:length]
+                if prefix in prefixes:
+                    return len(prefix), prefixes[prefix]
         return self._default_weight, self._default
 
     def _add(self, allow: bool, pattern: str, globs: set[_Glob]) -> None:
@@ -159,13 +177,14 @@ def _glob(allow: bool, pattern: str) -> _Glob:
     weight = len(pattern)
     anchored = pattern.endswith("$")
     head, *pieces = _STARS.split(pattern[:-1] if anchored else pattern)
+    needle = max((head, *pieces), key=len)
     tail = pieces.pop() if anchored else None
-    return _Glob(weight, allow, head, tuple(piece for piece in pieces if piece), tail)
+    return _Glob(needle, weight, allow, head, tuple(piece for piece in pieces if piece), tail)
 
 
 def _glob_matches(glob: _Glob, path: str) -> bool:
     """Each piece at its first place behind the one before: if any placing fits, this one does, so one pass will do."""
-    _, _, head, pieces, tail = glob
+    head, pieces, tail = glob.head, glob.pieces, glob.tail
     if not path.startswith(head):
         return False
     position = len(head)

@@ -1,0 +1,343 @@
+"""robots.txt: groups, tokens, longest match, wildcards, escapes, mistakes, limits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drumlin import robots
+from drumlin.robots.agent import group_tokens
+from drumlin.robots.match import normalise_path, normalise_pattern
+
+SITE = "https://site.example"
+
+
+def allowed(body: str | bytes, path: str, agent: str = "drumlin") -> bool:
+    raw = body.encode() if isinstance(body, str) else body
+    return robots.parse(raw).allowed(agent, SITE + path)
+
+
+def everybody(*rules: str) -> str:
+    return "\n".join(["User-agent: *", *rules])
+
+
+GROUPS = """
+Disallow: /before-any-group
+User-agent: one
+User-agent: two
+Disallow: /shared
+
+User-agent: *
+Disallow: /everybody
+
+Sitemap: https://site.example/a.xml
+User-agent: One
+Disallow: /merged
+
+User-agent: three
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "path", "expected"),
+    [
+        ("one", "/before-any-group", True),
+        ("one", "/shared", False),
+        ("two", "/shared", False),
+        ("one", "/merged", False),
+        ("two", "/merged", True),
+        ("one", "/everybody", True),
+        ("other", "/everybody", False),
+        ("other", "/shared", True),
+        ("three", "/everybody", True),
+        ("ONE", "/shared", False),
+        ("one/2.1", "/shared", False),
+        ("one/2.1 (+https://one.example/bot)", "/shared", False),
+        ("Mozilla/5.0 (compatible; One/2.1; +https://one.example/bot)", "/shared", False),
+        ("oneandmore", "/shared", True),
+        ("on", "/shared", True),
+        ("*", "/everybody", False),
+        ("", "/everybody", False),
+    ],
+)
+def test_a_crawler_obeys_its_own_merged_groups_or_else_everybodys(agent: str, path: str, expected: bool) -> None:
+    assert allowed(GROUPS, path, agent) is expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "path", "expected"),
+    [
+        (["Disallow: /"], "/", False),
+        (["Disallow: /"], "/anything", False),
+        (["Disallow:"], "/anything", True),
+        (["Disallow: /a", "Allow: /a/b"], "/a/b/c", True),
+        (["Allow: /a/b", "Disallow: /a"], "/a/b/c", True),
+        (["Disallow: /a", "Allow: /a/b"], "/a/c", False),
+        (["Allow: /a", "Disallow: /a"], "/a", True),
+        (["Disallow: /a", "Allow: /a"], "/a", True),
+        (["Disallow: /a$", "Allow: /a"], "/a", False),
+        (["Allow: /a*c", "Disallow: /abc"], "/abc", True),
+        (["Allow: /a*", "Disallow: /abc"], "/abc", False),
+        (["Allow: /", "Disallow: /*"], "/x", False),
+        (["Disallow: *", "Allow: /"], "/x", True),
+        (["Disallow: /A"], "/a", True),
+        (["Disallow: /a"], "/b/a", True),
+        (["Disallow: a"], "/a", True),
+        (["Disallow: /private", "Disallow: /private/more"], "/private/more/x", False),
+        (["Allow: /x/index.html", "Disallow: /"], "/x/", True),
+        (["Allow: /x/index.html", "Disallow: /"], "/x/y", False),
+        (["Disallow: /x/index.html"], "/x/", True),
+        (["Disallow: /?"], "/?q=1", False),
+        (["Disallow: /?"], "/", True),
+    ],
+)
+def test_the_longest_rule_wins_and_allow_wins_ties(rules: list[str], path: str, expected: bool) -> None:
+    assert allowed(everybody(*rules), path) is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("/fish", "/fish.html", True),
+        ("/fish", "/Fish.asp", False),
+        ("/fish*", "/fishheads/yummy.html?id=1", True),
+        ("/fish/", "/fish", False),
+        ("/*.php", "/folder/any.php.file.html", True),
+        ("/*.php$", "/folder/any.php", True),
+        ("/*.php$", "/any.php?q", False),
+        ("/*.php$", "/any.php.php", True),
+        ("/fish*.php", "/fishheads/catfish.php?p", True),
+        ("/a*b*c$", "/abcbc", True),
+        ("/a*b*c$", "/acb", False),
+        ("/a*a$", "/a", False),
+        ("/a*a$", "/aa", True),
+        ("/a**b", "/a/b", True),
+        ("*/print", "/x/print", True),
+        ("*", "/", True),
+        ("/*$", "/anything", True),
+        ("/$", "/", True),
+        ("/$", "/a", False),
+        ("/a$b", "/a$b", True),
+        ("/a$b", "/a", False),
+        ("/$$", "/$", True),
+        ("/*?*sort=", "/list?a=1&sort=up", True),
+        ("/*?*sort=", "/list/sort=", False),
+    ],
+)
+def test_stars_match_anything_and_a_final_dollar_the_end(pattern: str, path: str, matches: bool) -> None:
+    assert allowed(everybody("Disallow: " + pattern), path) is not matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("/caf%C3%A9", "/caf%c3%a9", True),
+        ("/café", "/caf%C3%A9", True),
+        ("/caf%c3%a9", "/café", True),
+        ("/%7Ejoe", "/~joe", True),
+        ("/~joe", "/%7ejoe/x", True),
+        ("/a%2Fb", "/a/b", False),
+        ("/a/b", "/a%2Fb", False),
+        ("/a%2fb", "/a%2Fb", True),
+        ("/a b", "/a%20b", True),
+        ("/a%20b", "/a b", True),
+        ("/%2A", "/*", True),
+        ("/%2A", "/anything", False),
+        ("/x%24", "/x$", True),
+        ("/x%24", "/x", False),
+        ("/x|y", "/x%7Cy", True),
+        ("/100%", "/100%", True),
+        ("/%zz", "/%zz", True),
+        ("/*%", "/a%20b", True),
+        ("/p?u=http%3A%2F%2Fa", "/p?u=http%3a%2f%2fa", True),
+        ("/p?u=http%3A%2F%2Fa", "/p?u=http://a", False),
+    ],
+)
+def test_escapes_are_compared_in_one_normal_form(pattern: str, path: str, matches: bool) -> None:
+    assert allowed(everybody("Disallow: " + pattern), path) is not matches
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xef\xbb\xbfUser-agent: *\nDisallow: /x",
+        b"User-agent: *\r\nDisallow: /x\r\n",
+        b"User-agent: *\rDisallow: /x\r",
+        b"User-agent: *\n\r\n\rDisallow: /x",
+        b"USER-AGENT:*\nDISALLOW:/x",
+        b"  User-agent : *  \n\tDisallow :\t/x  ",
+        b"User-agent *\nDisallow /x",
+        b"useragent: *\nDissallow: /x",
+        b"user agent: *\nDisalow: /x",
+        b"User-agent: * # all\nDisallow: /x # secret",
+        b"User-agent: *\n\n\n# nothing\nNoindex: /y\nDisallow: /x",
+        b"User-agent: *\nHost: a.example\nUser-agent: b\nDisallow: /x",
+        b"\x00\xff\xfe garbage\nUser-agent: *\nDisallow: /x",
+        b"<html><body>\nUser-agent: *\nDisallow: /x\n</body>",
+    ],
+)
+def test_the_usual_mistakes_are_forgiven(body: bytes) -> None:
+    assert not allowed(body, "/x")
+    assert allowed(body, "/z")
+
+
+@pytest.mark.parametrize("line", ["Disallow /x y", "Disallowed: /x", "Disallow", ": /x", "#Disallow: /x", "/x"])
+def test_what_is_no_rule_binds_nobody(line: str) -> None:
+    assert allowed(everybody(line), "/x")
+
+
+@pytest.mark.parametrize(
+    ("value", "tokens"),
+    [
+        ("Foo", ("foo",)),
+        ("foo/1.2", ("foo",)),
+        ("Foo Bar", ("foo",)),
+        ("foo<br>", ("foo",)),
+        ("MJ12bot", ("mj12bot", "mj")),
+        ("360Spider", ("360spider",)),
+        ("*", ("*",)),
+        ("* all", ("*",)),
+        ("*foo", ()),
+        ("", ()),
+    ],
+)
+def test_a_user_agent_line_is_found_under_its_tokens(value: str, tokens: tuple[str, ...]) -> None:
+    assert group_tokens(value) == tokens
+
+
+@pytest.mark.parametrize(
+    ("body", "agent", "delay"),
+    [
+        ("User-agent: *\nCrawl-delay: 3", "a", 3.0),
+        ("User-agent: *\nCrawl-delay: 0.5", "a", 0.5),
+        ("User-agent: *\nCrawl-delay: .5", "a", 0.5),
+        ("User-agent: *\nCrawl-delay: 10s # slowly", "a", 10.0),
+        ("User-agent: *\nCrawl-delay: 0", "a", 0.0),
+        ("User-agent: *\nCrawl-delay: -1", "a", None),
+        ("User-agent: *\nCrawl-delay: soon", "a", None),
+        ("User-agent: *\nCrawl-delay: 999999999", "a", robots.CRAWL_DELAY_MAX_S),
+        ("User-agent: *\nCrawl-delay: 2\nCrawl-delay: 7\nCrawl-delay: 4", "a", 7.0),
+        ("User-agent: a\nDisallow: /x\nUser-agent: *\nCrawl-delay: 3", "a", None),
+        ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nCrawl-delay: 2\nUser-agent: *\nDisallow: /x", "a", 1.0),
+        ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nCrawl-delay: 2\nUser-agent: *\nDisallow: /x", "b", 2.0),
+        ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nCrawl-delay: 2\nUser-agent: *\nDisallow: /x", "c", None),
+        ("User-agent: a\nUser-agent: b\nDisallow: /x\nCrawl-delay: 5", "a", 5.0),
+        ("Crawl-delay: 5\nUser-agent: *\nDisallow: /x", "a", None),
+    ],
+)
+def test_a_crawl_delay_binds_the_agents_named_right_before_it(body: str, agent: str, delay: float | None) -> None:
+    assert robots.parse(body.encode()).crawl_delay(agent) == delay
+
+
+def test_a_crawl_delay_does_not_end_a_run_of_agents() -> None:
+    body = "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /x"
+    assert not allowed(body, "/x", "a")
+    assert not allowed(body, "/x", "b")
+
+
+def test_sitemaps_are_listed_once_in_order_wherever_they_stand() -> None:
+    body = (
+        "Sitemap: https://a.example/1.xml\nUser-agent: *\nSite-map: /2.xml\nsitemap: https://a.example/1.xml\nSitemap:"
+    )
+    assert robots.parse(body.encode()).sitemaps == ["https://a.example/1.xml", "/2.xml"]
+
+
+def test_robots_txt_itself_is_always_allowed() -> None:
+    body = everybody("Disallow: /", "Disallow: /robots.txt$", "Disallow: *.txt")
+    assert allowed(body, "/robots.txt")
+    assert not allowed(body, "/other.txt")
+
+
+@pytest.mark.parametrize("url", ["https://site.example", "https://site.example?q=/a", "http://h#/a", "/", "/?q=a"])
+def test_a_url_without_a_path_means_the_root(url: str) -> None:
+    assert not robots.parse(b"User-agent: *\nDisallow: /$\nDisallow: /?").allowed("a", url)
+
+
+def test_a_fragment_is_no_part_of_what_is_matched() -> None:
+    assert allowed(everybody("Disallow: /*secret"), "/page#secret")
+    assert not allowed(everybody("Disallow: /page$"), "/page#secret")
+
+
+def test_what_lies_beyond_the_size_limit_is_not_read() -> None:
+    head = b"User-agent: *\nDisallow: /early\n"
+    padding = b"#" * (robots.BODY_BYTES_MAX - len(head) - 1) + b"\n"
+    body = head + padding + b"Disallow: /late\n"
+    assert not allowed(body, "/early")
+    assert allowed(body, "/late")
+
+
+def test_a_line_cut_by_the_size_limit_is_dropped_whole() -> None:
+    head = b"User-agent: *\n"
+    tail = b"\nDisallow: /very/long/path"
+    padding = b"#" * (robots.BODY_BYTES_MAX - len(head) - len(tail) + 5)
+    assert allowed(head + padding + tail, "/very/other")
+
+
+def test_an_empty_file_allows_everything_and_asks_for_nothing() -> None:
+    rules = robots.parse(b"")
+    assert rules.allowed("a", SITE + "/x")
+    assert rules.crawl_delay("a") is None
+    assert rules.sitemaps == []
+
+
+def test_a_matcher_is_prepared_once_per_agent_and_their_number_is_bounded() -> None:
+    rules = robots.parse(b"User-agent: *\nDisallow: /x")
+    assert rules.for_agent("a") is rules.for_agent("a")
+    for number in range(100):
+        assert not rules.allowed(f"agent{number}", SITE + "/x")
+    assert len(rules._matchers) <= 16
+
+
+def test_hostile_patterns_do_not_backtrack() -> None:
+    # With a backtracking matcher the first of these alone would outlast the universe.
+    hostile = [f"Disallow: /{'*a' * 400}*b$", f"Disallow: /{'*' * 5000}b$", "Disallow: /" + "*a*aa" * 300 + "c"]
+    path = "/" + "a" * 8000
+    assert allowed(everybody(*hostile), path)
+    assert not allowed(everybody(*hostile), path + "b")
+
+
+# An independent, obviously right and slow matcher: the set of places a pattern may have reached, octet by octet.
+def slow_match(pattern: str, path: str) -> bool:
+    anchored = pattern.endswith("$")
+    reached = {0}
+    for symbol in pattern[:-1] if anchored else pattern:
+        if symbol == "*":
+            reached = set(range(min(reached), len(path) + 1))
+        else:
+            reached = {place + 1 for place in reached if path[place : place + 1] == symbol}
+        if not reached:
+            return False
+    return not anchored or len(path) in reached
+
+
+def slow_allowed(rules: list[tuple[bool, str]], path: str) -> bool:
+    matching = [(len(pattern), allow) for allow, pattern in rules if slow_match(pattern, path)]
+    return max(matching, default=(0, True))[1]
+
+
+patterns = st.builds(lambda body, end: "/" + body + end, st.text("ab/*", max_size=6), st.sampled_from(["", "$"]))
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.booleans(), patterns), max_size=6), st.text("ab/", max_size=8))
+def test_the_prepared_matcher_agrees_with_the_definition(rules: list[tuple[bool, str]], path: str) -> None:
+    body = everybody(*(f"{'Allow' if allow else 'Disallow'}: {pattern}" for allow, pattern in rules))
+    assert allowed(body, "/" + path) is slow_allowed(rules, "/" + path)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_can_be_parsed(body: bytes) -> None:
+    rules = robots.parse(b"User-agent: *\nDisallow: " + body)
+    assert isinstance(rules.allowed("a", SITE + "/x"), bool)
+
+
+pieces = st.sampled_from(["/", "a", "~", "%41", "%7e", "%2f", "%2A", "%C3%A9", "é", " ", "|", "$", "*", "?", "="])
+
+
+@given(st.lists(pieces, max_size=8).map("".join))
+def test_normalising_twice_changes_nothing(path: str) -> None:
+    once = normalise_path(path)
+    assert normalise_path(once) == once
+    pattern = normalise_pattern(path.encode())
+    assert normalise_pattern(pattern.encode()) == pattern

@@ -1,0 +1,117 @@
+"""What answers to a request for robots.txt mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from drumlin.model import FailureKind
+from drumlin.robots import policy
+from drumlin.robots.policy import DEFAULT_POLICY, Decision, Policy, decide
+
+NOW = 1_000_000.0
+BODY = b"User-agent: *\nDisallow: /x"
+
+
+def answer(
+    status: int | None, failure: str = "", redirects: int = 0, rules: Policy = policy.DEFAULT_POLICY
+) -> Decision:
+    return decide(status, BODY, redirects, failure, NOW, policy=rules)
+
+
+@pytest.mark.parametrize("status", [200, 203, 206])
+def test_a_success_gives_rules_for_a_day(status: int) -> None:
+    decision = answer(status)
+    assert decision == Decision(BODY, False, False, NOW + 86_400, False, "rules")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451])
+def test_a_client_error_allows_everything_for_a_day(status: int) -> None:
+    decision = answer(status)
+    assert (decision.allow_all, decision.deny_all, decision.retry) == (True, False, False)
+    assert decision.expires == NOW + policy.UNAVAILABLE_TTL_S
+    assert decision.rules_body is None
+
+
+@pytest.mark.parametrize(
+    ("status", "failure"),
+    [
+        (429, ""),
+        (500, ""),
+        (503, ""),
+        (599, ""),
+        (304, ""),
+        (100, ""),
+        (None, ""),
+        (None, FailureKind.DNS),
+        (None, FailureKind.CONNECT),
+        (None, FailureKind.TLS),
+        (None, FailureKind.FORBIDDEN_ADDRESS),
+        (200, FailureKind.TIMEOUT),
+        (200, FailureKind.RESET),
+        (200, FailureKind.DECODE),
+        (404, FailureKind.TIMEOUT),
+    ],
+)
+def test_no_clear_answer_denies_everything_and_is_asked_again(status: int | None, failure: str) -> None:
+    decision = answer(status, failure)
+    assert (decision.allow_all, decision.deny_all, decision.retry) == (False, True, True)
+    assert decision.expires == NOW + policy.UNREACHABLE_TTL_S
+
+
+def test_a_body_larger_than_the_limit_still_gives_the_rules_that_were_read() -> None:
+    assert answer(200, FailureKind.TOO_LARGE).rules_body == BODY
+
+
+def test_five_redirects_are_followed_and_a_sixth_counts_as_missing() -> None:
+    assert answer(200, redirects=5).rules_body == BODY
+    assert answer(200, redirects=6).allow_all
+    assert answer(301, redirects=6).allow_all
+
+
+@pytest.mark.parametrize("failure", [FailureKind.REDIRECT_LIMIT, FailureKind.REDIRECT_LOOP, FailureKind.BAD_REDIRECT])
+def test_redirects_that_lead_nowhere_count_as_missing(failure: str) -> None:
+    assert answer(302, failure).allow_all
+    assert answer(302, failure, rules=Policy(redirects_deny=True)).deny_all
+
+
+def test_caching_follows_the_site_between_ten_minutes_and_a_day() -> None:
+    def expires(max_age_s: float) -> float:
+        return decide(200, BODY, 0, "", NOW, max_age_s).expires - NOW
+
+    assert expires(0) == policy.RULES_TTL_MIN_S
+    assert expires(3600) == 3600
+    assert expires(10**9) == policy.RULES_TTL_S
+
+
+def test_an_unreachable_file_is_asked_for_at_growing_intervals() -> None:
+    waits = [decide(503, b"", 0, "", NOW, failures_before=count).expires - NOW for count in range(12)]
+    assert waits[:4] == [600, 1200, 2400, 4800]
+    assert waits == sorted(waits)
+    assert waits[-1] == policy.UNREACHABLE_TTL_MAX_S
+    assert policy.unreachable_ttl_s(10**9) == policy.UNREACHABLE_TTL_MAX_S
+
+
+def test_an_unreachable_file_is_never_forgiven_by_default() -> None:
+    decision = decide(503, b"", 0, "", NOW, failures_before=99, unreachable_since=NOW - 365 * 86_400)
+    assert decision.deny_all
+    assert decision.retry
+
+
+def test_an_unreachable_file_can_be_forgiven_after_thirty_days() -> None:
+    lenient = Policy(forgive_unreachable_after_s=policy.FORGIVE_UNREACHABLE_RFC_S)
+    month_ago = NOW - policy.FORGIVE_UNREACHABLE_RFC_S
+    assert decide(503, b"", 0, "", NOW, unreachable_since=month_ago, policy=lenient).allow_all
+    assert decide(503, b"", 0, "", NOW, unreachable_since=month_ago + 1, policy=lenient).deny_all
+    assert decide(503, b"", 0, "", NOW, policy=lenient).deny_all
+
+
+def test_refused_access_can_deny_everything() -> None:
+    strict = Policy(refused_denies=True)
+    assert answer(403, rules=strict).deny_all
+    assert answer(401, rules=strict).deny_all
+    assert answer(404, rules=strict).allow_all
+    assert not answer(403, rules=strict).retry
+
+
+def test_a_missing_file_can_deny_everything() -> None:
+    assert answer(404, rules=Policy(missing_denies=True)).deny_all

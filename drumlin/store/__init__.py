@@ -1,0 +1,44 @@
+"""What a crawl leaves behind: WARC files, their CDXJ indexes, and the tables `pages`, `links` and `fetches`.
+
+How it works
+    A node appends each batch of captures to its own WARC (`WarcWriter`), which makes them durable, and then adds
+    their rows to a Parquet segment (`SegmentWriter`), which only becomes visible when it is complete. So a WARC is
+    the journal of the tables: after a kill, `repair` cuts torn tails off WARC files and finishes their indexes,
+    `discard_unfinished` deletes half-written segments, and rows that no segment holds are rebuilt with
+    `read_captures`.
+
+Invariants
+    - When `WarcWriter.append` returns, its captures survive kill -9 (and a power cut with `sync=True`).
+    - When it raises, the file ends where it did before: it is a valid WARC at every moment but during the write.
+    - A file with its final name is complete; while it grows its name ends in `.open`, `.partial` or `.tmp`.
+    - Records and their ids depend on the capture alone, so storing a capture twice gives the same id twice.
+    - A segment's three files count once its `pages` file is there; it is renamed last.
+
+Limits
+    A writer belongs to one thread. `append` writes batches in pieces of about 32 MB; a row group is held in memory
+    (at most 500 pages, 32 MB of text or 100,000 links); sorting an index takes the lines of one WARC (200,000).
+"""
+
+from drumlin.store.cdxj import merge
+from drumlin.store.reader import read_capture, read_captures
+from drumlin.store.records import is_revisit, record_id_of
+from drumlin.store.repair import Repaired, repair
+from drumlin.store.rows import FetchRecord
+from drumlin.store.surt import surt
+from drumlin.store.tables import SegmentWriter, discard_unfinished
+from drumlin.store.warc import WarcWriter
+
+__all__ = [
+    "FetchRecord",
+    "Repaired",
+    "SegmentWriter",
+    "WarcWriter",
+    "discard_unfinished",
+    "is_revisit",
+    "merge",
+    "read_capture",
+    "read_captures",
+    "record_id_of",
+    "repair",
+    "surt",
+]

@@ -1,0 +1,115 @@
+"""Appending to a file so that a full or failing disk leaves it as it was, and publishing it under its final name."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from drumlin.errors import StorageError
+
+OPEN_SUFFIX: Final = ".open"
+"""A file whose name ends so is still being appended to, or was when its process died."""
+PARTIAL_SUFFIX: Final = ".partial"
+"""A file whose name ends so is being made in one go; found after a crash, it is worth nothing."""
+
+_REASONS: Final = {
+    errno.ENOSPC: ("the disk is full", "Free some space and run the same command again: it resumes."),
+    errno.EDQUOT: ("the disk quota is used up", "Raise the quota and run the same command again: it resumes."),
+    errno.EFBIG: ("the file may not grow further", "Raise the limit on file sizes and run the same command again."),
+    errno.EIO: ("the disk reported an input/output error", "Check the disk before resuming the crawl."),
+    errno.EROFS: ("the file system is read-only", "Choose a writable crawl directory."),
+    errno.EACCES: ("permission was denied", "Choose a crawl directory that this user may write."),
+}
+
+
+def storage_error(path: Path, cause: OSError) -> StorageError:
+    """One clear sentence for a failed read or write of `path`, and what to do next."""
+    reason, hint = _REASONS.get(cause.errno or 0, (cause.strerror or str(cause), ""))
+    return StorageError(f"Cannot write {path}: {reason}.", hint)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in `directory` survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as cause:
+        raise storage_error(path, cause) from cause
+
+
+def replace(source: Path, target: Path, *, sync: bool = False) -> None:
+    """Give a finished file its final name, atomically."""
+    try:
+        source.replace(target)
+        if sync:
+            sync_directory(target.parent)
+    except OSError as cause:
+        raise storage_error(target, cause) from cause
+
+
+def write_whole(target: Path, content: bytes, *, sync: bool = False) -> None:
+    """Write a file that is either there and complete, or not there."""
+    partial = target.with_name(target.name + PARTIAL_SUFFIX)
+    remove(partial)
+    file = AppendFile(partial, sync=sync)
+    try:
+        file.append(content)
+    finally:
+        file.close()
+    replace(partial, target, sync=sync)
+
+
+class AppendFile:
+    """A new file that only grows. `append` writes all of its argument or, after an error, nothing of it."""
+
+    def __init__(self, path: Path, *, sync: bool = False) -> None:
+        self.path = path
+        self.size = 0
+        self._sync = sync
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(path, flags, 0o644)
+            if sync:
+                sync_directory(path.parent)
+        except OSError as cause:
+            raise storage_error(path, cause) from cause
+
+    def append(self, content: bytes) -> None:
+        """Write `content` with one system call where the kernel takes it whole."""
+        try:
+            self._write(content)
+            if self._sync:
+                os.fdatasync(self._descriptor)
+        except OSError as cause:
+            self.cut(self.size)
+            raise storage_error(self.path, cause) from cause
+        self.size += len(content)
+
+    def cut(self, size: int) -> None:
+        """Drop what lies beyond `size`. Shrinking needs no space, so it works on a full disk."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as cause:
+            raise storage_error(self.path, cause) from cause
+        self.size = size
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, content: bytes) -> None:
+        written = os.write(self._descriptor, content)
+        rest = memoryview(content)
+        while written < len(rest):
+            rest = rest[written:]
+            written = os.write(self._descriptor, rest)

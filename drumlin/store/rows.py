@@ -1,0 +1,199 @@
+"""From captures and fetch records to Arrow tables, a row group at a time.
+
+Rows are gathered as tuples and turned into columns together: per page that is one tuple and no Arrow call. Text stays
+bytes all the way; Arrow checks that it is UTF-8, many times faster than making `str` of it and encoding that again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from drumlin.model import Capture, Duplicate
+from drumlin.store.cdxj import mime_of
+from drumlin.store.schema import COLUMNS, FETCHES, LINKS, PAGES, SCHEMAS
+from drumlin.store.surt import surt
+
+MICROSECONDS: Final = 1_000_000
+
+
+class FetchRecord(msgspec.Struct):
+    """One attempt, whatever became of it: a page, a failure, a robots.txt, a URL denied without being requested."""
+
+    url: str
+    host: str
+    fetched: float
+    outcome: str
+    status: int = 0
+    kind: str = ""
+    error: str = ""
+    duration_s: float = 0.0
+    attempt: int = 0
+    bytes: int = 0
+    redirect_to: str = ""
+    protocol: str = ""
+    ip: str = ""
+    node: str = ""
+    record_id: str = ""
+
+
+def micros(when: float) -> int:
+    return round(when * MICROSECONDS)
+
+
+def page_row(capture: Capture, node: str, truncated: str) -> tuple[Any, ...]:
+    """The row of `pages`, in the order of `schema.PAGE_COLUMNS`. None stands for "does not apply"."""
+    url = capture.url
+    scheme, _, rest = url.partition("://")
+    path, _, query = rest[rest.find("/") :].partition("?")
+    headers = capture.headers
+    of, kind, distance = _duplicate(capture.duplicate)
+    return (
+        surt(url),
+        url,
+        capture.host,
+        capture.domain,
+        scheme,
+        path,
+        query or None,
+        micros(capture.fetched),
+        capture.status,
+        headers.get("location") if 300 <= capture.status < 400 else None,
+        "sha256:" + capture.digest.hex() if capture.digest else None,
+        mime_of(headers.get("content-type", "")),
+        capture.mime,
+        capture.charset or None,
+        capture.languages or None,
+        truncated or None,
+        capture.warc_filename,
+        capture.warc_offset,
+        capture.warc_length,
+        capture.title,
+        capture.description or None,
+        capture.text,
+        capture.canonical or None,
+        capture.simhash,
+        capture.depth,
+        capture.found_on or None,
+        capture.redirects,
+        of,
+        kind,
+        distance,
+        capture.noindex,
+        capture.nofollow,
+        len(capture.body),
+        capture.duration_s,
+        capture.protocol,
+        capture.ip,
+        capture.record_id,
+        node,
+    )
+
+
+def _duplicate(duplicate: Duplicate | None) -> tuple[str | None, str | None, int | None]:
+    if duplicate is None:
+        return None, None, None
+    if duplicate.distance is None:
+        return duplicate.url, "exact", 0
+    return duplicate.url, "near", duplicate.distance
+
+
+class LinkRows:
+    """The links of a row group as parallel lists, and how many each page had."""
+
+    def __init__(self) -> None:
+        self.sources: list[str] = []
+        self.times: list[int] = []
+        self.counts: list[int] = []
+        self.targets: list[str | None] = []
+        self.kinds: list[str] = []
+        self.rels: list[str] = []
+        self.texts: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def add(self, capture: Capture) -> None:
+        """Take a page's links; those that are no web address are dropped."""
+        links = capture.links
+        if not links.urls:
+            return
+        before = len(self.targets)
+        if None in links.urls:
+            self._add_some(zip(links.urls, links.kinds, links.rels, links.texts, strict=True))
+        else:
+            self.targets += links.urls
+            self.kinds += links.kinds
+            self.rels += links.rels
+            self.texts += links.texts
+        self.sources.append(capture.url)
+        self.times.append(micros(capture.fetched))
+        self.counts.append(len(self.targets) - before)
+
+    def _add_some(self, rows: Iterable[tuple[str | None, str, str, str]]) -> None:
+        for target, kind, rel, text in rows:
+            if target is not None:
+                self.targets.append(target)
+                self.kinds.append(kind)
+                self.rels.append(rel)
+                self.texts.append(text)
+
+    def table(self) -> Any:
+        """The rows as Arrow. Source and time are written once a page and repeated by index."""
+        counts = np.array(self.counts, dtype=np.int64)
+        sources = np.repeat(np.arange(len(self.counts), dtype=np.int32), counts)
+        times = np.repeat(np.array(self.times, dtype=np.int64), counts)
+        columns = [
+            pa.DictionaryArray.from_arrays(pa.array(sources), _strings(self.sources)),
+            _strings(self.targets),
+            _strings(self.kinds).dictionary_encode(),
+            _strings(self.rels).dictionary_encode(),
+            _strings(self.texts),
+            pa.array(times).view(pa.timestamp("us", tz="UTC")),
+        ]
+        return pa.Table.from_arrays(columns, schema=SCHEMAS[LINKS])
+
+
+def page_table(rows: Sequence[tuple[Any, ...]]) -> Any:
+    return _table(PAGES, rows)
+
+
+def fetch_table(records: Sequence[FetchRecord]) -> Any:
+    rows = [msgspec.structs.astuple(record) for record in records]
+    return _table(FETCHES, [(row[0], row[1], micros(row[2]), *row[3:]) for row in rows])
+
+
+def _table(name: str, rows: Sequence[tuple[Any, ...]]) -> Any:
+    """Columns from tuples. Zipping an empty list gives no columns, hence the second branch."""
+    columns: Mapping[str, Any] = COLUMNS[name]
+    values: Iterable[Any] = zip(*rows, strict=True) if rows else [[] for _ in columns]
+    arrays = [_array(column, kind) for column, kind in zip(values, columns.values(), strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMAS[name])
+
+
+def _array(column: Sequence[Any], kind: Any) -> Any:
+    if kind != pa.string():
+        return pa.array(column, kind)
+    if column and isinstance(column[0], bytes):
+        return _utf8(column)
+    return _strings(column)
+
+
+def _strings(column: Sequence[Any]) -> Any:
+    """Strings as Arrow; a lone surrogate, which UTF-8 cannot hold, becomes a question mark."""
+    try:
+        return pa.array(column, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([value and value.encode("utf-8", "replace").decode() for value in column], pa.string())
+
+
+def _utf8(column: Sequence[bytes]) -> Any:
+    """Bytes viewed as strings, without a copy once they are known to be UTF-8."""
+    try:
+        return pa.array(column, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([value.decode("utf-8", "replace") for value in column], pa.string())

@@ -1,0 +1,166 @@
+"""Parquet segments of the tables `pages`, `links` and `fetches`.
+
+A segment is one file in each table's folder, all three under the same name. They are written as `.NAME.parquet.tmp`
+and renamed when complete, `pages` last: a segment counts once its `pages` file has its name, and what a crash left of
+any other segment is deleted on start by `discard_unfinished`. Its rows are then rebuilt from the WARC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from drumlin.errors import StorageError
+from drumlin.model import Capture
+from drumlin.store.disk import remove, replace, storage_error
+from drumlin.store.rows import FetchRecord, LinkRows, fetch_table, page_row, page_table
+from drumlin.store.schema import COLUMNS, FETCHES, LINKS, PAGES, REPEATING, SCHEMAS, SUMMARISED
+
+ROW_GROUP_PAGES: Final = 500
+ROW_GROUP_LINKS_MAX: Final = 100_000
+ROW_GROUP_FETCHES_MAX: Final = 5_000
+ROW_GROUP_TEXT_BYTES_MAX: Final = 32_000_000
+"""Whichever comes first flushes a row group, so that memory stays bounded whatever the pages are like."""
+
+PARQUET_SUFFIX: Final = ".parquet"
+TEMPORARY_SUFFIX: Final = ".parquet.tmp"
+COMPRESSION: Final = "zstd"
+COMPRESSION_LEVEL: Final = 1
+_RENAME_ORDER: Final = (FETCHES, LINKS, PAGES)
+
+
+def discard_unfinished(directory: Path) -> list[Path]:
+    """Delete what a crash left of unfinished segments in a tables directory, and return what was deleted."""
+    doomed = [path for table in COLUMNS for path in (directory / table).glob(f".*{TEMPORARY_SUFFIX}")]
+    for table in (LINKS, FETCHES):
+        complete = (directory / table).glob("*" + PARQUET_SUFFIX)
+        doomed += [path for path in complete if not (directory / PAGES / path.name).exists()]
+    for path in doomed:
+        remove(path)
+    return doomed
+
+
+class SegmentWriter:
+    """One segment of the three tables. Rows wait for their row group; nothing is visible until `finish`."""
+
+    def __init__(self, directory: Path, name: str, *, node: str = "") -> None:
+        self._directory = directory
+        self._name = name
+        self._node = node
+        self._writers: dict[str, Any] = {}
+        self._pages: list[tuple[Any, ...]] = []
+        self._links = LinkRows()
+        self._fetches: list[FetchRecord] = []
+        self._text_bytes = 0
+        self._finished = False
+        self.rows = 0
+        """Pages added so far."""
+
+    def add(
+        self,
+        captures: Sequence[Capture],
+        fetches: Sequence[FetchRecord] = (),
+        truncated: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add rows. Captures must have been stored already: their rows say where."""
+        for capture in captures:
+            self._pages.append(page_row(capture, self._node, truncated.get(capture.url, "") if truncated else ""))
+            self._links.add(capture)
+            self._text_bytes += len(capture.text)
+            if self._is_full():
+                self.flush()
+        self.rows += len(captures)
+        self._fetches += fetches
+        if len(self._fetches) >= ROW_GROUP_FETCHES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered as one row group in each table."""
+        pages, links, fetches = self._pages, self._links, self._fetches
+        self._pages, self._links, self._fetches, self._text_bytes = [], LinkRows(), [], 0
+        if pages:
+            self._write(PAGES, page_table(pages))
+        if links:
+            self._write(LINKS, links.table())
+        if fetches:
+            self._write(FETCHES, fetch_table(fetches))
+
+    def finish(self) -> None:
+        """Complete the three files and give them their names. Doing it again does nothing."""
+        if self._finished:
+            return
+        self.flush()
+        for table in COLUMNS:
+            self._close(table, self._writer(table))
+        for table in _RENAME_ORDER:
+            replace(self._temporary(table), self._directory / table / (self._name + PARQUET_SUFFIX))
+        self._finished = True
+
+    def abandon(self) -> None:
+        """Delete an unfinished segment, for instance after an error; its rows are rebuilt from the WARC."""
+        if self._finished:
+            return
+        for table, writer in self._writers.items():
+            try:
+                self._close(table, writer)
+            except StorageError:
+                continue
+        for table in COLUMNS:
+            remove(self._temporary(table))
+        self._finished = True
+
+    def _is_full(self) -> bool:
+        return (
+            len(self._pages) >= ROW_GROUP_PAGES
+            or self._text_bytes >= ROW_GROUP_TEXT_BYTES_MAX
+            or len(self._links) >= ROW_GROUP_LINKS_MAX
+        )
+
+    def _temporary(self, table: str) -> Path:
+        return self._directory / table / f".{self._name}{TEMPORARY_SUFFIX}"
+
+    def _writer(self, table: str) -> Any:
+        writer = self._writers.get(table)
+        if writer is None:
+            path = self._temporary(table)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                writer = self._writers[table] = _open(path, table)
+            except OSError as cause:
+                raise storage_error(path, cause) from cause
+        return writer
+
+    def _write(self, table: str, rows: Any) -> None:
+        writer = self._writer(table)
+        try:
+            writer.write_table(rows)
+        except (OSError, pa.ArrowException) as cause:
+            raise _translated(self._temporary(table), cause) from cause
+
+    def _close(self, table: str, writer: Any) -> None:
+        try:
+            writer.close()
+        except (OSError, pa.ArrowException) as cause:
+            raise _translated(self._temporary(table), cause) from cause
+
+
+def _open(path: Path, table: str) -> Any:
+    return pq.ParquetWriter(
+        path,
+        SCHEMAS[table],
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        use_dictionary=REPEATING[table],
+        write_statistics=SUMMARISED[table],
+        store_schema=False,
+    )
+
+
+def _translated(path: Path, cause: Exception) -> StorageError:
+    if isinstance(cause, OSError):
+        return storage_error(path, cause)
+    return StorageError(f"Cannot write {path}: {cause}.")

@@ -72,6 +72,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _explain(error)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except SystemExit as ending:
+        # Both click and rich end the process by themselves when the reader of their output went away.
+        if isinstance(ending.__context__, BrokenPipeError):
+            return _pipe_closed()
+        raise
     return result if isinstance(result, int) else EXIT_OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 BYTES_PER_UNIT = {
     "": 1,
@@ -63,11 +64,8 @@ def format_duration(seconds: float) -> str:
         quotient, rest = divmod(seconds, SECONDS_PER_UNIT[unit])
         if quotient and not rest:
             return f"{quotient:.0f}{unit}"
-    if seconds.is_integer():
-        return f"{seconds:.0f}s"
-    # Very small numbers would be written with an exponent, which nobody types and so nothing reads.
-    written = repr(seconds)
-    return f"{seconds:.20f}".rstrip("0") + "s" if "e" in written else f"{written}s"
+    # A plain decimal, because nobody types an exponent and so nothing reads one.
+    return f"{Decimal(repr(seconds)).normalize():f}s"
 
 
 def _finite(seconds: float, text: str) -> float:

@@ -17,7 +17,7 @@ A setting can be given in four places. The later one wins: **default < file < en
 
 | place | how `delay` is written there |
 |---|---|
-| file | `delay = "2s"` under `[crawl]` in `drumlin.toml` in the working directory, or in the file named by `--config FILE` |
+| file | `delay = "2s"` under `[crawl]` in `drumlin.toml` in the working directory, or in `--config FILE` |
 | environment | `DRUMLIN_DELAY=2s` |
 | flag | `--delay 2s` |
 

@@ -72,7 +72,7 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     body_decoded_bytes_max: Annotated[int, Key(Kind.SIZE, "largest body when decompressed", minimum=1024)] = 64 * 2**20
     redirects_max: Annotated[int, Key(Kind.COUNT, "longest chain of redirects", minimum=0, maximum=20)] = 5
     # what follows a failure
-    retries_max: Annotated[int, Key(Kind.COUNT, "attempts after the first before a URL is dead", maximum=100)] = 3
+    retries_max: Annotated[int, Key(Kind.COUNT, "further attempts before a URL is dead", minimum=0, maximum=100)] = 3
     backoff_base_s: Annotated[float, Key(Kind.DURATION, "pause before the first retry", minimum=0)] = 5.0
     backoff_max_s: Annotated[float, Key(Kind.DURATION, "longest pause before a retry", minimum=0)] = 3600.0
     lease_s: Annotated[float, Key(Kind.DURATION, "how long a node may hold a host", minimum=1, maximum=3600)] = 60.0

@@ -1,0 +1,140 @@
+"""The `drumlin` command as a user runs it: settings, errors, exit codes, pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from drumlin.errors import EXIT_OK, EXIT_USAGE
+
+TIMEOUT_S = 60
+
+
+def drumlin(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DRUMLIN_", "NO_COLOR"))}
+    command = [sys.executable, "-m", "drumlin", *arguments]
+    environment = clean | {"TMPDIR": str(folder)} | environ
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+def test_config_show_says_where_each_value_comes_from(tmp_path: Path) -> None:
+    (tmp_path / "drumlin.toml").write_text("[crawl]\ndepth = 4\n")
+    done = drumlin(tmp_path, "config", "show", "--origin", "--delay", "2", DRUMLIN_PER_HOST="3")
+    lines = {line.split(" = ")[0]: line for line in done.stdout.splitlines()}
+    assert done.returncode == EXIT_OK
+    assert lines["delay"].endswith("# flag --delay")
+    assert lines["per_host"].endswith("# environment DRUMLIN_PER_HOST")
+    assert lines["depth"].endswith("# file drumlin.toml [crawl] depth")
+    assert lines["scope"].endswith("# default")
+
+
+def test_config_show_prints_a_settings_file_that_gives_the_same_settings(tmp_path: Path) -> None:
+    first = drumlin(
+        tmp_path, "config", "show", "--bytes-max", "1.5GB", "--exclude", r'\.(pdf|"zip")$', "--time-max", "1h30m"
+    )
+    tomllib.loads(first.stdout)
+    (tmp_path / "drumlin.toml").write_text(first.stdout)
+    assert drumlin(tmp_path, "config", "show").stdout == first.stdout
+
+
+def test_config_show_as_json_is_for_programs(tmp_path: Path) -> None:
+    done = drumlin(tmp_path, "config", "show", "--json", "--origin", "--time-max", "2h")
+    document = json.loads(done.stdout)
+    assert document["crawl"]["time_max"] == {"value": 7200.0, "origin": {"source": "flag", "place": "--time-max"}}
+    assert set(document) == {"crawl", "process"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["config", "show", "--delay", "soon"], "--delay must be a duration"),
+        (["config", "show", "--dellay", "1"], "--dellay"),
+        (["config", "show", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["crall"], "crall"),
+        (["config", "shw"], "shw"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence_and_exit_code_2(
+    tmp_path: Path, arguments: list[str], expected: str
+) -> None:
+    done = drumlin(tmp_path, *arguments)
+    assert done.returncode == EXIT_USAGE
+    assert expected in done.stderr
+    assert done.stderr.startswith("drumlin: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_a_wrong_key_in_the_settings_file_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    (tmp_path / "drumlin.toml").write_text("[crawl]\nscop = 'host'\n")
+    done = drumlin(tmp_path, "config", "show")
+    assert done.returncode == EXIT_USAGE
+    assert done.stderr == "drumlin: drumlin.toml has an unknown key 'scop' in [crawl]. Did you mean 'scope'?\n"
+
+
+def test_the_help_is_shown_without_loading_the_heavy_libraries(tmp_path: Path) -> None:
+    code = (
+        "import sys; from drumlin.cli.main import run; run(['--help']);"
+        "sys.exit(', '.join({'numpy', 'pyarrow', 'pycurl', 'rocksdict', 'rich', 'msgspec'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert "Usage: drumlin" in done.stdout
+    assert done.stderr.strip() == ""
+
+
+def test_the_version_is_printed(tmp_path: Path) -> None:
+    assert drumlin(tmp_path, "--version").stdout.startswith("drumlin 0.")
+
+
+def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "drumlin", "config", "show"]
+    try:
+        done = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_sentence_and_exit_code_3(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "drumlin", "config", "show"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("drumlin: No space left on device")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_unexpected_error_leaves_its_traceback_in_a_file(tmp_path: Path) -> None:
+    code = (
+        "import drumlin.cli.main as m\n"
+        "@m.drumlin.command('boom')\n"
+        "def boom(): raise ZeroDivisionError('by hand')\n"
+        "m.VerbGroup.get_command = lambda self, context, name: boom\n"
+        "m.main(['boom'])\n"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    )
+    (kept,) = tmp_path.glob("drumlin-traceback-*.txt")
+    assert done.returncode == 1
+    assert done.stderr.startswith("drumlin: unexpected ZeroDivisionError: by hand.")
+    assert str(kept) in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" in kept.read_text()
+
+
+def test_without_a_terminal_there_are_no_escape_codes(tmp_path: Path) -> None:
+    assert "\x1b" not in drumlin(tmp_path, "config", "show", "--origin").stdout

@@ -79,17 +79,20 @@ def with_query(url: str, query: str) -> str | None:
 
 
 def _parse(href: str, base: str | None) -> str | None:
-    if not href.isascii():
-        href = _SURROGATE.sub("\ufffd", href)
     if base is not None:
         try:
-            return join_url(base, href)
+            return join_url(_scalar(base), _scalar(href))
         except ValueError:
             pass
     try:
-        return normalize_url(href)
+        return normalize_url(_scalar(href))
     except ValueError:
         return None
+
+
+def _scalar(text: str) -> str:
+    """Half a surrogate pair has no UTF-8; the standard reads it as the replacement character."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _tidy(parsed: str) -> str | None:

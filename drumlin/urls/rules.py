@@ -51,4 +51,5 @@ DROPPED_PARAMETER = re.compile(
 )
 
 # Replaced by nothing in a path. Not after a dot: what remained could be the segment "." or "..", another path.
-DROPPED_PATH_PARAMETER = re.compile(rf"(?<!\.);(?:{_any_of(SESSION_PATH_NAMES)})=[^/;]*", re.IGNORECASE)
+# A run goes as a whole, so that nothing is left for a second time.
+DROPPED_PATH_PARAMETER = re.compile(rf"(?<!\.)(?:;(?:{_any_of(SESSION_PATH_NAMES)})=[^/;]*)+", re.IGNORECASE)

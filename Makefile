@@ -70,6 +70,7 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 lock: .venv/.ready ## choose and pin the newest allowed versions of all dependencies
 	$(COMPILE) --upgrade pyproject.toml -o requirements/runtime.lock
 	$(COMPILE) --upgrade pyproject.toml --group dev -c requirements/runtime.lock -o requirements/dev.lock
+	$(COMPILE) --upgrade requirements/replay.in -o requirements/replay.txt
 
 clean: ## remove environments and caches
 	rm -rf .venv .venv-bench .venv-replay .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -95,5 +96,5 @@ $(BIN)/uv: requirements/uv.lock
 
 .venv-replay/.ready: $(BIN)/uv requirements/replay.txt
 	test -x .venv-replay/bin/python || $(UV) venv --quiet --python $(BIN)/python .venv-replay
-	$(UV) pip install --quiet --python .venv-replay/bin/python -r requirements/replay.txt
+	$(UV) pip install --quiet --python .venv-replay/bin/python --require-hashes -r requirements/replay.txt
 	touch $@

@@ -1,0 +1,41 @@
+"""Engines keep the shards of a frontier: every known URL, its state, its host's queue, leases and next contact.
+
+An engine is mechanical. It keeps order, exclusiveness and durability; how long to wait, how often to retry and how
+much to fetch are decided by its caller and passed in, as is `now`. `base.Engine` is the contract:
+
+- `memory` (`MemoryEngine`) is the contract in plain Python: the specification, and the simulator's engine.
+- `rocksdb` (`RocksEngine`) keeps everything in RocksDB: the default of `drumlin crawl`.
+
+Invariants: one live lease per host; every accepted URL in exactly one state; what was acknowledged survives
+kill -9 (rocksdb); settling twice changes nothing. `conformance` tests them on any engine, including yours.
+
+Limits: an engine is used by one thread of one process at a time; a host's URLs all live in one shard; the number
+of shards is fixed when the frontier is founded.
+"""
+
+from __future__ import annotations
+
+from drumlin.engines.base import SHARD_COUNT_DEFAULT, SHARD_COUNT_MAX, Added, Engine, shard_of
+from drumlin.errors import ConfigError
+
+__all__ = ["SHARD_COUNT_DEFAULT", "SHARD_COUNT_MAX", "Added", "Engine", "open_engine", "shard_of"]
+
+
+def open_engine(spec: str, *, shard_count: int | None = None, sync: bool = False) -> Engine:
+    """Open the engine that `spec` names: `memory`, or `rocksdb:PATH` (founded there if it does not exist).
+
+    `shard_count` is for a new frontier; None accepts what an existing one has. `sync` makes every call safe from
+    power loss, not only from kill -9.
+    """
+    kind, _, place = spec.partition(":")
+    if shard_count is not None and not 1 <= shard_count <= SHARD_COUNT_MAX:
+        raise ConfigError(f"A frontier has between 1 and {SHARD_COUNT_MAX} shards, not {shard_count}.")
+    if kind == "memory" and not place:
+        from drumlin.engines.memory import MemoryEngine
+
+        return MemoryEngine(shard_count or SHARD_COUNT_DEFAULT)
+    if kind == "rocksdb" and place:
+        from drumlin.engines.rocksdb import RocksEngine
+
+        return RocksEngine(place, shard_count=shard_count, sync=sync)
+    raise ConfigError(f"There is no engine {spec!r}.", "Use `memory` or `rocksdb:PATH`.")

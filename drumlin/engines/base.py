@@ -1,0 +1,184 @@
+"""The contract that every engine keeps: the frontier's mechanical state, shard by shard.
+
+An engine decides nothing. When a host may next be contacted, when a URL is tried again, how much of a budget is
+left: the caller computes these and passes them in, together with `now`. What an engine guarantees:
+
+1. A host has at most one live lease.
+2. Every accepted URL is in exactly one `TaskState`.
+3. A call either happens completely or not at all, and once it has returned it survives kill -9 (durable engines).
+4. Settling twice changes nothing the second time.
+
+Calls are synchronous, take batches and name one shard; a host and all of its URLs live in the shard `shard_of(host)`.
+Everywhere a URL is passed with a host, the host is the URL's own (`drumlin.urls.host_of`), and a priority is within
+`PRIORITY_MIN..PRIORITY_MAX`. Times are never negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+import xxhash
+
+from drumlin.model import DeadLetter, HostSummary, Lease, NewURL, Settlement, ShardStats, TaskStory, Verdict
+
+if TYPE_CHECKING:
+    from drumlin.dedupe import ContentIndex
+
+SHARD_COUNT_DEFAULT = 1
+SHARD_COUNT_MAX = 65_535
+# How many leases, and how many scheduled tasks, one `expire` call ends at most, so that it never stalls the loop.
+EXPIRE_LIMIT = 1_000
+DEAD_LETTERS_LIMIT = 1_000
+
+
+class Added(IntEnum):
+    """What became of one URL offered to `Engine.add`."""
+
+    ADDED = 0
+    SEEN = 1
+    CAPPED = 2
+
+
+def shard_of(host: str, shard_count: int) -> int:
+    """The shard that keeps `host`: the same in every process and every version."""
+    return xxhash.xxh3_64_intdigest(host.encode()) % shard_count
+
+
+class Engine(Protocol):
+    """Where the shards of a frontier live."""
+
+    shard_count: int
+
+    @property
+    def contents(self) -> ContentIndex:
+        """The fingerprints of what was fetched, kept in the same storage as the frontier."""
+
+    def shard_of(self, host: str) -> int:
+        """`shard_of(host, self.shard_count)`."""
+
+    # What is to be fetched
+
+    def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+        """Queue the URLs that were never accepted before; one answer for each, in order.
+
+        The seen-test is exact in practice (128-bit xxh3 of the URL). A new URL joins its host's queue, which is
+        ordered by priority, highest first, then by arrival. `CAPPED` URLs, those of a host that already has
+        `host_urls_max` accepted ones, are not remembered. A host that had nothing queued becomes ready at `now`,
+        or at its remembered next contact when that is later.
+        """
+
+    def lease(
+        self,
+        shard: int,
+        node: str,
+        request: str,
+        now: float,
+        *,
+        until: float,
+        hosts_max: int,
+        urls_max: int,
+        urls_per_host: int,
+        horizon_s: float = 0.0,
+        delay_default_s: float = 0.0,
+        skip_hosts: Container[str] = (),
+    ) -> list[Lease]:
+        """Give `node` the hosts that are due, longest due first, each with the head of its queue.
+
+        Eligible is a host without a live lease, with queued URLs, and with its next contact no later than
+        `now + horizon_s`, in order of (next contact, host). `request` must be unique: the leases' tokens are
+        `request.0`, `request.1`, … `not_before` is when the host may first be contacted. `delay_default_s` is
+        how far its next contact moves when the lease is lost and the host has no delay of its own.
+        """
+
+    def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
+        """Move a live lease's deadline to `until` and give it up to `urls_max` further tasks.
+
+        The returned lease holds only the further tasks. None, and nothing changed, when `token` is not that of
+        the host's live lease or its deadline has passed.
+        """
+
+    def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
+        """Record what became of leased tasks; one verdict for each `Settled`, in order.
+
+        In this order: a task settled last with this very `capture_id` is `REPEATED`. With the live token, a task
+        of the lease is `SETTLED`. With a token no longer live, a task that nobody holds and that was never settled
+        is `SETTLED` too: its page was fetched and stored, and fetching it again helps nobody. All else is `STALE`.
+        Only `SETTLED` changes anything: the task becomes done, scheduled (attempts + 1) or dead (attempts + 1),
+        and `counts` join the shard's counters.
+
+        With the live token the host's next contact is raised to `next_contact`, `delay_s` and `note` replace the
+        host's unless None, and `release` ends the lease: its unsettled tasks return to their place in the queue.
+        A lease past its deadline stays live for this purpose until `expire` ends it.
+        """
+
+    def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+        """End the leases whose deadline has come and queue the scheduled tasks whose time has come.
+
+        At most `limit` of each, earliest first. An expired lease's tasks return to their place in the queue, and
+        the host's next contact is the latest of its old one, the deadline and `now`, plus its delay: the node may
+        have contacted it until the end. Returns how many leases ended.
+        """
+
+    def release_node(self, shard: int, node: str, now: float) -> int:
+        """End all leases of a node known to be dead. Next contact: the later of the old one and `now`, plus delay."""
+
+    def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
+        """Note that a queued or leased task was being worked on when its process died; True when it became dead.
+
+        At `limit` crashes the task leaves its queue or lease and becomes a dead letter.
+        """
+
+    def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
+        """Give queued URLs another priority; others are left alone. Returns how many were changed."""
+
+    # What went wrong for good
+
+    def dead_letters(
+        self, shard: int, *, kind: str = "", host: str = "", limit: int = DEAD_LETTERS_LIMIT
+    ) -> list[DeadLetter]:
+        """Dead letters in order of their tasks' arrival; an empty `kind` or `host` stands for all."""
+
+    def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
+        """Queue dead URLs again, with no attempts or crashes held against them. Returns how many."""
+
+    def drop(self, shard: int, urls: Sequence[str]) -> int:
+        """Count dead URLs as done: they are no longer dead letters and stay seen. Returns how many."""
+
+    # What is known
+
+    def story(self, shard: int, url: str) -> TaskStory | None:
+        """What is known of one URL; None when it was never accepted. A done URL has no task any more."""
+
+    def host_note(self, shard: int, host: str) -> bytes:
+        """What earlier leases learnt about the host; empty when nothing."""
+
+    def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
+        """Replace the least time between two contacts of the host; None leaves it to the crawl's default."""
+
+    def stats(self, shard: int, now: float) -> ShardStats:
+        """Totals, kept as they change. `hosts_ready` stops counting at a bound, the rest then being waiting."""
+
+    def count(self, shard: int, counts: dict[str, int]) -> None:
+        """Add to the shard's counters."""
+
+    def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
+        """The hosts with the most pages (tasks done with a body), then most queued, then by name. Reads all hosts."""
+
+    def get_meta(self, key: str) -> bytes | None:
+        """A value of the crawl's own, kept beside the frontier."""
+
+    def put_meta(self, key: str, value: bytes) -> None:
+        """Set such a value."""
+
+    # The engine itself
+
+    def snapshot(self, path: str) -> None:
+        """Write a copy that can be opened as an engine of its own to `path`, which must not exist."""
+
+    def sync(self) -> None:
+        """Make everything acknowledged safe from power loss too."""
+
+    def close(self) -> None:
+        """Give up all resources; the engine answers nothing afterwards. Closing twice is harmless."""

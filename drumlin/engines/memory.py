@@ -1,0 +1,468 @@
+"""The engine in plain Python: the executable specification of the contract, and what the simulator runs on.
+
+Clear above all. Every task is an `_Entry` in the dictionary of its shard; host queues and time indexes are sorted
+lists, so that the order of everything can be read off. Nothing survives the process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from drumlin.dedupe import ContentIndex
+from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added, shard_of
+from drumlin.errors import EngineError
+from drumlin.model import (
+    DeadLetter,
+    HostSummary,
+    Lease,
+    NewURL,
+    Settled,
+    Settlement,
+    ShardStats,
+    Task,
+    TaskState,
+    TaskStory,
+    Verdict,
+)
+
+_AFTER_EVERY_NAME = "\U0010ffff"
+
+
+_Place = TypeVar("_Place", tuple[float, str], tuple[int, int, str], tuple[float, int, str])
+
+
+def _remove(ordered: list[_Place], item: _Place) -> None:
+    del ordered[bisect_left(ordered, item)]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A task, its state, and what that state needs to be remembered."""
+
+    host: str
+    task: Task
+    state: TaskState = TaskState.QUEUED
+    capture_id: bytes = b""
+    retry_at: float = 0.0
+    first_failed: float = 0.0
+    letter: DeadLetter | None = None
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        """Where the task stands in its host's queue: by priority, then by arrival."""
+        return (-self.task.priority, self.task.id, self.task.url)
+
+
+@dataclass(slots=True)
+class _Grant:
+    """A live lease as the engine keeps it."""
+
+    token: str
+    node: str
+    deadline: float
+    delay_default_s: float
+    urls: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Host:
+    """A host. `ready_at` is when it may be leased; None while it is leased or has nothing queued."""
+
+    name: str
+    next_contact: float = 0.0
+    ready_at: float | None = None
+    delay_s: float | None = None
+    note: bytes = b""
+    queue: list[tuple[int, int, str]] = field(default_factory=list)
+    grant: _Grant | None = None
+    urls: int = 0
+    pages: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Shard:
+    """One shard. A change of a task's state is a `take` from where it is and one of the `put`s."""
+
+    entries: dict[str, _Entry] = field(default_factory=dict)
+    hosts: dict[str, _Host] = field(default_factory=dict)
+    ready: list[tuple[float, str]] = field(default_factory=list)
+    leased: dict[str, _Host] = field(default_factory=dict)
+    scheduled: list[tuple[float, int, str]] = field(default_factory=list)
+    totals: dict[TaskState, int] = field(default_factory=lambda: dict.fromkeys(TaskState, 0))
+    counters: dict[str, int] = field(default_factory=dict)
+    next_id: int = 1
+
+    def host(self, name: str) -> _Host:
+        return self.hosts.setdefault(name, _Host(name))
+
+    def refresh(self, host: _Host) -> None:
+        """Keep the list of ready hosts true after a change to the host."""
+        if host.ready_at is not None:
+            _remove(self.ready, (host.ready_at, host.name))
+        host.ready_at = host.next_contact if host.queue and not host.grant else None
+        if host.ready_at is not None:
+            insort(self.ready, (host.ready_at, host.name))
+
+    def take(self, entry: _Entry) -> None:
+        """Remove the task from its queue, lease, schedule or the dead letters, whichever holds it."""
+        host = self.hosts[entry.host]
+        if entry.state is TaskState.QUEUED:
+            _remove(host.queue, entry.place)
+            self.refresh(host)
+        elif entry.state is TaskState.LEASED and host.grant:
+            host.grant.urls.remove(entry.task.url)
+        elif entry.state is TaskState.SCHEDULED:
+            _remove(self.scheduled, (entry.retry_at, entry.task.id, entry.task.url))
+        entry.retry_at = 0.0
+        entry.letter = None
+        self.totals[entry.state] -= 1
+
+    def put(self, entry: _Entry, state: TaskState) -> None:
+        entry.state = state
+        self.totals[state] += 1
+
+    def put_queued(self, entry: _Entry, now: float = 0.0) -> None:
+        """Queue the task. A host that had nothing to do becomes ready at `now`, or at its next contact if later."""
+        host = self.hosts[entry.host]
+        if not host.queue and not host.grant:
+            host.next_contact = max(host.next_contact, now)
+        insort(host.queue, entry.place)
+        self.refresh(host)
+        self.put(entry, TaskState.QUEUED)
+
+    def put_leased(self, entry: _Entry, grant: _Grant) -> None:
+        grant.urls.add(entry.task.url)
+        self.put(entry, TaskState.LEASED)
+
+    def put_scheduled(self, entry: _Entry, retry_at: float) -> None:
+        entry.retry_at = retry_at
+        insort(self.scheduled, (retry_at, entry.task.id, entry.task.url))
+        self.put(entry, TaskState.SCHEDULED)
+
+    def put_dead(self, entry: _Entry, kind: str, error: str, now: float) -> None:
+        task = entry.task
+        entry.letter = DeadLetter(
+            task.url, entry.host, kind, task.attempts, error, entry.first_failed, now, task.found_on, task
+        )
+        self.put(entry, TaskState.DEAD)
+
+    def lose_lease(self, host: _Host, ended: float) -> None:
+        """End a lease whose node was not heard of: it may have contacted the host until `ended`."""
+        if host.grant:
+            delay_s = host.grant.delay_default_s if host.delay_s is None else host.delay_s
+            self.end_lease(host, host.grant, max(host.next_contact, ended) + delay_s)
+
+    def end_lease(self, host: _Host, grant: _Grant, next_contact: float) -> None:
+        """Return what is left of the lease to its place in the queue."""
+        host.grant = None
+        del self.leased[host.name]
+        host.next_contact = next_contact
+        for url in grant.urls:
+            self.totals[TaskState.LEASED] -= 1
+            self.put_queued(self.entries[url])
+        self.refresh(host)
+
+    def count(self, counts: dict[str, int]) -> None:
+        for name, value in counts.items():
+            self.counters[name] = self.counters.get(name, 0) + value
+
+
+class _DictKeyValue:
+    """`drumlin.dedupe.KeyValue` over a dictionary."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        return [self._values.get(key) for key in keys]
+
+    def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        self._values.update(pairs)
+
+
+def _verdict(entry: _Entry | None, settled: Settled, live: bool) -> Verdict:
+    """The rules of `Engine.settle`, in their order."""
+    if entry is None or entry.task.id != settled.task_id:
+        return Verdict.STALE
+    if settled.capture_id and settled.capture_id == entry.capture_id:
+        return Verdict.REPEATED
+    if live:
+        return Verdict.SETTLED if entry.state is TaskState.LEASED else Verdict.STALE
+    unheld = entry.state in (TaskState.QUEUED, TaskState.SCHEDULED)
+    return Verdict.SETTLED if unheld and not entry.capture_id else Verdict.STALE
+
+
+class MemoryEngine:
+    """See `drumlin.engines.base.Engine`, whose methods these are."""
+
+    def __init__(self, shard_count: int = SHARD_COUNT_DEFAULT) -> None:
+        self.shard_count = shard_count
+        self.contents = ContentIndex(_DictKeyValue())
+        self._shards = [_Shard() for _ in range(shard_count)]
+        self._meta: dict[str, bytes] = {}
+
+    def shard_of(self, host: str) -> int:
+        return shard_of(host, self.shard_count)
+
+    # What is to be fetched
+
+    def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+        state = self._shards[shard]
+        return [self._add(state, new, now, inf if host_urls_max is None else host_urls_max) for new in urls]
+
+    def _add(self, state: _Shard, new: NewURL, now: float, host_urls_max: float) -> Added:
+        if new.url in state.entries:
+            return Added.SEEN
+        host = state.host(new.host)
+        if host.urls >= host_urls_max:
+            return Added.CAPPED
+        task = Task(state.next_id, new.url, new.priority, new.depth, 0, new.found_on, new.redirects, 0, now)
+        state.next_id += 1
+        host.urls += 1
+        entry = state.entries[new.url] = _Entry(new.host, task)
+        state.put_queued(entry, now)
+        return Added.ADDED
+
+    def lease(
+        self,
+        shard: int,
+        node: str,
+        request: str,
+        now: float,
+        *,
+        until: float,
+        hosts_max: int,
+        urls_max: int,
+        urls_per_host: int,
+        horizon_s: float = 0.0,
+        delay_default_s: float = 0.0,
+        skip_hosts: Container[str] = (),
+    ) -> list[Lease]:
+        state = self._shards[shard]
+        leases: list[Lease] = []
+        due = state.ready[: bisect_right(state.ready, (now + horizon_s, _AFTER_EVERY_NAME))]
+        for _, name in due:
+            size = min(urls_per_host, urls_max)
+            if len(leases) >= hosts_max or size <= 0:
+                break
+            if name not in skip_hosts:
+                host = state.leased[name] = state.hosts[name]
+                host.grant = _Grant(f"{request}.{len(leases)}", node, until, delay_default_s)
+                leases.append(self._grant_tasks(state, shard, host, host.grant, size, now))
+                urls_max -= len(leases[-1].tasks)
+        return leases
+
+    def _grant_tasks(self, state: _Shard, shard: int, host: _Host, grant: _Grant, urls_max: int, now: float) -> Lease:
+        entries = [state.entries[url] for _, _, url in host.queue[: max(urls_max, 0)]]
+        for entry in entries:
+            state.take(entry)
+            state.put_leased(entry, grant)
+        state.refresh(host)
+        return Lease(
+            shard,
+            host.name,
+            grant.token,
+            grant.node,
+            grant.deadline,
+            max(now, host.next_contact),
+            host.delay_s,
+            [entry.task for entry in entries],
+            host.note,
+        )
+
+    def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
+        state = self._shards[shard]
+        known = state.hosts.get(host)
+        if known is None or known.grant is None or known.grant.token != token or known.grant.deadline <= now:
+            return None
+        known.grant.deadline = until
+        return self._grant_tasks(state, shard, known, known.grant, urls_max, now)
+
+    # What became of it
+
+    def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
+        state = self._shards[shard]
+        return [self._settle(state, settlement, now) for settlement in settlements]
+
+    def _settle(self, state: _Shard, settlement: Settlement, now: float) -> list[Verdict]:
+        host = state.hosts.get(settlement.host)
+        if host is None:
+            return [Verdict.STALE] * len(settlement.settled)
+        live = host.grant is not None and host.grant.token == settlement.token
+        verdicts = [self._settle_task(state, host, settled, live, now) for settled in settlement.settled]
+        if live:
+            self._learn(state, host, settlement)
+        return verdicts
+
+    def _settle_task(self, state: _Shard, host: _Host, settled: Settled, live: bool, now: float) -> Verdict:
+        entry = state.entries.get(settled.url)
+        entry = entry if entry and entry.host == host.name else None
+        verdict = _verdict(entry, settled, live)
+        if verdict is not Verdict.SETTLED or entry is None:
+            return verdict
+        state.take(entry)
+        entry.capture_id = settled.capture_id
+        if settled.state is TaskState.DONE:
+            host.pages += settled.size > 0
+            state.put(entry, TaskState.DONE)
+        else:
+            entry.first_failed = entry.first_failed or now
+            entry.task = replace(entry.task, attempts=entry.task.attempts + 1)
+            if settled.state is TaskState.SCHEDULED:
+                state.put_scheduled(entry, settled.retry_at)
+            else:
+                state.put_dead(entry, settled.kind, settled.error, now)
+        host.bytes += settled.size
+        state.count(settled.counts)
+        return verdict
+
+    def _learn(self, state: _Shard, host: _Host, settlement: Settlement) -> None:
+        if settlement.delay_s is not None:
+            host.delay_s = settlement.delay_s
+        if settlement.note is not None:
+            host.note = settlement.note
+        host.next_contact = max(host.next_contact, settlement.next_contact)
+        if settlement.release and host.grant:
+            state.end_lease(host, host.grant, host.next_contact)
+
+    def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+        state = self._shards[shard]
+        over = [(host.grant.deadline, host.name) for host in state.leased.values() if host.grant]
+        over = sorted(pair for pair in over if pair[0] <= now)[:limit]
+        for deadline, name in over:
+            state.lose_lease(state.hosts[name], max(deadline, now))
+        for retry_at, _, url in state.scheduled[:limit]:
+            if retry_at <= now:
+                state.take(state.entries[url])
+                state.put_queued(state.entries[url], now)
+        return len(over)
+
+    def release_node(self, shard: int, node: str, now: float) -> int:
+        state = self._shards[shard]
+        hosts = [host for host in state.leased.values() if host.grant and host.grant.node == node]
+        for host in hosts:
+            state.lose_lease(host, now)
+        return len(hosts)
+
+    def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
+        state = self._shards[shard]
+        entry = state.entries.get(url)
+        if entry is None or entry.state not in (TaskState.QUEUED, TaskState.LEASED):
+            return False
+        entry.task = replace(entry.task, crashes=entry.task.crashes + 1)
+        entry.first_failed = entry.first_failed or now
+        if entry.task.crashes < limit:
+            return False
+        state.take(entry)
+        state.put_dead(entry, kind, error, now)
+        return True
+
+    def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
+        state = self._shards[shard]
+        changed = 0
+        for url, priority in changes:
+            entry = state.entries.get(url)
+            if entry and entry.state is TaskState.QUEUED and entry.task.priority != priority:
+                state.take(entry)
+                entry.task = replace(entry.task, priority=priority)
+                state.put_queued(entry)
+                changed += 1
+        return changed
+
+    # What went wrong for good
+
+    def dead_letters(
+        self, shard: int, *, kind: str = "", host: str = "", limit: int = DEAD_LETTERS_LIMIT
+    ) -> list[DeadLetter]:
+        letters = [entry.letter for entry in self._shards[shard].entries.values() if entry.letter]
+        letters = [one for one in letters if kind in ("", one.kind) and host in ("", one.host)]
+        return sorted(letters, key=lambda letter: letter.task.id)[:limit]
+
+    def _take_dead(self, state: _Shard, urls: Sequence[str]) -> list[_Entry]:
+        """The dead among the URLs, each once, taken from the dead letters."""
+        entries = [state.entries[url] for url in dict.fromkeys(urls) if url in state.entries]
+        dead = [entry for entry in entries if entry.state is TaskState.DEAD]
+        for entry in dead:
+            state.take(entry)
+        return dead
+
+    def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
+        dead = self._take_dead(self._shards[shard], urls)
+        for entry in dead:
+            entry.task = replace(entry.task, attempts=0, crashes=0)
+            entry.first_failed = 0.0
+            self._shards[shard].put_queued(entry, now)
+        return len(dead)
+
+    def drop(self, shard: int, urls: Sequence[str]) -> int:
+        dead = self._take_dead(self._shards[shard], urls)
+        for entry in dead:
+            self._shards[shard].put(entry, TaskState.DONE)
+        return len(dead)
+
+    # What is known
+
+    def story(self, shard: int, url: str) -> TaskStory | None:
+        entry = self._shards[shard].entries.get(url)
+        if entry is None:
+            return None
+        task = None if entry.state is TaskState.DONE else entry.task
+        return TaskStory(entry.state, task, entry.retry_at, entry.capture_id)
+
+    def host_note(self, shard: int, host: str) -> bytes:
+        known = self._shards[shard].hosts.get(host)
+        return known.note if known else b""
+
+    def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
+        self._shards[shard].host(host).delay_s = delay_s
+
+    def stats(self, shard: int, now: float) -> ShardStats:
+        state = self._shards[shard]
+        hosts_ready = bisect_right(state.ready, (now, _AFTER_EVERY_NAME))
+        events = [state.ready[0][0]] if state.ready else []
+        events += [state.scheduled[0][0]] if state.scheduled else []
+        events += [host.grant.deadline for host in state.leased.values() if host.grant]
+        return ShardStats(
+            queued=state.totals[TaskState.QUEUED],
+            scheduled=state.totals[TaskState.SCHEDULED],
+            leased=state.totals[TaskState.LEASED],
+            done=state.totals[TaskState.DONE],
+            dead=state.totals[TaskState.DEAD],
+            hosts_ready=hosts_ready,
+            hosts_waiting=len(state.ready) - hosts_ready,
+            hosts_leased=len(state.leased),
+            next_event=min(events, default=inf),
+            counters=dict(state.counters),
+        )
+
+    def count(self, shard: int, counts: dict[str, int]) -> None:
+        self._shards[shard].count(counts)
+
+    def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
+        hosts = self._shards[shard].hosts.values()
+        summaries = [HostSummary(host.name, host.pages, host.bytes, len(host.queue)) for host in hosts if host.urls]
+        return sorted(summaries, key=lambda one: (-one.pages, -one.queued, one.host))[:n]
+
+    def get_meta(self, key: str) -> bytes | None:
+        return self._meta.get(key)
+
+    def put_meta(self, key: str, value: bytes) -> None:
+        self._meta[key] = value
+
+    # The engine itself
+
+    def snapshot(self, path: str) -> None:
+        raise EngineError("The memory engine keeps nothing on disk to snapshot.", "Use the rocksdb engine.")
+
+    def sync(self) -> None:
+        """Nothing is durable here."""
+
+    def close(self) -> None:
+        """Nothing is held."""

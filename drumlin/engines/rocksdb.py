@@ -1,0 +1,451 @@
+"""The embedded engine: all state in RocksDB, durable through kill -9, resident memory fixed.
+
+Each call is one `Change`, written as one batch to the write-ahead log before the call returns; with `sync` the log
+is also forced to the disk, so that power loss takes nothing either. `rocksdb_layout` says what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from heapq import nsmallest
+from itertools import islice
+from math import inf
+
+from msgspec.structs import replace
+from rocksdict import Checkpoint, WriteBatch
+
+from drumlin.dedupe import ContentIndex
+from drumlin.engines.base import (
+    DEAD_LETTERS_LIMIT,
+    EXPIRE_LIMIT,
+    SHARD_COUNT_DEFAULT,
+    Added,
+    shard_of,
+)
+from drumlin.engines.rocksdb_change import HOSTS_CACHED_MAX, Change, Shard
+from drumlin.engines.rocksdb_layout import (
+    DEAD,
+    DONE,
+    FORMAT,
+    SCHEDULED,
+    SHARD_BYTES,
+    WAITING,
+    WAITING_AGAIN,
+    Host,
+    LeaseRecord,
+    Seen,
+    decode_host,
+    decode_letter,
+    decode_scheduled,
+    decode_seen,
+)
+from drumlin.engines.rocksdb_storage import RocksKeyValue, Storage, translated
+from drumlin.errors import EngineError
+from drumlin.model import (
+    DeadLetter,
+    HostSummary,
+    Lease,
+    NewURL,
+    Settled,
+    Settlement,
+    ShardStats,
+    Task,
+    TaskState,
+    TaskStory,
+    Verdict,
+)
+from drumlin.urls import host_of
+
+# `stats` counts ready hosts by looking at each; beyond this many it stops and counts the rest as waiting.
+HOSTS_READY_SCAN_MAX = 10_000
+HOSTS_CACHED_PER_SHARD_MIN = 64
+
+_TIME_INDEXES = ("ready", "deadlines", "scheduled")
+_STATES = {SCHEDULED: TaskState.SCHEDULED, DONE: TaskState.DONE, DEAD: TaskState.DEAD}
+
+
+def _verdict(seen: Seen | None, settled: Settled, live: bool, leased: bool) -> Verdict:
+    """The rules of `Engine.settle`, in their order."""
+    if seen is None or seen.id != settled.task_id:
+        return Verdict.STALE
+    if settled.capture_id and settled.capture_id == seen.capture_id:
+        return Verdict.REPEATED
+    if live:
+        return Verdict.SETTLED if leased else Verdict.STALE
+    unheld = seen.code <= SCHEDULED and not leased
+    return Verdict.SETTLED if unheld and not seen.capture_id else Verdict.STALE
+
+
+class RocksEngine:
+    """See `drumlin.engines.base.Engine`, whose methods these are."""
+
+    def __init__(self, path: str, *, shard_count: int | None = None, sync: bool = False) -> None:
+        self._storage = Storage(path, sync=sync)
+        try:
+            with translated():
+                self.shard_count = self._agree(shard_count)
+        except BaseException:
+            self._storage.close()
+            raise
+        self.contents = ContentIndex(RocksKeyValue(self._storage, "contents"))
+        hosts_max = max(HOSTS_CACHED_MAX // self.shard_count, HOSTS_CACHED_PER_SHARD_MIN)
+        with translated():
+            self._shards = [Shard(self._storage, number, hosts_max) for number in range(self.shard_count)]
+
+    def _agree(self, shard_count: int | None) -> int:
+        """Check that this version can read what is there, and how many shards it has; a new one is founded."""
+        found, shards = self._storage.get("meta", b"format"), self._storage.get("meta", b"shard_count")
+        if found is None or shards is None:
+            wanted = shard_count or SHARD_COUNT_DEFAULT
+            batch = WriteBatch(raw_mode=True)
+            batch.put(b"format", FORMAT, self._storage.handles["meta"])
+            batch.put(b"shard_count", str(wanted).encode(), self._storage.handles["meta"])
+            self._storage.write(batch)
+            return wanted
+        if found != FORMAT:
+            raise EngineError(
+                f"The frontier is of format {found!r}, and this version reads {FORMAT!r}.",
+                "Resume it with the version that began it.",
+            )
+        if shard_count not in (None, int(shards)):
+            raise EngineError(
+                f"The frontier has {int(shards)} shards, not {shard_count}.", "Leave the number as it was."
+            )
+        return int(shards)
+
+    def shard_of(self, host: str) -> int:
+        return shard_of(host, self.shard_count)
+
+    # What is to be fetched
+
+    def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+        state = self._shards[shard]
+        with Change(state) as change:
+            state.load([new.host for new in urls])
+            keys = [state.hosts[new.host].seen_key(new.url) for new in urls]
+            known = self._storage.get_many("seen", keys)
+            return [
+                Added.SEEN if value or key in change.seen_written else self._add(change, key, new, now, host_urls_max)
+                for new, key, value in zip(urls, keys, known, strict=True)
+            ]
+
+    def _add(self, change: Change, key: bytes, new: NewURL, now: float, host_urls_max: int | None) -> Added:
+        host = change.shard.hosts[new.host]
+        if host_urls_max is not None and host.record.urls >= host_urls_max:
+            return Added.CAPPED
+        task_id = change.record.next_id
+        change.record.next_id = task_id + 1
+        host.record.urls += 1
+        task = Task(task_id, new.url, new.priority, new.depth, 0, new.found_on, new.redirects, 0, now)
+        change.put_queued(host, key, task, Seen(WAITING, new.priority, task_id), now)
+        return Added.ADDED
+
+    def lease(
+        self,
+        shard: int,
+        node: str,
+        request: str,
+        now: float,
+        *,
+        until: float,
+        hosts_max: int,
+        urls_max: int,
+        urls_per_host: int,
+        horizon_s: float = 0.0,
+        delay_default_s: float = 0.0,
+        skip_hosts: Container[str] = (),
+    ) -> list[Lease]:
+        leases: list[Lease] = []
+        with Change(self._shards[shard]) as change:
+            for _, encoded, _ in change.shard.times("ready", now + horizon_s):
+                size = min(urls_per_host, urls_max)
+                if len(leases) >= hosts_max or size <= 0:
+                    break
+                name = encoded.decode()
+                if name not in skip_hosts:
+                    host = change.host(name)
+                    lease = LeaseRecord(f"{request}.{len(leases)}", node, until, delay_default_s)
+                    leases.append(self._grant(change, shard, host, lease, size, now))
+                    urls_max -= len(leases[-1].tasks)
+        return leases
+
+    def _grant(self, change: Change, shard: int, host: Host, lease: LeaseRecord, urls_max: int, now: float) -> Lease:
+        record = host.record
+        return Lease(
+            shard,
+            host.name,
+            lease.token,
+            lease.node,
+            lease.deadline,
+            max(now, record.next_contact),
+            record.delay_s,
+            change.grant(host, lease, urls_max),
+            self._storage.read("notes", host.key) if record.noted else b"",
+        )
+
+    def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
+        with Change(self._shards[shard]) as change:
+            known = change.host(host)
+            lease = known.lease
+            if lease is None or lease.token != token or lease.deadline <= now:
+                return None
+            lease.deadline = until
+            return self._grant(change, shard, known, lease, urls_max, now)
+
+    # What became of it
+
+    def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
+        state = self._shards[shard]
+        with Change(state) as change:
+            state.load([settlement.host for settlement in settlements])
+            keys = [
+                state.hosts[settlement.host].seen_key(settled.url)
+                for settlement in settlements
+                for settled in settlement.settled
+            ]
+            known = dict(zip(keys, self._storage.get_many("seen", keys), strict=True))
+            remaining = iter(keys)
+            return [self._settle(change, settlement, remaining, known, now) for settlement in settlements]
+
+    def _settle(
+        self,
+        change: Change,
+        settlement: Settlement,
+        keys: Iterator[bytes],
+        known: dict[bytes, bytes | None],
+        now: float,
+    ) -> list[Verdict]:
+        host = change.shard.hosts[settlement.host]
+        live = host.lease is not None and host.lease.token == settlement.token
+        verdicts = []
+        for settled, key in zip(settlement.settled, keys, strict=False):
+            value = change.seen_written.get(key) or known[key]
+            seen = decode_seen(value) if value else None
+            leased = seen is not None and change.is_leased(host, seen)
+            verdict = _verdict(seen, settled, live, leased)
+            verdicts.append(verdict)
+            if verdict is Verdict.SETTLED and seen is not None:
+                self._settle_task(change, host, key, seen, settled, now)
+        if live:
+            self._learn(change, host, settlement)
+        return verdicts
+
+    def _settle_task(self, change: Change, host: Host, key: bytes, seen: Seen, settled: Settled, now: float) -> None:
+        if settled.state is TaskState.DONE:
+            change.take(host, seen)
+            host.record.pages += settled.size > 0
+            change.put_done(key, seen._replace(capture_id=settled.capture_id))
+        else:
+            self._fail_task(change, host, key, seen, settled, now)
+        host.record.bytes += settled.size
+        change.count(settled.counts)
+
+    def _fail_task(self, change: Change, host: Host, key: bytes, seen: Seen, settled: Settled, now: float) -> None:
+        task = change.task(host, seen)
+        task = replace(task, attempts=task.attempts + 1)
+        change.take(host, seen)
+        first_failed = seen.first_failed or now
+        seen = seen._replace(capture_id=settled.capture_id, retry_at=settled.retry_at, first_failed=first_failed)
+        if settled.state is TaskState.SCHEDULED:
+            change.put_scheduled(host, key, task, seen)
+        else:
+            change.put_dead(key, seen, _letter(host, task, settled.kind, settled.error, first_failed, now))
+
+    def _learn(self, change: Change, host: Host, settlement: Settlement) -> None:
+        record = host.record
+        change.touch(host)
+        if settlement.delay_s is not None:
+            record.delay_s = settlement.delay_s
+        if settlement.note is not None:
+            record.noted = bool(settlement.note)
+            change.batch.put(host.key, settlement.note, change.handles["notes"])
+        record.next_contact = max(record.next_contact, settlement.next_contact)
+        if settlement.release and host.lease is not None:
+            change.end_lease(host, host.lease, record.next_contact)
+
+    def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+        state = self._shards[shard]
+        with Change(state) as change:
+            over = [(deadline, name.decode()) for deadline, name, _ in islice(state.times("deadlines", now), limit)]
+            for deadline, name in over:
+                change.lose_lease(change.host(name), max(deadline, now))
+            for _, _, value in list(islice(state.times("scheduled", now), limit)):
+                self._retry(change, *decode_scheduled(value), now)
+            return len(over)
+
+    def _retry(self, change: Change, name: str, task: Task, now: float) -> None:
+        host = change.host(name)
+        key = host.seen_key(task.url)
+        seen = change.seen(key)
+        if seen is not None:
+            change.take(host, seen)
+            change.put_queued(host, key, task, seen, now)
+
+    def release_node(self, shard: int, node: str, now: float) -> int:
+        state, holder = self._shards[shard], node.encode()
+        with Change(state) as change:
+            names = [name.decode() for _, name, value in state.times("deadlines", inf) if value == holder]
+            for name in names:
+                change.lose_lease(change.host(name), now)
+            return len(names)
+
+    def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
+        with Change(self._shards[shard]) as change:
+            host = change.host(host_of(url))
+            key = host.seen_key(url)
+            seen = change.seen(key)
+            if seen is None or seen.code > WAITING_AGAIN:
+                return False
+            task = change.task(host, seen)
+            task = replace(task, crashes=task.crashes + 1)
+            seen = seen._replace(code=WAITING_AGAIN, first_failed=seen.first_failed or now)
+            if task.crashes < limit:
+                change.put_seen(key, seen)
+                change.write_task(host, task)
+                return False
+            change.take(host, seen)
+            change.put_dead(key, seen, _letter(host, task, kind, error, seen.first_failed, now))
+            return True
+
+    def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
+        with Change(self._shards[shard]) as change:
+            return sum(self._reprioritise(change, url, priority) for url, priority in changes)
+
+    def _reprioritise(self, change: Change, url: str, priority: int) -> bool:
+        host = change.host(host_of(url))
+        key = host.seen_key(url)
+        seen = change.seen(key)
+        if seen is None or seen.code > WAITING_AGAIN or seen.priority == priority or change.is_leased(host, seen):
+            return False
+        task = change.task(host, seen)
+        change.take(host, seen)
+        change.put_queued(host, key, replace(task, priority=priority), seen)
+        return True
+
+    # What went wrong for good
+
+    def dead_letters(
+        self, shard: int, *, kind: str = "", host: str = "", limit: int = DEAD_LETTERS_LIMIT
+    ) -> list[DeadLetter]:
+        letters: list[DeadLetter] = []
+        prefix = self._shards[shard].prefix
+        with translated():
+            for _, value in self._storage.scan("dead", prefix):
+                if len(letters) >= limit:
+                    break
+                letter = decode_letter(value)
+                if kind in ("", letter.kind) and host in ("", letter.host):
+                    letters.append(letter)
+        return letters
+
+    def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
+        with Change(self._shards[shard]) as change:
+            return sum(self._end_dead(change, url, now) for url in urls)
+
+    def drop(self, shard: int, urls: Sequence[str]) -> int:
+        with Change(self._shards[shard]) as change:
+            return sum(self._end_dead(change, url, None) for url in urls)
+
+    def _end_dead(self, change: Change, url: str, now: float | None) -> bool:
+        """Take a URL from the dead letters and, given `now`, queue it again; without, it is done."""
+        host = change.host(host_of(url))
+        key = host.seen_key(url)
+        seen = change.seen(key)
+        if seen is None or seen.code != DEAD:
+            return False
+        task = change.task(host, seen)
+        change.take(host, seen)
+        if now is None:
+            change.put_done(key, seen)
+        else:
+            change.put_queued(host, key, replace(task, attempts=0, crashes=0), seen, now)
+        return True
+
+    # What is known
+
+    def story(self, shard: int, url: str) -> TaskStory | None:
+        change = Change(self._shards[shard])
+        with translated():
+            host = change.host(host_of(url))
+            seen = change.seen(host.seen_key(url))
+            if seen is None:
+                return None
+            waiting = TaskState.LEASED if change.is_leased(host, seen) else TaskState.QUEUED
+            task = None if seen.code == DONE else change.task(host, seen)
+            return TaskStory(_STATES.get(seen.code, waiting), task, seen.retry_at, seen.capture_id)
+
+    def host_note(self, shard: int, host: str) -> bytes:
+        with translated():
+            return self._storage.get("notes", self._shards[shard].prefix + host.encode()) or b""
+
+    def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
+        with Change(self._shards[shard]) as change:
+            known = change.host(host)
+            known.record.delay_s = delay_s
+            change.touch(known)
+
+    def stats(self, shard: int, now: float) -> ShardStats:
+        state = self._shards[shard]
+        record = state.record
+        with translated():
+            hosts_ready = sum(1 for _ in islice(state.times("ready", now), HOSTS_READY_SCAN_MAX))
+            events = [
+                time
+                for index in ("ready", "deadlines", "scheduled")
+                for time, _, _ in islice(state.times(index, inf), 1)
+            ]
+        return ShardStats(
+            queued=record.queued,
+            scheduled=record.scheduled,
+            leased=record.leased,
+            done=record.done,
+            dead=record.dead,
+            hosts_ready=hosts_ready,
+            hosts_waiting=record.hosts_queued - hosts_ready,
+            hosts_leased=record.hosts_leased,
+            next_event=min(events, default=inf),
+            counters=dict(record.counters),
+        )
+
+    def count(self, shard: int, counts: dict[str, int]) -> None:
+        with Change(self._shards[shard]) as change:
+            change.count(counts)
+
+    def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
+        prefix = self._shards[shard].prefix
+        with translated():
+            return nsmallest(n, self._summaries(prefix), key=lambda one: (-one.pages, -one.queued, one.host))
+
+    def _summaries(self, prefix: bytes) -> Iterator[HostSummary]:
+        for key, value in self._storage.scan("hosts", prefix):
+            record = decode_host(value)
+            if record.urls:
+                yield HostSummary(key[SHARD_BYTES:].decode(), record.pages, record.bytes, record.queued)
+
+    def get_meta(self, key: str) -> bytes | None:
+        with translated():
+            return self._storage.get("meta", b"meta." + key.encode())
+
+    def put_meta(self, key: str, value: bytes) -> None:
+        batch = WriteBatch(raw_mode=True)
+        batch.put(b"meta." + key.encode(), value, self._storage.handles["meta"])
+        with translated():
+            self._storage.write(batch)
+
+    # The engine itself
+
+    def snapshot(self, path: str) -> None:
+        with translated():
+            Checkpoint(self._storage.database).create_checkpoint(path)
+
+    def sync(self) -> None:
+        with translated():
+            self._storage.database.flush_wal(True)
+
+    def close(self) -> None:
+        self._shards.clear()
+        self._storage.close()
+
+
+def _letter(host: Host, task: Task, kind: str, error: str, first_failed: float, now: float) -> DeadLetter:
+    return DeadLetter(task.url, host.name, kind, task.attempts, error, first_failed, now, task.found_on, task)

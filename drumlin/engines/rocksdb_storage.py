@@ -1,0 +1,158 @@
+"""RocksDB as the engine uses it: opened with fixed memory, written in one batch per call, errors translated.
+
+Resident memory does not depend on the frontier's size: data, index and filter blocks share one cache, and all
+column families share one budget of write buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    ColumnFamily,
+    DBCompressionType,
+    Options,
+    Rdict,
+    WriteBatch,
+    WriteBufferManager,
+    WriteOptions,
+)
+
+from drumlin.engines.rocksdb_layout import FAMILIES
+from drumlin.errors import BusyError, DrumlinError, EngineError, StorageError
+
+BLOCK_CACHE_BYTES = 96 << 20
+WRITE_BUFFERS_BYTES = 64 << 20
+WRITE_BUFFER_BYTES = 16 << 20
+BLOCK_BYTES = 8 << 10
+BLOOM_BITS_PER_KEY = 10
+WAL_BYTES_MAX = 256 << 20
+OPEN_FILES_MAX = 512
+BACKGROUND_JOBS_MAX = 2
+LOG_FILES_KEPT = 2
+LOG_FILE_BYTES_MAX = 1 << 20
+
+
+def _database_options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_max_total_wal_size(WAL_BYTES_MAX)
+    options.set_max_open_files(OPEN_FILES_MAX)
+    options.set_max_background_jobs(BACKGROUND_JOBS_MAX)
+    options.set_keep_log_file_num(LOG_FILES_KEPT)
+    options.set_max_log_file_size(LOG_FILE_BYTES_MAX)
+    options.set_write_buffer_manager(WriteBufferManager(WRITE_BUFFERS_BYTES, False))
+    return options
+
+
+def _family_options(cache: Cache) -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_block_size(BLOCK_BYTES)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
+    table.set_format_version(5)
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(table)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_compression_type(DBCompressionType.lz4())
+    return options
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what RocksDB raises, which is a plain `Exception` with a sentence, into drumlin's errors."""
+    try:
+        yield
+    except DrumlinError:
+        raise
+    except Exception as error:
+        raise translate(error) from error
+
+
+def translate(error: BaseException) -> BaseException:
+    """The drumlin error for one of RocksDB's; other programs' mistakes stay what they are."""
+    text = str(error)
+    if type(error) is not Exception:
+        return error
+    if "lock" in text.lower() and "LOCK" in text:
+        return BusyError("The crawl's frontier is in use by another process.", "Stop it, or use another directory.")
+    if text.startswith("IO error"):
+        return StorageError(f"The crawl's frontier cannot be read or written: {text}.")
+    return EngineError(f"The crawl's frontier failed: {text}.")
+
+
+class Storage:
+    """The open database: column families by name, and how batches are written to them."""
+
+    def __init__(self, path: str, *, sync: bool) -> None:
+        cache = Cache(BLOCK_CACHE_BYTES)
+        families = {name: _family_options(cache) for name in ("default", *FAMILIES)}
+        with translated():
+            self.database = Rdict(path, _database_options(), families, AccessType.read_write())
+        self.families: dict[str, Rdict] = {name: self.database.get_column_family(name) for name in FAMILIES}
+        self.handles: dict[str, ColumnFamily] = {
+            name: self.database.get_column_family_handle(name) for name in FAMILIES
+        }
+        self._write_options = WriteOptions()
+        self._write_options.sync = sync
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        return cast("bytes | None", self.families[family].get(key))
+
+    def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
+        if not keys:
+            return []
+        return cast("list[bytes | None]", self.families[family].get(cast("list[Any]", keys)))
+
+    def read(self, family: str, key: bytes) -> bytes:
+        """A value that another one says is there."""
+        value = self.get(family, key)
+        if value is None:
+            raise EngineError(f"The crawl's frontier is damaged: {family} lacks {key!r}.")
+        return value
+
+    def scan(self, family: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All entries whose keys begin with `prefix`, in order."""
+        for key, value in cast("Iterator[tuple[bytes, bytes]]", self.families[family].items(from_key=prefix)):
+            if not key.startswith(prefix):
+                return
+            yield key, value
+
+    def write(self, batch: WriteBatch) -> None:
+        if not batch.is_empty():
+            self.database.write(batch, self._write_options)
+
+    def close(self) -> None:
+        """Close every column family too: RocksDB gives up its lock only with the last of them."""
+        self.handles.clear()
+        for family in self.families.values():
+            family.close()
+        self.database.close()
+
+
+class RocksKeyValue:
+    """`drumlin.dedupe.KeyValue` over one column family."""
+
+    def __init__(self, storage: Storage, family: str) -> None:
+        self._storage = storage
+        self._family = family
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        with translated():
+            return self._storage.get_many(self._family, keys)
+
+    def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        handle = self._storage.handles[self._family]
+        for key, value in pairs:
+            batch.put(key, value, handle)
+        with translated():
+            self._storage.write(batch)

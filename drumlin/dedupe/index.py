@@ -1,0 +1,142 @@
+"""What each registrable domain is known to contain: exact and near-duplicate captures, in a key-value store.
+
+For every new content one entry is kept under its domain and digest: where and when it was captured, and what it was
+answered then. That makes `record` idempotent, and it is what a near match refers to. The fingerprints for
+near matches are in `drumlin.dedupe.near`.
+
+Keys: `c` + domain (8 bytes of hash) + first 8 bytes of the digest: an entry, which holds the whole digest;
+      `n` + domain (8 bytes of hash) + path: a node of the domain's fingerprint tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from xxhash import xxh3_64_digest
+
+from drumlin.dedupe.near import REFERENCE_BYTES, Fingerprint, KeyValue, Match, place
+from drumlin.model import Content, Duplicate
+
+RECORD_BATCH_MAX = 128
+"""Contents worked on, and written, at a time: bounds the memory and the size of one write."""
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True):
+    """The first capture of a content in its domain; `near` is what `record` answered for it."""
+
+    digest: bytes
+    url: str
+    fetched: float
+    record_id: str
+    near: Duplicate | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Entry).decode
+
+
+class ContentIndex:
+    """Finds earlier captures with the same or nearly the same content. Not for concurrent use on one store."""
+
+    def __init__(self, kv: KeyValue) -> None:
+        self._kv = kv
+
+    def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
+        """For each domain and digest, the first capture of exactly this content there, if any."""
+        stored = self._kv.get_many([_content_key(_domain_key(domain), digest) for domain, digest in items])
+        return [_exact(value, digest) for value, (_, digest) in zip(stored, items, strict=True)]
+
+    def record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
+        """For each content the earlier capture that it duplicates, if any; from now on it is known itself.
+
+        The same content (`distance` None) counts before nearly the same one (0 to 3). Recording a URL and digest
+        again answers what it answered the first time and changes nothing.
+        """
+        answers: list[Duplicate | None] = []
+        for start in range(0, len(contents), RECORD_BATCH_MAX):
+            answers += self._record(contents[start : start + RECORD_BATCH_MAX])
+        return answers
+
+    def _record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
+        domains = [_domain_key(content.domain) for content in contents]
+        keys = [_content_key(domain, content.digest) for domain, content in zip(domains, contents, strict=True)]
+        entries = {
+            key: _decode(value) for key, value in zip(keys, self._kv.get_many(keys), strict=True) if value is not None
+        }
+        fresh = self._fresh(keys, contents, entries)
+        entries |= self._place(fresh)
+        return [_answer(content, entries[key]) for key, content in zip(keys, contents, strict=True)]
+
+    @staticmethod
+    def _fresh(
+        keys: list[bytes], contents: Sequence[Content], entries: dict[bytes, _Entry]
+    ) -> dict[bytes, Content]:
+        """The first content of each key that has no entry yet, in order."""
+        fresh: dict[bytes, Content] = {}
+        for key, content in zip(keys, contents, strict=True):
+            if key not in entries:
+                fresh.setdefault(key, content)
+        return fresh
+
+    def _place(self, fresh: dict[bytes, Content]) -> dict[bytes, _Entry]:
+        """Write an entry for each new content, and its fingerprint, all at once."""
+        if not fresh:
+            return {}
+        judged = [key for key, content in fresh.items() if content.simhash is not None]
+        fingerprints = [_fingerprint(key, fresh[key]) for key in judged]
+        matches, changes = place(self._kv, fingerprints) if fingerprints else ([], [])
+        nearest = self._resolve({key: match for key, match in zip(judged, matches, strict=True) if match}, fresh)
+        entries = {key: _entry(content, nearest.get(key)) for key, content in fresh.items()}
+        self._kv.put_many(changes + [(key, _encode(entry)) for key, entry in entries.items()])
+        return entries
+
+    def _resolve(self, matches: dict[bytes, Match], fresh: dict[bytes, Content]) -> dict[bytes, Duplicate]:
+        """The captures that matches refer to: those of this very batch, and those stored before."""
+        if not matches:
+            return {}
+        targets = {key: _content_key(b"n" + key[1:9], match.reference) for key, match in matches.items()}
+        wanted = [target for target in set(targets.values()) if target not in fresh]
+        captures: dict[bytes, Content | _Entry] = dict(fresh)
+        captures |= {
+            key: _decode(value) for key, value in zip(wanted, self._kv.get_many(wanted), strict=True) if value is not None
+        }
+        return {
+            key: _duplicate(captures[target], matches[key].distance)
+            for key, target in targets.items()
+            if target in captures
+        }
+
+
+def _domain_key(domain: str) -> bytes:
+    """The root of the domain's fingerprint tree; its hash is part of all keys of the domain."""
+    return b"n" + xxh3_64_digest(domain.encode())
+
+
+def _content_key(domain_key: bytes, digest: bytes) -> bytes:
+    return b"c" + domain_key[1:] + digest[:REFERENCE_BYTES]
+
+
+def _fingerprint(key: bytes, content: Content) -> Fingerprint:
+    assert content.simhash is not None
+    return Fingerprint(b"n" + key[1:9], content.simhash, key[9:])
+
+
+def _entry(content: Content, near: Duplicate | None) -> _Entry:
+    return _Entry(content.digest, content.url, content.fetched, content.record_id, near)
+
+
+def _duplicate(capture: Content | _Entry, distance: int | None) -> Duplicate:
+    return Duplicate(capture.url, capture.fetched, capture.record_id, distance)
+
+
+def _exact(value: bytes | None, digest: bytes) -> Duplicate | None:
+    entry = None if value is None else _decode(value)
+    return _duplicate(entry, None) if entry is not None and entry.digest == digest else None
+
+
+def _answer(content: Content, entry: _Entry) -> Duplicate | None:
+    # Another digest under the same key is a collision of the first 8 bytes: the later content stays unknown.
+    if entry.digest != content.digest:
+        return None
+    return entry.near if entry.url == content.url else _duplicate(entry, None)

@@ -12,9 +12,7 @@ NOW = 1_000_000.0
 BODY = b"User-agent: *\nDisallow: /x"
 
 
-def answer(
-    status: int | None, failure: str = "", redirects: int = 0, rules: Policy = policy.DEFAULT_POLICY
-) -> Decision:
+def answer(status: int | None, failure: str = "", redirects: int = 0, rules: Policy = DEFAULT_POLICY) -> Decision:
     return decide(status, BODY, redirects, failure, NOW, policy=rules)
 
 

@@ -2,10 +2,9 @@
 
 How it works
     A node appends each batch of captures to its own WARC (`WarcWriter`), which makes them durable, and then adds
-    their rows to a Parquet segment (`SegmentWriter`), which only becomes visible when it is complete. So a WARC is
-    the journal of the tables: after a kill, `repair` cuts torn tails off WARC files and finishes their indexes,
-    `discard_unfinished` deletes half-written segments, and rows that no segment holds are rebuilt with
-    `read_captures`.
+    their rows to a Parquet segment (`SegmentWriter`), which only becomes visible when it is complete. After a kill,
+    `repair` cuts torn tails off WARC files and finishes their indexes, `discard_unfinished` deletes half-written
+    segments, and rows that no segment holds are rebuilt by reading captures back (`read_capture`).
 
 Invariants
     - When `WarcWriter.append` returns, its captures survive kill -9 (and a power cut with `sync=True`).

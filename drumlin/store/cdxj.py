@@ -56,7 +56,7 @@ def parse_line(line: bytes) -> IndexEntry:
 
 def mime_of(content_type: str) -> str:
     """The type alone, without parameters; `unk` when the server did not say, as in other CDX files."""
-    return content_type.partition(";")[0].strip().lower() or "unk"
+    return content_type.partition(";")[0].partition(",")[0].strip().lower() or "unk"
 
 
 def write_index(path: Path, lines: list[bytes], *, sync: bool = False) -> None:

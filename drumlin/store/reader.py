@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from isal import igzip_lib, isal_zlib
+from isal import isal_zlib
 
 from drumlin.errors import StorageError
 from drumlin.model import Capture, Duplicate
 from drumlin.store.disk import storage_error
-from drumlin.store.records import RECORD_END, WARC_VERSION, Provenance
+from drumlin.store.records import RECORD_END, WARC_VERSION
 from drumlin.urls import domain_of, host_of
 
 CHUNK_BYTES: Final = 32_768
@@ -68,7 +68,7 @@ def _member(content: mmap.mmap, start: int, size: int, head_bytes_max: int) -> M
     while not decompressor.eof and position < size:
         try:
             piece = decompressor.decompress(content[position : position + CHUNK_BYTES])
-        except igzip_lib.IsalError:
+        except isal_zlib.error:  # type: ignore[misc]  # its stub calls the class an instance
             return None
         position = min(position + CHUNK_BYTES, size)
         unpacked += len(piece)
@@ -97,17 +97,20 @@ def parse_record(member: Member) -> Record | None:
 
 
 def _fields(head: bytes) -> dict[str, str]:
-    """Header lines after the first, by lower-case name; of a repeated name the first counts."""
-    fields: dict[str, str] = {}
-    for line in head.split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        fields.setdefault(name.strip().lower().decode("latin-1"), value.strip().decode("utf-8", "replace"))
-    return fields
+    """The fields of a WARC header by lower-case name; none that drumlin reads is repeated."""
+    lines = (line.partition(":") for line in head.decode("utf-8", "replace").split("\r\n")[1:])
+    return {name.strip().lower(): value.strip() for name, _, value in lines}
 
 
 def http_fields(block: bytes) -> dict[str, str]:
-    """The header fields of an HTTP block, by lower-case name."""
-    return _fields(block.partition(b"\r\n\r\n")[0])
+    """The fields of an HTTP header block by lower-case name; repeated ones are joined by commas, as HTTP has it."""
+    fields: dict[str, str] = {}
+    for line in block.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            name, value = name.strip().lower(), value.strip()
+            fields[name] = f"{fields[name]}, {value}" if name in fields else value
+    return fields
 
 
 def http_status(block: bytes) -> int:
@@ -120,7 +123,8 @@ def read_capture(path: Path, offset: int) -> Capture:
     """The capture whose response or revisit record is at `offset`, as far as WARC tells.
 
     `body` is empty: the caller decodes `body_raw` by `headers["content-encoding"]` and parses it again. Of a revisit
-    the body is empty altogether and `duplicate` says where it is. The task and its lease are not known any more.
+    the body is empty altogether and `duplicate` says where it is. Task, lease, depth and the way to the page are not
+    in a WARC: the node's journal has them.
     """
     for member in members(path, offset, head_bytes_max=1 << 62):
         record = parse_record(member)
@@ -143,18 +147,17 @@ def _capture(record: Record, filename: str, member: Member) -> Capture:
     url = fields.get("warc-target-uri", "")
     host = host_of(url)
     block, _, body = record.block.partition(b"\r\n\r\n")
-    provenance = msgspec.json.decode(fields.get("drumlin-provenance", "{}"), type=Provenance)
     return Capture(
         url=url,
         host=host,
         domain=domain_of(host),
         task_id=0,
         lease_token="",
-        depth=provenance.depth,
-        found_on=provenance.found_on,
-        redirects=provenance.redirects,
+        depth=0,
+        found_on="",
+        redirects=(),
         fetched=parse_warc_date(fields.get("warc-date", "")),
-        duration_s=provenance.duration_s,
+        duration_s=0.0,
         status=http_status(block),
         protocol=fields.get("warc-protocol", ""),
         ip=fields.get("warc-ip-address", ""),
@@ -162,8 +165,8 @@ def _capture(record: Record, filename: str, member: Member) -> Capture:
         response_headers=block + b"\r\n\r\n",
         body_raw=body,
         body=b"",
-        headers=_fields(block),
-        duplicate=provenance.duplicate or _refers_to(fields),
+        headers=http_fields(block),
+        duplicate=_refers_to(fields),
         record_id=fields.get("warc-record-id", "").strip("<>"),
         warc_filename=filename,
         warc_offset=member.offset,

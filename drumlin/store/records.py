@@ -17,10 +17,9 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
-import msgspec
 from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
-from drumlin.model import Capture, Duplicate
+from drumlin.model import Capture
 from drumlin.store.httpblock import request_block, stored_block
 
 WARC_VERSION: Final = b"WARC/1.1\r\n"
@@ -31,7 +30,6 @@ TRUNCATED_REASONS: Final = frozenset({"length", "time", "disconnect", "unspecifi
 _ID_PREFIX: Final = "urn:uuid:"
 _PAYLOAD_MASK: Final = 0xFFFF_FFFF_FFFF
 _PROTOCOLS: Final = {"h2": b"h2", "h3": b"h3", "http/1.0": b"http/1.0", "http/1.1": b"http/1.1"}
-_encode: Final = msgspec.json.Encoder().encode
 
 _REQUEST: Final = (
     WARC_VERSION + b"WARC-Type: request\r\n"
@@ -50,27 +48,9 @@ _RESPONSE: Final = (
     b"WARC-Target-URI: %b\r\n"
     b"WARC-Warcinfo-ID: <%b>\r\n%b"
     b"WARC-Payload-Digest: %b\r\n"
-    b"Drumlin-Provenance: %b\r\n"
     b"Content-Type: application/http;msgtype=response\r\n"
     b"Content-Length: %d\r\n\r\n"
 )
-
-
-class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the crawl came to a capture: what its table row says and HTTP does not, kept beside the record.
-
-    It makes the WARC the journal of the `pages` table: rows lost in a crash are rebuilt from records alone.
-    """
-
-    depth: int = 0
-    found_on: str = ""
-    redirects: tuple[str, ...] = ()
-    duration_s: float = 0.0
-    duplicate: Duplicate | None = None
-
-    @classmethod
-    def of(cls, capture: Capture) -> Provenance:
-        return cls(capture.depth, capture.found_on, capture.redirects, capture.duration_s, capture.duplicate)
 
 
 def record_id_of(capture: Capture) -> str:
@@ -167,7 +147,6 @@ class RecordBuilder:
             self._warcinfo_id,
             extra,
             digest.encode(),
-            _encode(Provenance.of(capture)),
             len(block) + len(body),
         )
         return b"".join((head, block, body, RECORD_END))

@@ -1,0 +1,189 @@
+"""The Parquet tables, read as a user would."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from drumlin.errors import StorageError
+from drumlin.model import Duplicate, LinkSet
+from drumlin.store import FetchRecord, SegmentWriter, discard_unfinished
+from drumlin.store import tables as tables_module
+from tests.unit.store_captures import FETCHED, make_capture
+
+
+def query(directory: Path, sql: str) -> list[Any]:
+    names = {table: f"read_parquet('{directory}/{table}/*.parquet')" for table in ("pages", "links", "fetches")}
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection.execute(sql.format(**names)).fetchall()
+
+
+def fetch(url: str = "https://example.com/", **changes: Any) -> FetchRecord:
+    fields = {"url": url, "host": "example.com", "fetched": FETCHED, "outcome": "fetched", "status": 200}
+    return FetchRecord(**{**fields, **changes})
+
+
+def written(directory: Path, captures: list[Any], fetches: list[FetchRecord] | None = None) -> SegmentWriter:
+    writer = SegmentWriter(directory, "segment-1", node="node-1")
+    writer.add(captures, fetches or [])
+    writer.finish()
+    return writer
+
+
+def test_duckdb_reads_a_page_as_it_was_captured(tmp_path: Path) -> None:
+    capture = make_capture("https://www.example.com:8443/a/b?q=1", warc_filename="x.warc.gz", warc_offset=7)
+    capture.duplicate = Duplicate("https://example.com/first", 1.0, "urn:uuid:1", distance=3)
+    written(tmp_path, [capture])
+    columns = (
+        "url_surtkey, url, url_host_name, url_host_registered_domain, url_protocol, url_path, url_query, fetch_status, "
+        "content_digest, content_mime_type, warc_filename, warc_record_offset, text, simhash, redirects, "
+        "duplicate_of, duplicate_kind, duplicate_distance, noindex, bytes, node, content_truncated"
+    )
+    (row,) = query(tmp_path, f"SELECT {columns} FROM {{pages}}")
+    assert row == (
+        "com,example:8443)/a/b?q=1",
+        capture.url,
+        "www.example.com:8443",
+        "example.com",
+        "https",
+        "/a/b",
+        "q=1",
+        200,
+        "sha256:" + capture.digest.hex(),
+        "text/html",
+        "x.warc.gz",
+        7,
+        "Some words about drumlins.",
+        2**64 - 1,
+        ["https://example.com/old"],
+        "https://example.com/first",
+        "near",
+        3,
+        False,
+        len(capture.body),
+        "node-1",
+        None,
+    )
+    ((when,),) = query(tmp_path, "SELECT fetch_time FROM {pages}")
+    assert when.timestamp() == datetime.fromtimestamp(FETCHED, UTC).timestamp()
+
+
+def test_links_are_one_row_each_and_those_that_lead_nowhere_are_dropped(tmp_path: Path) -> None:
+    captures = [make_capture(f"https://example.com/{n}/") for n in range(3)]
+    captures[1].links = LinkSet()
+    written(tmp_path, captures)
+    rows = query(tmp_path, "SELECT url, target, kind, rel, text FROM {links}")
+    assert rows == [
+        (f"https://example.com/{n}/", target, kind, "", text)
+        for n in (0, 2)
+        for target, kind, text in (
+            (f"https://example.com/{n}/a", "a", "A"),
+            ("https://other.example/", "img", "Ö"),
+        )
+    ]
+    joined = "SELECT count(*) FROM {links} l JOIN {pages} p ON l.url = p.url AND l.fetch_time = p.fetch_time"
+    assert query(tmp_path, joined) == [(4,)]
+
+
+def test_every_attempt_is_in_fetches(tmp_path: Path) -> None:
+    denied = fetch("https://example.com/private", outcome="denied", status=0)
+    failed = fetch("https://example.com/slow", outcome="failed", status=0, kind="timeout", error="30 s", attempt=2)
+    written(tmp_path, [], [fetch(), denied, failed])
+    assert query(tmp_path, "SELECT url, outcome, kind, attempt FROM {fetches} ORDER BY url") == [
+        ("https://example.com/", "fetched", "", 0),
+        ("https://example.com/private", "denied", "", 0),
+        ("https://example.com/slow", "failed", "timeout", 2),
+    ]
+
+
+def test_an_empty_segment_still_has_all_three_tables(tmp_path: Path) -> None:
+    written(tmp_path, [])
+    for table in ("pages", "links", "fetches"):
+        assert query(tmp_path, f"SELECT count(*) FROM {{{table}}}") == [(0,)]
+
+
+def test_text_that_is_no_utf8_costs_a_character_not_the_batch(tmp_path: Path) -> None:
+    captures = [make_capture(text=b"fine"), make_capture(text=b"bad \xff byte", title="lone \ud800 surrogate")]
+    captures[1].links = LinkSet(["https://example.com/x"], ["a"], ["\udfff"], ["\ud800"])
+    written(tmp_path, captures)
+    rows = query(tmp_path, "SELECT text, title FROM {pages}")
+    assert rows == [("fine", "Hello"), ("bad \ufffd byte", "lone ? surrogate")]
+
+
+def test_nothing_is_visible_before_finish_and_finishing_twice_is_once(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "segment-1")
+    writer.add([make_capture()], [fetch()])
+    writer.flush()
+    assert writer.rows == 1
+    assert not list(tmp_path.glob("*/*.parquet"))
+    writer.finish()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*")}
+    writer.finish()
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*")} == before
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in before) == [
+        "fetches/segment-1.parquet",
+        "links/segment-1.parquet",
+        "pages/segment-1.parquet",
+    ]
+
+
+def test_row_groups_are_flushed_as_they_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables_module, "ROW_GROUP_PAGES", 4)
+    written(tmp_path, [make_capture(f"https://example.com/{n}") for n in range(10)])
+    metadata = pq.read_metadata(tmp_path / "pages" / "segment-1.parquet")
+    assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [4, 4, 2]
+    assert query(tmp_path, "SELECT count(*), count(DISTINCT url) FROM {pages}") == [(10, 10)]
+
+
+def test_long_texts_and_many_links_flush_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables_module, "ROW_GROUP_TEXT_BYTES_MAX", 50)
+    written(tmp_path, [make_capture(f"https://example.com/{n}") for n in range(4)])
+    assert pq.read_metadata(tmp_path / "pages" / "segment-1.parquet").num_row_groups == 2
+
+
+def test_what_a_crash_left_is_discarded_and_finished_segments_stay(tmp_path: Path) -> None:
+    written(tmp_path, [make_capture()], [fetch()])
+    dead = SegmentWriter(tmp_path, "segment-2")
+    dead.add([make_capture()], [fetch()])
+    dead.flush()
+    half = SegmentWriter(tmp_path, "segment-3")
+    half.add([make_capture()], [fetch()])
+    half.finish()
+    (tmp_path / "pages" / "segment-3.parquet").unlink()
+    assert len(discard_unfinished(tmp_path)) == 5
+    assert sorted(path.name for path in tmp_path.glob("*/*")) == ["segment-1.parquet"] * 3
+    dead.abandon()
+
+
+def test_an_abandoned_segment_leaves_nothing(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "segment-1")
+    writer.add([make_capture()])
+    writer.flush()
+    writer.abandon()
+    writer.finish()
+    assert not list(tmp_path.glob("*/*")) or all(path.is_dir() for path in tmp_path.glob("*/*"))
+
+
+def test_a_full_disk_is_a_storage_error(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "segment-1")
+    writer.add([make_capture(text=os.urandom(100_000).hex().encode())])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        with pytest.raises(StorageError, match=r"^Cannot write .*segment-1"):
+            writer.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    writer.abandon()
+    assert not list(tmp_path.glob("*/.*"))

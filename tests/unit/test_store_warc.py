@@ -1,0 +1,349 @@
+"""The WARC writer, its reader and its repair."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from drumlin.errors import StorageError
+from drumlin.model import Capture, Duplicate
+from drumlin.store import WarcWriter, is_revisit, merge, read_capture, read_captures, record_id_of, repair
+from drumlin.store import warc as warc_module
+from drumlin.store.disk import OPEN_SUFFIX
+from drumlin.store.httpblock import stored_block
+from drumlin.store.reader import members, parse_record
+from drumlin.store.records import warc_date
+from tests.unit.store_captures import FETCHED, HTML, header_block, make_capture
+
+
+def new_writer(directory: Path, node: str = "node-1", **options: object) -> WarcWriter:
+    return WarcWriter(directory, node, software="drumlin/1", info={}, now=FETCHED, **options)  # type: ignore[arg-type]
+
+
+def records_of(path: Path) -> list[tuple[str, str]]:
+    parsed = [parse_record(member) for member in members(path)]
+    return [(record.kind, record.fields.get("warc-target-uri", "")) for record in parsed if record is not None]
+
+
+def index_of(directory: Path) -> list[bytes]:
+    return [line for path in sorted(directory.glob("*.cdxj")) for line in path.read_bytes().splitlines()]
+
+
+def test_a_capture_learns_where_it_is_and_can_be_read_back(tmp_path: Path) -> None:
+    captures = [make_capture(f"https://example.com/{n}", HTML + b"%d" % n) for n in range(5)]
+    writer = new_writer(tmp_path)
+    writer.append(captures[:2])
+    writer.append(captures[2:])
+    writer.close()
+    for capture in captures:
+        back = read_capture(tmp_path / capture.warc_filename, capture.warc_offset)
+        assert (back.url, back.host, back.fetched, back.status) == (capture.url, capture.host, capture.fetched, 200)
+        assert (back.body_raw, back.response_headers) == (capture.body_raw, capture.response_headers)
+        assert (back.record_id, back.ip, back.protocol) == (capture.record_id, capture.ip, capture.protocol)
+        assert (back.warc_offset, back.warc_length) == (capture.warc_offset, capture.warc_length)
+        assert back.headers["content-type"] == "text/html; charset=utf-8"
+    assert [c.url for c in read_captures(tmp_path / writer.filename)] == [c.url for c in captures]
+
+
+def test_reading_where_no_capture_starts_is_a_storage_error(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path)
+    writer.append([make_capture()])
+    writer.close()
+    for offset in (0, 1, 10_000_000):
+        with pytest.raises(StorageError, match="no readable capture"):
+            read_capture(tmp_path / writer.filename, offset)
+
+
+def test_a_file_has_its_final_name_only_when_closed(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    writer.append([make_capture()])
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [OPEN_SUFFIX, OPEN_SUFFIX]
+    writer.close()
+    writer.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "drumlin-20251009085320123-00001-node-1.cdxj",
+        "drumlin-20251009085320123-00001-node-1.warc.gz",
+    ]
+
+
+def test_every_file_opens_with_warcinfo_and_rotation_loses_nothing(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path, rotate_bytes=4_000)
+    captures = [make_capture(f"https://example.com/{n}") for n in range(30)]
+    for start in range(0, 30, 7):
+        writer.append(captures[start : start + 7])
+    writer.close()
+    files = sorted(tmp_path.glob("*.warc.gz"))
+    assert len(files) > 3
+    records = [records_of(path) for path in files]
+    assert all(record[0][0] == "warcinfo" for record in records)
+    assert [url for record in records for kind, url in record if kind == "response"] == [c.url for c in captures]
+    assert all(path.stat().st_size < 8_000 for path in files)
+    assert len(index_of(tmp_path)) == 30
+
+
+def test_a_file_of_many_small_captures_is_rotated_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warc_module, "CAPTURES_PER_FILE_MAX", 3)
+    writer = new_writer(tmp_path)
+    for n in range(7):
+        writer.append([make_capture(f"https://example.com/{n}")])
+    writer.close()
+    assert len(list(tmp_path.glob("*.warc.gz"))) == 3
+
+
+def test_a_batch_of_large_bodies_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warc_module, "BATCH_BYTES_MAX", 2_000)
+    writer = new_writer(tmp_path)
+    captures = [make_capture(f"https://example.com/{n}") for n in range(10)]
+    writer.append(captures)
+    writer.close()
+    assert [c.url for c in read_captures(tmp_path / writer.filename)] == [c.url for c in captures]
+
+
+def test_two_writers_of_one_node_never_share_a_file(tmp_path: Path) -> None:
+    first, second = new_writer(tmp_path), new_writer(tmp_path)
+    first.append([make_capture()])
+    second.append([make_capture()])
+    first.close()
+    second.close()
+    third = new_writer(tmp_path)
+    third.append([make_capture()])
+    third.close()
+    assert len(list(tmp_path.glob("*.warc.gz"))) == 3
+
+
+def test_record_ids_depend_on_the_capture_alone() -> None:
+    assert record_id_of(make_capture()) == record_id_of(make_capture())
+    assert record_id_of(make_capture()).startswith("urn:uuid:")
+    different = [make_capture(fetched=1.0), make_capture("https://example.com/2"), make_capture(body=b"else")]
+    assert len({record_id_of(capture) for capture in [make_capture(), *different]}) == 4
+
+
+def test_an_exact_duplicate_becomes_a_revisit_that_names_the_original(tmp_path: Path) -> None:
+    original = make_capture()
+    original.record_id = record_id_of(original)
+    again = make_capture("https://example.com/copy", fetched=FETCHED + 9)
+    again.duplicate = Duplicate(original.url, original.fetched, original.record_id)
+    writer = new_writer(tmp_path)
+    writer.append([original, again])
+    writer.close()
+    assert [kind for kind, _ in records_of(tmp_path / writer.filename)][-1] == "revisit"
+    member = next(members(tmp_path / writer.filename, again.warc_offset))
+    record = parse_record(member)
+    assert record is not None
+    assert record.fields["warc-refers-to-target-uri"] == original.url
+    assert record.fields["warc-refers-to-date"] == warc_date(original.fetched)
+    assert record.fields["warc-profile"].endswith("/revisit/identical-payload-digest")
+    assert record.block == again.response_headers
+    lines = [json.loads(line.split(b" ", 2)[2]) for line in index_of(tmp_path)]
+    assert [line["mime"] for line in lines] == ["text/html", "warc/revisit"]
+    assert lines[0]["digest"] == lines[1]["digest"]
+    back = read_capture(tmp_path / writer.filename, again.warc_offset)
+    assert (back.duplicate, back.body_raw) == (again.duplicate, b"")
+
+
+def test_a_duplicate_that_differs_on_the_wire_is_stored_whole() -> None:
+    """Its own headers would be replayed over a payload with another content-encoding."""
+    packed = make_capture(body_raw=gzip.compress(HTML))
+    mark = Duplicate(packed.url, packed.fetched, record_id_of(packed))
+    assert is_revisit(make_capture(body_raw=packed.body_raw, duplicate=mark))
+    assert not is_revisit(make_capture(duplicate=mark))
+
+
+def test_near_duplicates_and_empty_bodies_are_never_revisits() -> None:
+    near = Duplicate("https://example.com/", FETCHED, record_id_of(make_capture()), distance=2)
+    assert not is_revisit(make_capture(duplicate=near))
+    empty = make_capture(body=b"")
+    assert not is_revisit(make_capture(body=b"", duplicate=Duplicate(empty.url, FETCHED, record_id_of(empty))))
+
+
+def test_an_ordinary_header_block_is_stored_as_received() -> None:
+    block = header_block(HTML, b"Set-Cookie: a=b", b"X-Empty:")
+    assert stored_block(block, 200, len(HTML)) is block
+
+
+def test_framing_that_no_longer_holds_is_renamed_and_made_right() -> None:
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nServer: x\r\n\r\n"
+    expected = b"HTTP/1.1 200 OK\r\nX-Crawler-Transfer-Encoding: chunked\r\nServer: x\r\nContent-Length: 7\r\n\r\n"
+    assert stored_block(chunked, 200, 7) == expected
+    wrong = stored_block(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", 200, 7)
+    assert wrong == b"HTTP/1.1 200 OK\r\nX-Crawler-Content-Length: 9\r\nContent-Length: 7\r\n\r\n"
+    assert stored_block(b"HTTP/2 404 \r\nserver: x\r\n\r\n", 404, 7) == b"HTTP/1.1 404 Not Found\r\nserver: x\r\n\r\n"
+
+
+def test_the_length_in_a_304_speaks_of_another_body_and_stays() -> None:
+    block = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 900\r\n\r\n"
+    assert stored_block(block, 304, 0) is block
+
+
+def test_truncation_is_recorded(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path)
+    capture = make_capture()
+    writer.append([capture], truncated={capture.url: "length"})
+    writer.close()
+    record = parse_record(next(members(tmp_path / writer.filename, capture.warc_offset)))
+    assert record is not None
+    assert record.fields["warc-truncated"] == "length"
+
+
+def test_a_line_end_in_a_url_cannot_forge_a_field(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path)
+    capture = make_capture()
+    capture.url = "https://example.com/\r\nWARC-Type: metadata"
+    writer.append([capture])
+    record = parse_record(next(members(tmp_path / (writer.filename + OPEN_SUFFIX), capture.warc_offset)))
+    assert record is not None
+    assert record.kind == "response"
+
+
+def torn_copies(tmp_path: Path, captures: list[Capture]) -> tuple[Path, bytes, bytes, list[int]]:
+    """A WARC left open, its bytes, its open index, and where each capture ends."""
+    source = tmp_path / "source"
+    writer = new_writer(source)
+    for capture in captures:
+        writer.append([capture])
+    warc = source / (writer.filename + OPEN_SUFFIX)
+    index = next(source.glob("*.cdxj.open"))
+    return warc, warc.read_bytes(), index.read_bytes(), [c.warc_offset + c.warc_length for c in captures]
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+def test_a_tail_torn_at_any_byte_is_cut_after_the_last_whole_capture(tmp_path: Path, with_index: bool) -> None:
+    captures = [make_capture(f"https://example.com/{n}") for n in range(4)]
+    warc, content, index, ends = torn_copies(tmp_path, captures)
+    lines = index.splitlines(keepends=True)
+    for size in range(ends[1], len(content) + 1):
+        kept = max(n for n, end in enumerate(ends) if end <= size) + 1
+        directory = tmp_path / f"at-{size}"
+        directory.mkdir()
+        (directory / warc.name).write_bytes(content[:size])
+        if with_index:
+            stem = warc.name.removesuffix(".warc.gz" + OPEN_SUFFIX)
+            (directory / f"{stem}.cdxj{OPEN_SUFFIX}").write_bytes(b"".join(lines[: kept - 1]) + lines[kept - 1][:9])
+        (repaired,) = repair(directory)
+        assert (repaired.captures, repaired.bytes_kept) == (kept, ends[kept - 1])
+        assert repaired.path.read_bytes() == content[: ends[kept - 1]]
+        assert index_of(directory) == sorted(line.rstrip() for line in lines[:kept])
+        assert len(list(directory.iterdir())) == 2
+
+
+def test_garbage_after_the_last_record_is_cut_off(tmp_path: Path) -> None:
+    warc, content, _, _ = torn_copies(tmp_path, [make_capture()])
+    for tail in (b"\0" * 5_000, b"\x1f\x8b\x08" + b"\xff" * 100, gzip.compress(b"not a record"), content[:50]):
+        directory = tmp_path / f"tail-{len(tail)}"
+        directory.mkdir()
+        (directory / warc.name).write_bytes(content + tail)
+        (repaired,) = repair(directory)
+        assert repaired.path.read_bytes() == content
+        assert repaired.bytes_dropped == len(tail)
+
+
+def test_an_open_index_that_does_not_fit_its_warc_is_not_believed(tmp_path: Path) -> None:
+    captures = [make_capture(f"https://example.com/{n}") for n in range(3)]
+    warc, content, index, ends = torn_copies(tmp_path, captures)
+    directory = tmp_path / "short"
+    directory.mkdir()
+    (directory / warc.name).write_bytes(content[: ends[1] + 30])
+    (directory / (warc.name.removesuffix(".warc.gz.open") + ".cdxj.open")).write_bytes(index)
+    (repaired,) = repair(directory)
+    assert repaired.captures == 2
+    assert len(index_of(directory)) == 2
+
+
+def test_a_file_without_a_whole_capture_disappears(tmp_path: Path) -> None:
+    warc, content, _, _ = torn_copies(tmp_path, [make_capture()])
+    for size in (0, 1, 100, len(content) - 1):
+        directory = tmp_path / f"size-{size}"
+        directory.mkdir()
+        (directory / warc.name).write_bytes(content[:size])
+        (repaired,) = repair(directory)
+        assert repaired.captures == 0
+        assert list(directory.iterdir()) == []
+
+
+def test_repair_touches_only_the_files_of_the_node_it_is_asked_about(tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        new_writer(tmp_path, node).append([make_capture()])
+    assert [r.path.name[-9:] for r in repair(tmp_path, "a")] == ["a.warc.gz"]
+    assert len(list(tmp_path.glob("*-b.warc.gz.open"))) == 1
+    assert [r.path.name[-9:] for r in repair(tmp_path)] == ["b.warc.gz"]
+
+
+def test_repair_gives_a_finished_warc_the_index_it_lacks_and_changes_nothing_else(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path)
+    odd = make_capture("https://example.com/odd", response_headers=b"HTTP/2 200\r\ncontent-type: Text/HTML;x\r\n\r\n")
+    odd.headers = {"content-type": "Text/HTML;x"}
+    writer.append([make_capture(), odd])
+    writer.close()
+    before, content = index_of(tmp_path), (tmp_path / writer.filename).read_bytes()
+    next(tmp_path.glob("*.cdxj")).unlink()
+    repair(tmp_path)
+    assert index_of(tmp_path) == before
+    assert (tmp_path / writer.filename).read_bytes() == content
+    assert repair(tmp_path) == []
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_a_valid_file(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path)
+    writer.append([make_capture()])
+    path = tmp_path / (writer.filename + OPEN_SUFFIX)
+    size = path.stat().st_size
+    late = make_capture("https://example.com/late", bytes(range(256)) * 4_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1_000, limits[1]))
+        with pytest.raises(StorageError, match=r"^Cannot write .*: the file may not grow further\."):
+            writer.append([late])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert path.stat().st_size == size
+    assert late.warc_filename == ""
+    writer.append([late])
+    writer.close()
+    assert [kind for kind, _ in records_of(tmp_path / writer.filename)].count("response") == 2
+
+
+def test_when_the_index_cannot_grow_neither_does_the_warc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = new_writer(tmp_path)
+    writer.append([make_capture()])
+    path = tmp_path / (writer.filename + OPEN_SUFFIX)
+    size = path.stat().st_size
+    index = writer._index
+    assert index is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(index, "append", lambda _: (_ for _ in ()).throw(StorageError("full")))
+        with pytest.raises(StorageError):
+            writer.append([make_capture("https://example.com/late")])
+    assert path.stat().st_size == size
+
+
+def test_an_unwritable_directory_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="Cannot write"):
+        new_writer(tmp_path / "file" / "warc")
+
+
+def test_merging_gives_one_sorted_index_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drumlin.store.cdxj.MERGE_FILES_MAX", 2)
+    writer = new_writer(tmp_path, rotate_bytes=2_000)
+    for n in (5, 3, 9, 1, 7, 2, 8):
+        writer.append([make_capture(f"https://example.com/{n}")])
+    writer.close()
+    first = merge(tmp_path).read_bytes()
+    assert merge(tmp_path).read_bytes() == first
+    lines = first.splitlines()
+    assert lines == sorted(lines)
+    assert [json.loads(line.split(b" ", 2)[2])["url"][-1] for line in lines] == list("1235789")
+    assert not list(tmp_path.glob(".merge*"))
+
+
+def test_dates_have_microseconds_and_round_rather_than_cut() -> None:
+    assert warc_date(0.0) == "1970-01-01T00:00:00.000000Z"
+    assert warc_date(1_760_000_000.999_999_9) == "2025-10-09T08:53:21.000000Z"

@@ -43,6 +43,13 @@ class VerbGroup(click.Group):
         command = importlib.import_module(f"drumlin.cli.{_module(name)}").command
         return command if isinstance(command, click.Command) else None
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.list_commands(context):
+            context.fail(f"There is no command {args[0]!r}.{_nearest_verb(args[0])}")
+        return super().resolve_command(context, args)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(verb, VERBS[verb]) for verb in self.list_commands(context)])
@@ -50,6 +57,13 @@ class VerbGroup(click.Group):
 
 def _module(verb: str) -> str:
     return verb.replace("-", "_")
+
+
+def _nearest_verb(name: str) -> str:
+    import difflib
+
+    matches = difflib.get_close_matches(name, VERBS, n=1)
+    return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
 @click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

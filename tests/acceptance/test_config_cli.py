@@ -58,8 +58,9 @@ def test_config_show_as_json_is_for_programs(tmp_path: Path) -> None:
         (["config", "show", "--delay", "soon"], "--delay must be a duration"),
         (["config", "show", "--dellay", "1"], "--dellay"),
         (["config", "show", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
-        (["crall"], "crall"),
+        (["crall"], "There is no command 'crall'. Did you mean 'crawl'?"),
         (["config", "shw"], "shw"),
+        (["--verbos"], "--verbos"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence_and_exit_code_2(
@@ -121,6 +122,7 @@ def test_an_unexpected_error_leaves_its_traceback_in_a_file(tmp_path: Path) -> N
         "import drumlin.cli.main as m\n"
         "@m.drumlin.command('boom')\n"
         "def boom(): raise ZeroDivisionError('by hand')\n"
+        "m.VerbGroup.list_commands = lambda self, context: ['boom']\n"
         "m.VerbGroup.get_command = lambda self, context, name: boom\n"
         "m.main(['boom'])\n"
     )

@@ -37,10 +37,12 @@ def load_file(folder: Path, text: str, **environ: str) -> Loaded:
     return load({}, environ, None, folder)
 
 
-def error_of(folder: Path, text: str = "", environ: dict[str, str] | None = None, **flags: object) -> str:
+def error_of(
+    folder: Path, text: str = "", environ: dict[str, str] | None = None, flags: dict[str, object] | None = None
+) -> str:
     (folder / "drumlin.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load(flags, environ or {}, None, folder)
+        load(flags or {}, environ or {}, None, folder)
     assert caught.value.exit_code == EXIT_USAGE
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -143,7 +145,7 @@ def test_an_unknown_variable_is_an_error_but_test_switches_are_none_of_our_busin
 
 
 def test_an_unknown_flag_name_is_an_error(tmp_path: Path) -> None:
-    assert "no setting 'delai'" in error_of(tmp_path, delai=1)
+    assert "no setting 'delai'" in error_of(tmp_path, flags={"delai": 1})
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_an_unknown_flag_name_is_an_error(tmp_path: Path) -> None:
 def test_a_bad_value_is_one_sentence_that_says_what_it_should_be(
     tmp_path: Path, name: str, value: object, expected: str
 ) -> None:
-    message = error_of(tmp_path, **{name: value})
+    message = error_of(tmp_path, flags={name: value})
     assert message.startswith(f"{SETTINGS[name].flag} must be ")
     assert expected in message
 

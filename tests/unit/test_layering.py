@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
+import re
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +38,9 @@ ALLOWED = {
 # Core code takes the time and chance as arguments, so that the simulator can run it in virtual time.
 PURE = {"urls", "frontier", "engines", "dedupe", "robots"}
 IMPURE_MODULES = {"time", "random", "asyncio", "secrets", "uuid"}
+
+# Hypothesis drives the engines' conformance suite, which only authors of engines import.
+OPTIONAL_LIBRARIES = {"hypothesis", "pytest"}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -81,6 +88,20 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_core_code_takes_time_and_chance_as_arguments(path: Path) -> None:
     roots = {module.split(".")[0] for module in imported_modules(path.read_text())}
     assert not roots & IMPURE_MODULES
+
+
+def test_every_library_imported_is_a_declared_dependency() -> None:
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
+    declared = {_normal(re.split(r"[<>=!~;\[ ]", dependency)[0]) for dependency in project["dependencies"]}
+    imported = {module.split(".")[0] for path in FILES for module in imported_modules(path.read_text())}
+    libraries = imported - sys.stdlib_module_names - {"drumlin"} - OPTIONAL_LIBRARIES
+    owners = importlib.metadata.packages_distributions()
+    missing = [name for name in libraries if not declared & {_normal(owner) for owner in owners.get(name, [])}]
+    assert sorted(missing) == [], "add to pyproject.toml and run `make lock`"
+
+
+def _normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def test_the_checker_sees_every_form_of_import() -> None:

@@ -1,0 +1,56 @@
+"""From bytes to a page: charset, title, description, language, links with their context, main text; and sitemaps.
+
+How it works. `sniff` says what a body is. `parse` brings an HTML page to UTF-8 (not touching it when it is UTF-8
+already), lets lexbor build the tree, walks its elements once, and takes the text last, because taking it destroys the
+tree: scripts, navigation and the like are cut out and what is left is read. `parse_sitemap` reads sitemaps, sitemap
+indexes, lists of URLs and feeds with regular expressions, so that no XML entity is ever expanded. An href is given as
+found; resolving it is for `drumlin.urls`, with `base_href` where there is one.
+
+Invariants
+- No input raises, recurses in Python or takes longer than a second: not broken markup, NULs, bytes that are no text,
+  or 100,000 nested elements.
+- The parallel lists of a `ParsedPage` have equal lengths, in the order of the document.
+- `text` is valid UTF-8, one line per block, no empty lines, no runs of spaces.
+
+Limits. `PARSE_BYTES_MAX` of a page are read, `TEXT_BYTES_MAX` of its text and `LINKS_MAX` of its links kept. Some HTML
+makes any parser's work quadratic (`drumlin.parse.hostile`): such a page is read up to where it begins. At most
+`SITEMAP_BYTES_MAX` and `SITEMAP_URLS_MAX` of a sitemap are read. A process that parses many pages should call
+`keep_freed_memory` once: it halves the cost of a parse.
+"""
+
+from drumlin.parse.charset import to_utf8
+from drumlin.parse.language import language_codes
+from drumlin.parse.links import ASSET_KINDS, FOLLOWED_KINDS, LINK_TEXT_CHARS_MAX, LINKS_MAX
+from drumlin.parse.memory import keep_freed_memory
+from drumlin.parse.mime import sniff
+from drumlin.parse.page import PARSE_BYTES_MAX, ParsedPage, parse
+from drumlin.parse.sitemap import (
+    SITEMAP_BYTES_MAX,
+    SITEMAP_URLS_MAX,
+    Sitemap,
+    SitemapURL,
+    looks_like_sitemap,
+    parse_sitemap,
+)
+from drumlin.parse.text import TEXT_BYTES_MAX
+
+__all__ = [
+    "ASSET_KINDS",
+    "FOLLOWED_KINDS",
+    "LINKS_MAX",
+    "LINK_TEXT_CHARS_MAX",
+    "PARSE_BYTES_MAX",
+    "SITEMAP_BYTES_MAX",
+    "SITEMAP_URLS_MAX",
+    "TEXT_BYTES_MAX",
+    "ParsedPage",
+    "Sitemap",
+    "SitemapURL",
+    "keep_freed_memory",
+    "language_codes",
+    "looks_like_sitemap",
+    "parse",
+    "parse_sitemap",
+    "sniff",
+    "to_utf8",
+]

@@ -1,0 +1,71 @@
+"""Pages made to be slow, cut off where the slowness begins.
+
+The HTML standard itself asks for quadratic work in places: a start tag searches all open elements, an attribute is
+compared with all before it. For 100,000 nested `<div>` that is half a minute. A page below `UNCHECKED_BYTES_MAX` cannot
+hold enough of it to last half a second, so most pages pay nothing; a larger one is cut
+
+- before the first tag with more than `ATTRIBUTES_MAX` attributes;
+- where the depths of its tags add up to `DEPTH_SUM_MAX`, as searches through open elements would.
+"""
+
+from __future__ import annotations
+
+import re
+
+TAG_BYTES_MIN = 3
+TAGS_UNCHECKED_MAX = 16_000
+UNCHECKED_BYTES_MAX = TAG_BYTES_MIN * TAGS_UNCHECKED_MAX
+ATTRIBUTES_MAX = 256
+NAME_BYTES_MAX = 4096
+DEPTH_SUM_MAX = 60_000_000
+
+# Elements that never stay open around their like: void ones, and those that the next of their kind closes.
+_NEVER_DEEP = frozenset(
+    b"area base br col embed hr img input link meta param source track wbr "
+    b"a p li dt dd tr td th tbody thead tfoot option optgroup colgroup rt rp nobr".split()
+)
+_TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]{0,20})")
+
+# A start tag as the standard's tokenizer reads it, with more attributes than any honest tag has, or a name as long.
+# It is tried at every "<", wherever that stands, so nothing before a tag can hide it. Possessive: it never backtracks.
+_FLOOD = re.compile(
+    rb"<[a-zA-Z](?:[^\s/>]{%(name)d}|[^\s/>]*+(?:[\s/]*+(?:[^\s/>]{%(name)d}|[^\s/>][^\s/>=]*+)"
+    rb"(?:\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|[^\s>\"'][^\s>]*+)?+)?+){%(many)d})"
+    % {b"name": NAME_BYTES_MAX, b"many": ATTRIBUTES_MAX}
+)
+
+
+def tame(html: bytes) -> bytes:
+    """The page, or as much of it as can be parsed in good time."""
+    if len(html) <= UNCHECKED_BYTES_MAX:
+        return html
+    flood = _FLOOD.search(html)
+    if flood:
+        html = html[: flood.start()]
+    if html.count(b"<") <= TAGS_UNCHECKED_MAX:
+        return html
+    return html[: _depth_limit(html)]
+
+
+def _depth_limit(html: bytes) -> int:
+    """Where the sum of depths reaches its limit.
+
+    Depth counts the elements opened and not closed by an end tag of their own name. Whatever keeps an end tag from
+    working (a table cell, an <object>) also ends a search through the open elements, so this errs on the safe side.
+    """
+    open_by_name: dict[bytes, int] = {}
+    depth = total = 0
+    for tag in _TAG.finditer(html):
+        name = tag[2].lower()
+        if name not in _NEVER_DEEP:
+            opened = open_by_name.get(name, 0)
+            if not tag[1]:
+                open_by_name[name] = opened + 1
+                depth += 1
+            elif opened:
+                open_by_name[name] = opened - 1
+                depth -= 1
+        total += depth
+        if total > DEPTH_SUM_MAX:
+            return tag.start()
+    return len(html)

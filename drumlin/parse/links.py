@@ -1,0 +1,124 @@
+"""Links with their context: which element, which relation, which words."""
+
+from __future__ import annotations
+
+import re
+
+from selectolax.lexbor import LexborNode
+
+LINKS_MAX = 50_000
+LINK_TEXT_CHARS_MAX = 500
+# Anchors can be nested by force, and the text of each is that of all within. This bounds the sum.
+LINK_TEXTS_CHARS_MAX = 4 * 1024 * 1024
+HREF_CHARS_MAX = 8192
+
+FOLLOWED_KINDS = frozenset({"a", "area", "frame", "iframe", "refresh"})
+# What a page needs to look right. Other `link` elements are recorded and are neither.
+ASSET_KINDS = frozenset({"img", "script", "style", "icon", "media", "embed"})
+
+KIND_OF_TAG = {
+    "a": "a",
+    "area": "area",
+    "frame": "frame",
+    "iframe": "iframe",
+    "link": "link",
+    "img": "img",
+    "input": "img",
+    "image": "img",
+    "script": "script",
+    "source": "media",
+    "audio": "media",
+    "video": "media",
+    "track": "media",
+    "embed": "embed",
+    "object": "embed",
+}
+
+_REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|(.*))", re.IGNORECASE | re.DOTALL)
+_SRCSET = re.compile(r"[\s,]*([^\s,]\S*[^\s,]|[^\s,])(?:\s+[^\s,(]+(?:\([^)]*\))?)*\s*(?:,|$)")
+
+Attributes = dict[str, str | None]
+
+
+class Links:
+    """The links of one page as parallel lists, filled in the order of the document."""
+
+    __slots__ = ("_chars_left", "hrefs", "kinds", "rels", "texts")
+
+    def __init__(self) -> None:
+        self.hrefs: list[str] = []
+        self.kinds: list[str] = []
+        self.rels: list[str] = []
+        self.texts: list[str] = []
+        self._chars_left = LINK_TEXTS_CHARS_MAX
+
+    def add(self, href: str | None, kind: str, rel: str = "", text: str = "") -> None:
+        """Record one link, unless it is empty, oversized, inline data or one too many."""
+        if not href or len(href) > HREF_CHARS_MAX or href.startswith("data:") or len(self.hrefs) >= LINKS_MAX:
+            return
+        self.hrefs.append(href)
+        self.kinds.append(kind)
+        self.rels.append(rel)
+        self.texts.append(text)
+
+    def add_anchor(self, node: LexborNode) -> None:
+        """Record an `a` with its words."""
+        attributes = node.attributes
+        href = attributes.get("href") or attributes.get("xlink:href")
+        if href:
+            rel = attributes.get("rel")
+            self.add(href, "a", rel.lower() if rel else "", self._words(node))
+
+    def add_element(self, node: LexborNode, kind: str, attributes: Attributes) -> None:
+        """Record what any other linking element points to."""
+        if kind == "link":
+            self.add(attributes.get("href"), *_relation(attributes))
+        elif kind == "area":
+            rel = attributes.get("rel") or ""
+            self.add(attributes.get("href"), kind, rel.lower(), words(attributes.get("alt") or ""))
+        else:
+            self._add_source(kind, attributes)
+
+    def _add_source(self, kind: str, attributes: Attributes) -> None:
+        text = words(attributes.get("alt") or attributes.get("title") or "")
+        for name in ("src", "data", "poster", "href", "xlink:href"):
+            if name in attributes:
+                self.add(attributes[name], "img" if name == "poster" else kind, "", text)
+        srcset = attributes.get("srcset")
+        if srcset:
+            for href in srcset_urls(srcset):
+                self.add(href, "img", "", text)
+
+    def _words(self, node: LexborNode) -> str:
+        if self._chars_left <= 0:
+            return ""
+        text = node.text_lexbor()
+        self._chars_left -= len(text)
+        return words(text)
+
+
+def words(text: str) -> str:
+    """Text with its white space collapsed, cut to `LINK_TEXT_CHARS_MAX`."""
+    return " ".join(text[: 4 * LINK_TEXT_CHARS_MAX].split())[:LINK_TEXT_CHARS_MAX]
+
+
+def _relation(attributes: Attributes) -> tuple[str, str]:
+    """The kind and the relation of a `link` element; the language of an alternate is part of the relation."""
+    rel = (attributes.get("rel") or "").lower()
+    language = attributes.get("hreflang")
+    if language:
+        rel = f"{rel} hreflang={language.strip().lower()}"
+    if "stylesheet" in rel:
+        return "style", rel
+    return ("icon" if "icon" in rel else "link"), rel
+
+
+def srcset_urls(srcset: str) -> list[str]:
+    """The URLs of a srcset attribute, without their widths and densities."""
+    return [found[1] for found in _SRCSET.finditer(srcset[: 4 * HREF_CHARS_MAX])]
+
+
+def refresh_url(content: str) -> str:
+    """The URL of a meta refresh, empty when it only reloads."""
+    found = _REFRESH.match(content[:HREF_CHARS_MAX])
+    return next((part.strip() for part in found.groups() if part), "") if found else ""

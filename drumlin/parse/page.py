@@ -1,0 +1,142 @@
+"""One HTML page, parsed: the order of the steps, each in its own file."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError
+
+from drumlin.parse.charset import to_utf8
+from drumlin.parse.hostile import tame
+from drumlin.parse.language import detected_language, language_codes
+from drumlin.parse.links import KIND_OF_TAG, Attributes, Links, refresh_url, words
+from drumlin.parse.mime import HTML, PLAIN, XHTML, essence
+from drumlin.parse.text import BOILERPLATE_TAGS, INVISIBLE_TAGS, main_text, mark_blocks, tidy
+
+PARSE_BYTES_MAX = 4 * 1024 * 1024
+ROBOTS_NAMES = frozenset({"robots", "drumlin"})
+
+# Without mutation events: they only serve <selectedcontent>.
+_OPTIONS = LexborDocumentOptions.WO_EVENTS.value
+_STRUCTURE_TAGS = ("html", "title", "meta", "base", "main", "article")
+# In XML these may be written without an end tag. HTML would swallow the rest of the page into them.
+_SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|noscript|div|span|a)\b([^<>]*)/>", re.IGNORECASE)
+
+
+class ParsedPage(msgspec.Struct):
+    """What a page says. `hrefs`, `kinds`, `rels` and `texts` are parallel: one entry per link."""
+
+    mime: str
+    charset: str
+    title: str = ""
+    description: str = ""
+    languages: str = ""
+    canonical_href: str = ""
+    base_href: str = ""
+    refresh_href: str = ""
+    robots: list[str] = []
+    text: bytes = b""
+    hrefs: list[str] = []
+    kinds: list[str] = []
+    rels: list[str] = []
+    texts: list[str] = []
+
+
+def parse(body: bytes, content_type: str, url: str, content_language: str = "") -> ParsedPage:
+    """Read an HTML, XHTML or plain-text page. Nothing is resolved against `url`: it is for whoever reads a traceback."""
+    mime = essence(content_type) or HTML
+    charset, utf8 = to_utf8(body[:PARSE_BYTES_MAX], content_type)
+    page = ParsedPage(mime, charset)
+    if mime == PLAIN:
+        page.text = tidy(utf8.decode("utf-8", "replace").replace("\n", "\x0c"))
+    else:
+        _read(page, _SELF_CLOSED.sub(rb"<\1\2></\1>", utf8) if mime == XHTML else utf8)
+    page.languages = page.languages or language_codes(content_language) or detected_language(page.text)
+    return page
+
+
+def _read(page: ParsedPage, html: bytes) -> None:
+    try:
+        tree = LexborHTMLParser(mark_blocks(tame(html)), options=_OPTIONS)
+    except (SelectolaxError, ValueError):
+        return
+    if tree.root is not None:
+        _Reader(page).read(tree, tree.root)
+
+
+class _Reader:
+    """One walk over the elements of a page."""
+
+    def __init__(self, page: ParsedPage) -> None:
+        self._page = page
+        self._links = Links()
+        self._mains: list[LexborNode] = []
+        self._articles: list[LexborNode] = []
+
+    def read(self, tree: LexborHTMLParser, root: LexborNode) -> None:
+        """Fill in the page: what its elements say first, because taking the text destroys the tree."""
+        page, links = self._page, self._links
+        invisible: list[LexborNode] = []
+        boilerplate: list[LexborNode] = []
+        for node in root.traverse():
+            role = _ROLES.get(node.tag_id)
+            if role is None:
+                continue
+            if role == "a":
+                links.add_anchor(node)
+                continue
+            if role in BOILERPLATE_TAGS:
+                boilerplate.append(node)
+                continue
+            if role in INVISIBLE_TAGS:
+                invisible.append(node)
+            self._read_element(node, role)
+        page.hrefs, page.kinds, page.rels, page.texts = links.hrefs, links.kinds, links.rels, links.texts
+        page.text = main_text(tree.body, self._mains or self._articles, invisible, boilerplate)
+
+    def _read_element(self, node: LexborNode, role: str) -> None:
+        if role in KIND_OF_TAG:
+            self._read_link(node, KIND_OF_TAG[role])
+        elif role == "meta":
+            self._read_meta(node.attributes)
+        elif role == "title":
+            self._page.title = self._page.title or words(node.text_lexbor())
+        elif role == "base":
+            self._page.base_href = self._page.base_href or (node.attributes.get("href") or "").strip()
+        elif role == "html":
+            self._page.languages = language_codes(node.attributes.get("lang") or "")
+        elif role == "main":
+            self._mains.append(node)
+        elif role == "article":
+            self._articles.append(node)
+
+    def _read_link(self, node: LexborNode, kind: str) -> None:
+        attributes = node.attributes
+        self._links.add_element(node, kind, attributes)
+        if kind == "link" and "canonical" in (attributes.get("rel") or "").lower().split():
+            self._page.canonical_href = self._page.canonical_href or (attributes.get("href") or "").strip()
+
+    def _read_meta(self, attributes: Attributes) -> None:
+        content = attributes.get("content")
+        if not content:
+            return
+        page = self._page
+        name = (attributes.get("name") or attributes.get("property") or "").lower()
+        if name == "description" or (name == "og:description" and not page.description):
+            page.description = words(content)
+        elif name in ROBOTS_NAMES:
+            page.robots.append(content)
+        elif (attributes.get("http-equiv") or "").lower() == "refresh" and not page.refresh_href:
+            page.refresh_href = refresh_url(content)
+            self._links.add(page.refresh_href, "refresh")
+
+
+def _roles() -> dict[int, str]:
+    """The elements that matter, by lexbor's number for them."""
+    names = {*KIND_OF_TAG, *INVISIBLE_TAGS, *BOILERPLATE_TAGS, *_STRUCTURE_TAGS}
+    factory = LexborHTMLParser("")
+    return {factory.create_node(name).tag_id: name for name in names}
+
+
+_ROLES = _roles()

@@ -1,0 +1,157 @@
+"""Sitemaps: urlset, sitemapindex, lists of URLs, RSS and Atom, each also gzipped.
+
+Read with regular expressions rather than an XML parser: sites' sitemaps are often not well-formed, a cut-off one
+should still give its beginning, and entities other than characters have no business in a URL and are not expanded.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import zlib
+
+import msgspec
+from isal import isal_zlib
+
+from drumlin.parse.charset import to_utf8
+from drumlin.parse.mime import PLAIN, xml_root
+
+SITEMAP_URLS_MAX = 50_000
+SITEMAP_BYTES_MAX = 50 * 1024 * 1024
+LOC_BYTES_MAX = 8192
+PEEK_BYTES = 4096
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW_BITS = 31
+_ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
+_XML_MARKS = ("xml", "gzip", "octet-stream")
+_VALUE = rb"\s*(?:<!\[CDATA\[\s*)?([^<\]]{0,%d})" % LOC_BYTES_MAX
+# The elements of an entry that matter. A prefix is allowed, and looked at, because <image:loc> is not the page's.
+_ELEMENT = re.compile(rb"<(/?)((?:[\w.-]{1,32}:)?[a-zA-Z]{3,10})((?:\s[^>]{0,2000})?)>" + _VALUE)
+_HREF = re.compile(rb"\shref\s*=\s*[\"']([^\"']{1,%d})" % LOC_BYTES_MAX)
+_REL = re.compile(rb"\srel\s*=\s*[\"']([^\"']{1,100})")
+_TEXT_LINE = re.compile(rb"^[ \t]*(https?://\S{1,%d})[ \t]*$" % LOC_BYTES_MAX, re.MULTILINE | re.IGNORECASE)
+
+
+class SitemapURL(msgspec.Struct, frozen=True):
+    """One page that a sitemap or a feed names; `lastmod` as written there."""
+
+    loc: str
+    lastmod: str = ""
+    priority: float | None = None
+
+
+class Sitemap(msgspec.Struct):
+    """What a sitemap names: pages, and further sitemaps."""
+
+    urls: list[SitemapURL] = []
+    sitemaps: list[str] = []
+
+
+def looks_like_sitemap(mime: str, body: bytes) -> bool:
+    """Whether a body is worth giving to `parse_sitemap`."""
+    if mime == PLAIN:
+        first = body[:PEEK_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
+        return _TEXT_LINE.match(first.strip()) is not None
+    if not any(mark in mime for mark in _XML_MARKS):
+        return False
+    return xml_root(_inflated(body, PEEK_BYTES)) in _ROOTS
+
+
+def parse_sitemap(body: bytes, url: str) -> Sitemap:
+    """The entries of a sitemap, without what cannot be read. Locations are as written, not resolved against `url`."""
+    _, text = to_utf8(_inflated(body, SITEMAP_BYTES_MAX), "")
+    root = xml_root(text)
+    if root in {b"rss", b"rdf", b"feed"}:
+        return _Entries(b"entry" if root == b"feed" else b"item").read(text)
+    if root == b"sitemapindex":
+        found = _Entries(b"sitemap").read(text)
+        return Sitemap([], [entry.loc for entry in found.urls])
+    if root == b"urlset":
+        return _Entries(b"url").read(text)
+    return _from_lines(text) if not root else Sitemap()
+
+
+def _inflated(body: bytes, bytes_max: int) -> bytes:
+    """The body, gunzipped if need be, up to a limit; of a damaged one whatever came before the damage."""
+    if not body.startswith(_GZIP_MAGIC):
+        return body[:bytes_max]
+    stream = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
+    try:
+        return stream.decompress(body, bytes_max)
+    except (zlib.error, ValueError):
+        return b""
+
+
+def _from_lines(text: bytes) -> Sitemap:
+    locations = [_plain(found[1]) for found in _TEXT_LINE.finditer(text)]
+    return Sitemap([SitemapURL(loc) for loc in locations[:SITEMAP_URLS_MAX]])
+
+
+class _Entries:
+    """Reads the entries of one kind out of an XML text, in one pass."""
+
+    def __init__(self, entry: bytes) -> None:
+        self._entry = entry
+        self._found = Sitemap()
+        self._fields: dict[bytes, str] = {}
+        self._inside = False
+
+    def read(self, text: bytes) -> Sitemap:
+        """All entries, the last one even if the text ends inside it."""
+        prefix = _root_prefix(text)
+        for element in _ELEMENT.finditer(text):
+            closing, name, attributes, value = element.groups()
+            if prefix:
+                name = name.removeprefix(prefix)
+            if name == self._entry:
+                self._boundary(opening=not closing)
+                if len(self._found.urls) >= SITEMAP_URLS_MAX:
+                    return self._found
+            elif self._inside and not closing:
+                self._field(name, attributes, value)
+        self._boundary(opening=False)
+        return self._found
+
+    def _boundary(self, *, opening: bool) -> None:
+        loc = self._fields.get(b"loc")
+        if loc:
+            dated = self._fields.get(b"lastmod", "")
+            self._found.urls.append(SitemapURL(loc, dated, _priority(self._fields.get(b"priority", ""))))
+        self._fields = {}
+        self._inside = opening
+
+    def _field(self, name: bytes, attributes: bytes, value: bytes) -> None:
+        if name == b"link":
+            self._link(attributes, value)
+        elif name in {b"pubDate", b"updated", b"dc:date"}:
+            self._fields.setdefault(b"lastmod", _plain(value))
+        elif name in {b"loc", b"lastmod", b"priority"}:
+            self._fields.setdefault(name, _plain(value))
+
+    def _link(self, attributes: bytes, value: bytes) -> None:
+        href = _HREF.search(attributes)
+        rel = _REL.search(attributes)
+        if rel is None or rel[1] == b"alternate":
+            loc = _plain(href[1] if href else value)
+            if loc:
+                self._fields.setdefault(b"loc", loc)
+
+
+def _root_prefix(text: bytes) -> bytes:
+    """`sm:` when the root is `<sm:urlset>`: then its entries carry the prefix too."""
+    root = re.search(rb"<([\w.-]{1,32}:)(?:urlset|sitemapindex|feed)\b", text[:PEEK_BYTES])
+    return root[1] if root else b""
+
+
+def _plain(value: bytes) -> str:
+    return html.unescape(value.decode("utf-8", "replace").strip())
+
+
+def _priority(value: str) -> float | None:
+    """A priority between 0 and 1, None when it is absent or no such number."""
+    try:
+        priority = float(value)
+    except ValueError:
+        return None
+    return priority if 0.0 <= priority <= 1.0 else None

@@ -174,8 +174,8 @@ def with_headers(body: Parts, content_type: str = "text/html; charset=utf-8", st
 
 
 def _make_word(chance: random.Random) -> str:
-    syllables = chance.choice((1, 2, 2, 2, 3, 3))
-    return "".join(chance.choice(ONSETS) + chance.choice(NUCLEI) for _ in range(syllables)) + chance.choice(CODAS)
+    syllables = [chance.choice(ONSETS) + chance.choice(NUCLEI) for _ in range(chance.choice((1, 2, 2, 2, 3, 3)))]
+    return "".join((*syllables, chance.choice(CODAS)))
 
 
 def _make_sentence(chance: random.Random, words: list[str]) -> str:

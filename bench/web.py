@@ -46,6 +46,7 @@ BACKLOG = 1024
 PORT_ATTEMPTS = 20
 BUCKETS_PER_S = 10
 EVENTS_PER_POLL = 256
+POLL_S_MAX = 0.2
 OPEN_FILES_WANTED = 65_536
 
 PAGE, ROBOTS_FILE, DENIED = range(3)
@@ -188,7 +189,7 @@ class Web:
 
     def _wait_s(self) -> float:
         # The timeout of epoll counts whole milliseconds, rounded up, so a due answer is at most 1 ms late.
-        return max(0.0, self.delayed[0][0] - monotonic()) if self.delayed else 1.0
+        return max(0.0, self.delayed[0][0] - monotonic()) if self.delayed else POLL_S_MAX
 
     def _accept(self, file: int) -> None:
         listener, host = self.listeners[file]

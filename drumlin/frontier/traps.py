@@ -234,7 +234,7 @@ def _without_date(path: str, date: re.Match[str]) -> str:
 # The whole title, or a whole part of it, in the languages that most pages are in.
 _NOT_FOUND_TITLE = re.compile(
     r"(?:oops|sorry|whoops)?[!.,… ]*(?:"
-    r"(?:http )?(?:status |error |erreur |fehler |errore )?(?:code )?404"
+    r"(?:(?:http )?status |error |erreur |fehler |errore )?(?:code )?404"
     r"(?: error| page| not found| page not found| \(not found\))?"
     r"|(?:the |this |requested )*(?:page|file|document|content|url)(?: (?:was|could|can))?(?: ?not|n't)(?: be)? found"
     r"|(?:page|file) (?:does not|doesn't) exist|not found|error 404[:,]? (?:page )?not found"

@@ -11,7 +11,7 @@ from operator import methodcaller
 
 from ada_url import join_url, normalize_url
 
-from drumlin.urls.rules import DROPPED_PARAMETER, DROPPED_PATH_PARAMETER
+from drumlin.urls.rules import is_dropped, without_session
 
 # A longer canonical URL is no URL to us: servers refuse them, and traps grow them.
 URL_LENGTH_MAX = 2_000  # characters
@@ -19,21 +19,25 @@ URL_LENGTH_MAX = 2_000  # characters
 # A longer href is not even parsed. It may exceed the limit above, since fragment and tracking are still to go.
 HREF_LENGTH_MAX = 8_000  # characters
 
-# Characters that the parser keeps as they are, wherever they stand in a path or a query. A "/." could begin a dot
-# segment, "%" and ";" have rules of their own: hrefs with those take the long way.
-PLAIN_PATH = r"[A-Za-z0-9_~/,+=:@()!*'$&-]|(?<!/)\."
-PLAIN_QUERY = r"[A-Za-z0-9_.~/,+=:@()!*$&;?-]"
-PLAIN_TAIL = rf"(?:\?((?:{PLAIN_QUERY})*))?(?:\#.*)?"
+# Characters that the parser keeps as they are, wherever they stand in a path or a query, but for the cases that
+# `is_plain` looks for. A ";" may begin a session parameter, so it has to take the long way in a path.
+PLAIN_PATH = r"[A-Za-z0-9_.~/,+=:@()!*'$&%-]*"
+PLAIN_QUERY = r"[A-Za-z0-9_.~/,+=:@()!*$&%;?-]*"
+PLAIN_TAIL = rf"(?:\?({PLAIN_QUERY}))?(?:\#.*)?"
 
-_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_LABEL = r"(?!xn--)[a-z0-9](?:[a-z0-9_-]{0,62})"
-_PLAIN_HOST = rf"(?:(?:{_LABEL}\.)+[a-z]{{2,63}}|localhost|{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE})(?![^/:?\#])"
-_PLAIN_PORT = r"(?::(?!80\b|443\b)(?:[1-5][0-9]{4}|[1-9][0-9]{0,3})(?![^/?\#]))?"
+_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_PLAIN_ADDRESS = rf"{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}"
+# Punycode has to be checked by the parser, and so has a name that ends in a digit (it may be an address).
+_PLAIN_NAME = r"(?!xn--)[a-z0-9][a-z0-9-]{0,62}(?:\.(?!xn--)[a-z0-9][a-z0-9-]{0,62})*\.[a-z]{2,63}|localhost"
+_PLAIN_PORT = "(?::(?!80[/?#]|443[/?#]|80$|443$)(?:[1-5][0-9]{4}|[1-9][0-9]{0,3}))?"
 
 # Groups: scheme and authority, path, query.
 PLAIN_ABSOLUTE = re.compile(
-    rf"(https?://{_PLAIN_HOST}{_PLAIN_PORT})((?:/(?:{PLAIN_PATH})*)?){PLAIN_TAIL}", re.DOTALL
+    rf"(https?://(?:{_PLAIN_NAME}|{_PLAIN_ADDRESS}){_PLAIN_PORT})(/{PLAIN_PATH}|){PLAIN_TAIL}", re.DOTALL
 ).fullmatch
+
+# Escapes that are not as they should be: lower-case hex, or of an unreserved character (letters, digits, "-._~").
+_UNTIDY_ESCAPE = re.compile("%(?:[0-9A-Fa-f][a-f]|[a-f][0-9A-F]|2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)")
 
 # The authority as the parser leaves it, if it is a name that DNS could hold or an address; credentials are not in
 # the groups, nor is the dot of the root. Groups: name, port.
@@ -42,7 +46,6 @@ _AUTHORITY = re.compile(
 ).fullmatch
 _NAME_LENGTH_MAX = 253  # characters: the longest name that DNS can carry
 
-_TRIPLE = re.compile("%[0-9A-Fa-f]{2}")
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 _DECODED = {f"%{ord(character):02X}": character for character in _UNRESERVED}
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -55,26 +58,34 @@ def canonical(href: str, base: str | None = None) -> str | None:
     A base that is not a URL counts as none. Applying this to its own result changes nothing.
     """
     plain = PLAIN_ABSOLUTE(href)
-    if plain is not None and len(href) <= URL_LENGTH_MAX:
+    if plain is not None:
         origin, path, query = plain.groups()
-        url = f"{origin}{path or '/'}"
-        return with_query(url, query) if query else url
+        if len(origin) <= _NAME_LENGTH_MAX and is_plain(path, query):
+            return with_query(origin + (path or "/"), query)
     if len(href) > HREF_LENGTH_MAX:
         return None
     parsed = _parse(href, base)
     return None if parsed is None else _tidy(parsed)
 
 
-def with_query(url: str, query: str) -> str | None:
+def is_plain(path: str, query: str | None) -> bool:
+    """Whether a path and a query of plain characters are free of what would have to be rewritten."""
+    if "/." in path or ("%" in path and _UNTIDY_ESCAPE.search(path) is not None):
+        return False
+    return not (query and "%" in query and _UNTIDY_ESCAPE.search(query) is not None)
+
+
+def with_query(url: str, query: str | None) -> str | None:
     """Append what identifies a page in a query, in the order of names and values, if the whole is not too long."""
-    if "&" in query:
-        kept = [parameter for parameter in query.split("&") if parameter and not _dropped(parameter)]
-        kept.sort(key=_name_and_value)
-        query = "&".join(kept)
-    elif _dropped(query):
-        query = ""
     if query:
-        url = f"{url}?{query}"
+        if "&" in query:
+            kept = [parameter for parameter in query.split("&") if parameter and not is_dropped(parameter)]
+            kept.sort(key=_name_and_value)
+            query = "&".join(kept)
+        elif is_dropped(query):
+            query = ""
+        if query:
+            url = f"{url}?{query}"
     return url if len(url) <= URL_LENGTH_MAX else None
 
 
@@ -110,11 +121,11 @@ def _tidy(parsed: str) -> str | None:
 
 def _tidy_path(path: str) -> str:
     path = _tidy_escapes(path)
-    return DROPPED_PATH_PARAMETER.sub("", path) if ";" in path else path
+    return without_session(path) if ";" in path else path
 
 
 def _tidy_escapes(text: str) -> str:
-    return _TRIPLE.sub(_tidy_triple, text) if "%" in text else text
+    return _UNTIDY_ESCAPE.sub(_tidy_triple, text) if "%" in text else text
 
 
 def _tidy_triple(triple: re.Match[str]) -> str:
@@ -122,7 +133,3 @@ def _tidy_triple(triple: re.Match[str]) -> str:
     start = triple.start()
     # Right after a stray "%" or "%4" a decoded character would become part of a new triple.
     return raw if "%" in triple.string[max(0, start - 2) : start] else _DECODED.get(raw, raw)
-
-
-def _dropped(parameter: str) -> bool:
-    return DROPPED_PARAMETER.fullmatch(parameter) is not None

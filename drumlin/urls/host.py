@@ -14,8 +14,7 @@ _domains: dict[str, str] = {}
 
 def host_of(url: str) -> str:
     """The authority of a canonical URL: "example.com", "127.0.0.1:8080", "[::1]"."""
-    start = 8 if url[4] == "s" else 7
-    return url[start : url.index("/", start)]
+    return url.split("/", 3)[2]
 
 
 def domain_of(host: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from drumlin.urls.canonical import PLAIN_PATH, PLAIN_TAIL, canonical, with_query
+from drumlin.urls.canonical import PLAIN_PATH, PLAIN_TAIL, canonical, is_plain, with_query
 
 ENTRIES_MAX = 100_000  # remembered hrefs, directories and origins; about 30 MB
 
@@ -17,10 +17,11 @@ HREF_CACHED_MAX = 300  # characters
 
 _ORIGIN_WIDE = ("/", "http://", "https://")
 
-# An href that is appended to its directory, or to its origin if it begins with "/", and then is canonical.
-# A colon could end a scheme, so a relative one must not have it. Groups: path, query.
+# An href that is appended to its origin if it begins with "/", else to its directory after the climb, and then is
+# canonical. A colon could end a scheme, so a relative path must not have it. Groups: rooted path,
+# or climb and path; query.
 _PLAIN_RELATIVE = re.compile(
-    rf"((?:/(?!/)(?:{PLAIN_PATH})*|[A-Za-z0-9_~-][A-Za-z0-9_~-]*(?:[A-Za-z0-9_~/-]|(?<!/)\.)*)){PLAIN_TAIL}", re.DOTALL
+    rf"(?:(/(?!/){PLAIN_PATH})|((?:\.\.?/)*)([A-Za-z0-9_~%-][A-Za-z0-9_.~/%-]*)){PLAIN_TAIL}", re.DOTALL
 ).fullmatch
 
 # What the WHATWG parser ignores: controls and spaces around, tabs and newlines anywhere.
@@ -53,7 +54,7 @@ class _Directory(dict[str, str | None]):
         return url
 
     def _learn_origin_wide(self, href: str) -> str | None:
-        url = self._join(href)
+        url = self._join(href) if href[0] == "/" else canonical(href)
         if len(href) <= HREF_CACHED_MAX:
             if url is None:
                 self[href] = None
@@ -63,14 +64,25 @@ class _Directory(dict[str, str | None]):
 
     def _join(self, href: str) -> str | None:
         plain = _PLAIN_RELATIVE(href)
-        if plain is None:
-            return canonical(href, self.page)
-        path, query = plain.groups()
-        url = (self._origin if path[0] == "/" else self.path) + path
-        return with_query(url, query or "")
+        if plain is not None:
+            rooted, climb, path, query = plain.groups()
+            if is_plain(rooted or "/" + path, query):
+                return with_query(self._origin + rooted if rooted else self._climbed(climb) + path, query)
+        return canonical(href, self.page)
+
+    def _climbed(self, climb: str) -> str:
+        """The directory that a run of "./" and "../" leads to; the root is its own parent."""
+        path = self.path
+        root_length = len(self._origin) + 1
+        for _ in range(climb.count("../")):
+            if len(path) > root_length:
+                path = path[: path.rindex("/", 0, -1) + 1]
+        return path
 
 
 def _keeps_path_of_page(href: str) -> bool:
+    if ":" not in href and href[:1] > " ":
+        return href[0] in "?#"
     return _KEEPS_PATH_OF_PAGE(_WITHIN.sub("", href.lstrip(_AROUND))) is not None
 
 

@@ -1,4 +1,4 @@
-"""Which query and path parameters say nothing about the page: the table, and the patterns made from it.
+"""Which query and path parameters say nothing about the page: the table, and how it is applied.
 
 A parameter is dropped for one of four reasons. Names are matched without regard to case.
 Adding a name here changes the identity of URLs, so a crawl must be resumed with the rules it was started with.
@@ -32,24 +32,29 @@ SESSION_PREFIXES = ("aspsessionid",)
 MAYBE_SESSION_NAMES = ("sid", "sess", "sessid", "sessionid", "session", "session_id")
 
 # What a session id looks like: long, one word, digits and letters mixed. "sid=42" and "session=morning" are content.
-SESSION_VALUE = r"(?=[^&]*[0-9])(?=[^&]*[a-z])[0-9a-z,_-]{16,128}"
+SESSION_VALUE = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[0-9A-Za-z,_-]{16,128}").fullmatch
 
 # Java servers append the session to a path segment: "/shop/cart;jsessionid=1A2B?x=1".
 SESSION_PATH_NAMES = ("jsessionid", "phpsessid")
 
+_DROPPED_NAMES = frozenset(TRACKING_NAMES + SESSION_NAMES)
+_DROPPED_PREFIXES = TRACKING_PREFIXES + SESSION_PREFIXES
+_MAYBE_SESSION_NAMES = frozenset(MAYBE_SESSION_NAMES)
 
-def _any_of(words: tuple[str, ...]) -> str:
-    return "|".join(map(re.escape, words))
+# Not after a dot: what remained could be the segment "." or "..", another path. A run of parameters goes as a whole,
+# so that nothing is left for a second time.
+_PATH_PARAMETERS = re.compile(rf"(?<!\.)(?:;(?:{'|'.join(SESSION_PATH_NAMES)})=[^/;]*)+", re.IGNORECASE)
 
 
-# Matched against one whole "name=value" pair (or "name" alone) of a query.
-DROPPED_PARAMETER = re.compile(
-    rf"(?:{_any_of(TRACKING_PREFIXES + SESSION_PREFIXES)})[^=]*(?:=.*)?"
-    rf"|(?:{_any_of(TRACKING_NAMES + SESSION_NAMES)})(?:=.*)?"
-    rf"|(?:{_any_of(MAYBE_SESSION_NAMES)})={SESSION_VALUE}",
-    re.IGNORECASE | re.DOTALL,
-)
+def is_dropped(parameter: str) -> bool:
+    """Whether one "name=value" (or "name") of a query says nothing about the page."""
+    name, _, value = parameter.partition("=")
+    name = name.lower()
+    if name in _DROPPED_NAMES or name.startswith(_DROPPED_PREFIXES):
+        return True
+    return name in _MAYBE_SESSION_NAMES and SESSION_VALUE(value) is not None
 
-# Replaced by nothing in a path. Not after a dot: what remained could be the segment "." or "..", another path.
-# A run goes as a whole, so that nothing is left for a second time.
-DROPPED_PATH_PARAMETER = re.compile(rf"(?<!\.)(?:;(?:{_any_of(SESSION_PATH_NAMES)})=[^/;]*)+", re.IGNORECASE)
+
+def without_session(path: str) -> str:
+    """The path without the session that a server wrote into its segments."""
+    return _PATH_PARAMETERS.sub("", path)

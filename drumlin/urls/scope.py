@@ -17,7 +17,7 @@ ScopeMode = Literal["page", "prefix", "host", "domain", "any"]
 Search = Callable[[str], object]
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class Scope:
     """The URLs that a crawl may follow. Schemes do not count: a site that moves to https stays in scope.
 
@@ -31,7 +31,7 @@ class Scope:
     exclude: tuple[str, ...]
     _places: frozenset[str]  # hosts or domains
     _directories: array[int]  # hashes, sorted: of millions, an array takes a tenth of a set's memory
-    _directory_depth_max: int
+    _depths: frozenset[int]  # how many slashes the seeds' directories have
     _seeds: array[int]  # hashes, sorted; only kept where they decide something
     _includes: tuple[Search, ...]
     _excludes: tuple[Search, ...]
@@ -41,40 +41,39 @@ class Scope:
     ) -> None:
         if mode not in get_args(ScopeMode):
             raise ConfigError(f"There is no scope {mode!r}.", f"Choose one of {', '.join(get_args(ScopeMode))}.")
-        places: set[str] = set()
-        directories: set[int] = set()
-        kept_seeds: set[int] = set()
-        depth_max = 0
-        for seed in seeds:
-            url = _required(seed)
-            if mode == "host":
-                places.add(host_of(url))
-            elif mode == "domain":
-                places.add(domain_of(host_of(url)))
-            elif mode == "prefix":
-                directory = _directory(_schemeless(url))
-                directories.add(hash(directory))
-                depth_max = max(depth_max, directory.count("/"))
-            if mode == "page" or include:
-                kept_seeds.add(hash(_schemeless(url)))
         set_field = object.__setattr__
         set_field(self, "mode", mode)
         set_field(self, "include", tuple(include))
         set_field(self, "exclude", tuple(exclude))
-        set_field(self, "_places", frozenset(places))
-        set_field(self, "_directories", array("q", sorted(directories)))
-        set_field(self, "_directory_depth_max", depth_max)
-        set_field(self, "_seeds", array("q", sorted(kept_seeds)))
         set_field(self, "_includes", tuple(_compiled(pattern, "include") for pattern in include))
         set_field(self, "_excludes", tuple(_compiled(pattern, "exclude") for pattern in exclude))
+        self._read_seeds(seeds)
+
+    def _read_seeds(self, seeds: Iterable[str]) -> None:
+        """Keep of each seed what decides in this mode, and no more: there may be millions, from a generator."""
+        places: set[str] = set()
+        directories, kept_seeds, depths = array("q"), array("q"), set()
+        for seed in seeds:
+            url = _required(seed)
+            if self.mode in ("host", "prefix"):
+                places.add(host_of(url))
+            elif self.mode == "domain":
+                places.add(domain_of(host_of(url)))
+            if self.mode == "prefix":
+                directory = _directory(url)
+                directories.append(hash(directory))
+                depths.add(directory.count("/"))
+            if self.mode == "page" or self.include:
+                kept_seeds.append(hash(_schemeless(url)))
+        set_field = object.__setattr__
+        set_field(self, "_places", frozenset(places))
+        set_field(self, "_directories", array("q", sorted(directories)))
+        set_field(self, "_depths", frozenset(depths))
+        set_field(self, "_seeds", array("q", sorted(kept_seeds)))
 
     def allows(self, url: str) -> bool:
         """Whether a canonical URL is in scope."""
-        if self.mode == "host":
-            start = 8 if url[4] == "s" else 7
-            within = url[start : url.index("/", start)] in self._places
-        else:
-            within = self._within(url)
+        within = url.split("/", 3)[2] in self._places if self.mode == "host" else self._within(url)
         return within and not ((self._excludes or self._includes) and self._narrowed(url))
 
     def why_not(self, url: str) -> Literal["", "scope", "exclude", "include"]:
@@ -83,33 +82,49 @@ class Scope:
 
     def filter(self, urls: Iterable[str | None]) -> list[str]:
         """Those URLs that are in scope, in order; None (an href that is no web address) is not."""
-        allows = self.allows
-        return [url for url in urls if url is not None and allows(url)]
+        if self.mode == "page" or self._excludes or self._includes:
+            return [url for url in urls if url is not None and self.allows(url)]
+        # The links of a page mostly lead to one place, so the one that admitted the last URL is tried first.
+        kept = []
+        territory = " "  # which no canonical URL begins with
+        for url in urls:
+            if url is None:
+                continue
+            if url.startswith(territory):
+                kept.append(url)
+            elif found := self._territory(url):
+                kept.append(url)
+                territory = found
+        return kept
 
     def _within(self, url: str) -> bool:
-        match self.mode:
-            case "host":
-                return host_of(url) in self._places
-            case "domain":
-                return domain_of(host_of(url)) in self._places
-            case "prefix":
-                return self._below_a_seed(_schemeless(url))
-            case "page":
-                return _contains(self._seeds, hash(_schemeless(url)))
-            case "any":
-                return True
+        if self.mode == "page":
+            return _contains(self._seeds, hash(_schemeless(url)))
+        return bool(self._territory(url))
 
-    def _below_a_seed(self, location: str) -> bool:
+    def _territory(self, url: str) -> str:
+        """The longest known prefix of this URL of which everything is in scope by the mode; "" if there is none."""
+        if self.mode == "any":
+            return "http"
+        host = host_of(url)
+        if (domain_of(host) if self.mode == "domain" else host) not in self._places:
+            return ""
+        if self.mode == "prefix":
+            return self._directory_above(url)
+        return url[: url.index("/", len("https://")) + 1]
+
+    def _directory_above(self, url: str) -> str:
         """Walk down from the host, a directory at a time, no deeper than the deepest seed."""
-        path = location.partition("?")[0]
-        end = 0
-        for _ in range(self._directory_depth_max):
-            end = path.find("/", end) + 1
+        scheme_end = _scheme_end(url)
+        path_end = url.find("?")
+        end = scheme_end
+        for depth in range(1, max(self._depths) + 1):
+            end = url.find("/", end, None if path_end < 0 else path_end) + 1
             if end == 0:
-                return False
-            if _contains(self._directories, hash(path[:end])):
-                return True
-        return False
+                break
+            if depth in self._depths and _contains(self._directories, hash(url[scheme_end:end])):
+                return url[:end]
+        return ""
 
     def _narrowed(self, url: str) -> Literal["", "exclude", "include"]:
         if any(search(url) for search in self._excludes):
@@ -136,13 +151,18 @@ def _compiled(pattern: str, option: str) -> Search:
         ) from None
 
 
+def _scheme_end(url: str) -> int:
+    return len("https://") if url[4] == "s" else len("http://")
+
+
 def _schemeless(url: str) -> str:
-    return url[8 if url[4] == "s" else 7 :]
+    return url[_scheme_end(url) :]
 
 
-def _directory(location: str) -> str:
-    path = location.partition("?")[0]
-    return path[: path.rindex("/") + 1]
+def _directory(url: str) -> str:
+    """The host and the path as far as its last slash."""
+    location = _schemeless(url).partition("?")[0]
+    return location[: location.rindex("/") + 1]
 
 
 def _contains(hashes: array[int], wanted: int) -> bool:

@@ -44,7 +44,7 @@ class ParsedPage(msgspec.Struct):
 
 
 def parse(body: bytes, content_type: str, url: str, content_language: str = "") -> ParsedPage:
-    """Read an HTML, XHTML or plain-text page. Nothing is resolved against `url`: it is for whoever reads a traceback."""
+    """Read an HTML, XHTML or plain-text page. Nothing is resolved against `url`: that is the caller's."""
     mime = essence(content_type) or HTML
     charset, utf8 = to_utf8(body[:PARSE_BYTES_MAX], content_type)
     page = ParsedPage(mime, charset)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import html
 import re
-import zlib
+from typing import cast
 
 import msgspec
 from isal import isal_zlib
+from isal.igzip_lib import IsalError
 
 from drumlin.parse.charset import to_utf8
 from drumlin.parse.mime import PLAIN, xml_root
@@ -20,7 +21,10 @@ SITEMAP_URLS_MAX = 50_000
 SITEMAP_BYTES_MAX = 50 * 1024 * 1024
 LOC_BYTES_MAX = 8192
 PEEK_BYTES = 4096
+GUNZIP_STEP_BYTES = 64 * 1024
 
+# isal's stub types the class as an instance.
+_GUNZIP_ERROR = cast("type[Exception]", IsalError)
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
 _ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
@@ -77,10 +81,17 @@ def _inflated(body: bytes, bytes_max: int) -> bytes:
     if not body.startswith(_GZIP_MAGIC):
         return body[:bytes_max]
     stream = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
+    parts: list[bytes] = []
+    left = bytes_max
     try:
-        return stream.decompress(body, bytes_max)
-    except (zlib.error, ValueError):
-        return b""
+        for start in range(0, len(body), GUNZIP_STEP_BYTES):
+            parts.append(stream.decompress(body[start : start + GUNZIP_STEP_BYTES], left))
+            left -= len(parts[-1])
+            if left <= 0 or stream.eof:
+                break
+    except _GUNZIP_ERROR:
+        pass
+    return b"".join(parts)
 
 
 def _from_lines(text: bytes) -> Sitemap:

@@ -22,23 +22,10 @@ BODY_SHARE_MIN = 0.1
 BLOCK_END = "\x0c"
 
 INVISIBLE_TAGS = frozenset(
-    (
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "svg",
-        "math",
-        "iframe",
-        "noframes",
-        "noembed",
-        "object",
-        "canvas",
-        "audio",
-    )
-    + ("video", "select", "textarea", "title")
+    {"script", "style", "noscript", "template", "iframe", "noframes", "noembed", "object", "title"}
+    | {"svg", "math", "canvas", "audio", "video", "select", "textarea"}
 )
-BOILERPLATE_TAGS = frozenset(("nav", "header", "footer", "aside", "form", "dialog", "menu"))
+BOILERPLATE_TAGS = frozenset({"nav", "header", "footer", "aside", "form", "dialog", "menu"})
 
 _BLOCK_TAG = re.compile(
     rb"<(?=/?(?:[pP](?:[\s>]|re)|[dD](?:iv|[ltd][\s>]|etails|IV)|[lL][iI]|[hH][1-6rR]|[bB](?:[rR]|lock|ody)|[tT](?:[dhrDHR]|able|ABLE)"

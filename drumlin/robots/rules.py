@@ -140,10 +140,14 @@ class _Reader:
 
 
 def _lines(body: bytes) -> list[bytes]:
-    """The lines within the size limit. A line cut by the limit is dropped: half a pattern would bind too much."""
-    body = body.removeprefix(_BOM)
-    lines = body[:BODY_BYTES_MAX].splitlines()
-    if len(body) > BODY_BYTES_MAX and body[BODY_BYTES_MAX - 1 : BODY_BYTES_MAX] not in (b"\n", b"\r"):
+    """The lines within the size limit. A line cut by the limit is dropped: half a pattern would bind too much.
+
+    A body of just the limit counts as cut, since a caller that stops reading there hands over exactly that.
+    """
+    cut = len(body) >= BODY_BYTES_MAX
+    body = body[:BODY_BYTES_MAX]
+    lines = body.removeprefix(_BOM).splitlines()
+    if cut and not body.endswith((b"\n", b"\r")):
         lines.pop()
     return lines
 

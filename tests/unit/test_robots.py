@@ -271,7 +271,9 @@ def test_a_line_cut_by_the_size_limit_is_dropped_whole() -> None:
     head = b"User-agent: *\n"
     tail = b"\nDisallow: /very/long/path"
     padding = b"#" * (robots.BODY_BYTES_MAX - len(head) - len(tail) + 5)
-    assert allowed(head + padding + tail, "/very/other")
+    body = head + padding + tail
+    assert allowed(body, "/very/other")
+    assert allowed(body[: robots.BODY_BYTES_MAX], "/very/other")
 
 
 def test_an_empty_file_allows_everything_and_asks_for_nothing() -> None:

@@ -17,7 +17,7 @@ KEYS = {
     "http://example.com/?b=2&a=1&a=0": "com,example)/?a=0&a=1&b=2",
     "http://example.com/?B": "com,example)/?b",
     "http://127.0.0.1:8080/x": "1,0,0,127:8080)/x",
-    "http://example.com/%C3%89?q=%20%26": "com,example)/%c3%89?q=%20&",
+    "http://example.com/%C3%89?q=%20%26": "com,example)/%c3%89?&q=%20",
     "http://example.com/a%2Fb%252e/%2e%2e/c": "com,example)/a/c",
     "http://example.com/(S(0123456789abcdefghijklmn))/page.aspx": "com,example)/page.aspx",
 }

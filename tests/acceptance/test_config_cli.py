@@ -117,19 +117,25 @@ def test_a_full_disk_is_one_sentence_and_exit_code_3(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unexpected_error_leaves_its_traceback_in_a_file(tmp_path: Path) -> None:
+def verb_that_raises(folder: Path, expression: str) -> subprocess.CompletedProcess[str]:
+    """Run the real command with one more verb, whose body raises `expression`."""
     code = (
-        "import drumlin.cli.main as m\n"
-        "@m.drumlin.command('boom')\n"
-        "def boom(): raise ZeroDivisionError('by hand')\n"
+        "import click, drumlin.cli.main as m, drumlin.errors as errors\n"
+        "@click.command('boom')\n"
+        f"def boom(): raise {expression}\n"
         "m.VerbGroup.list_commands = lambda self, context: ['boom']\n"
         "m.VerbGroup.get_command = lambda self, context, name: boom\n"
         "m.main(['boom'])\n"
     )
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    environment = os.environ | {"TMPDIR": str(folder)}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
+
+
+def test_an_unexpected_error_leaves_its_traceback_in_a_file(tmp_path: Path) -> None:
+    done = verb_that_raises(tmp_path, "ZeroDivisionError('by hand')")
     (kept,) = tmp_path.glob("drumlin-traceback-*.txt")
     assert done.returncode == 1
     assert done.stderr.startswith("drumlin: unexpected ZeroDivisionError: by hand.")
@@ -138,5 +144,35 @@ def test_an_unexpected_error_leaves_its_traceback_in_a_file(tmp_path: Path) -> N
     assert "Traceback" in kept.read_text()
 
 
+@pytest.mark.parametrize(
+    ("expression", "exit_code", "sentence"),
+    [
+        ("errors.StorageError('No room.', 'Make some.')", 3, "drumlin: No room. Make some.\n"),
+        ("errors.EngineError('Two\\nlines')", 4, "drumlin: Two lines\n"),
+        ("errors.BusyError('Port 80 is taken.')", 5, "drumlin: Port 80 is taken.\n"),
+        ("KeyboardInterrupt", 130, ""),
+        ("click.Abort", 130, ""),
+        ("SystemExit(7)", 7, ""),
+    ],
+)
+def test_whatever_ends_a_verb_is_one_sentence_and_a_documented_exit_code(
+    tmp_path: Path, expression: str, exit_code: int, sentence: str
+) -> None:
+    done = verb_that_raises(tmp_path, expression)
+    assert (done.returncode, done.stderr.strip("\n") + "\n" * bool(sentence)) == (exit_code, sentence)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_a_terminal_there_are_no_escape_codes(tmp_path: Path) -> None:
     assert "\x1b" not in drumlin(tmp_path, "config", "show", "--origin").stdout
+
+
+def test_colour_that_was_asked_for_goes_into_a_pipe_and_no_color_takes_it_away(tmp_path: Path) -> None:
+    code = (
+        "from drumlin.cli.console import results, say; from drumlin.config import ProcessConfig\n"
+        "for color in (True, False, None): results(ProcessConfig(color=color)).print('word', style='red')\n"
+        "say(ProcessConfig(quiet=True), 'hidden'); say(ProcessConfig(), 'x' * 300)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "\x1b[31mword\x1b[0m\nword\nword\n"
+    assert done.stderr == "x" * 300 + "\n"

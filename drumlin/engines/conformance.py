@@ -1,0 +1,343 @@
+"""The conformance suite: what an engine must do, as examples and as a state machine. Needs pytest and Hypothesis.
+
+To test an engine of your own, subclass and say how one is opened:
+
+    class TestMyEngine(EngineConformance):
+        durable = True
+
+        def open(self, directory: str) -> Engine:
+            return MyEngine(directory)
+
+A durable engine is closed and opened again on the same directory at random moments and must not notice. The state
+machine drives the engine and the memory engine, which is the specification, side by side, and compares every answer
+and every URL's story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from drumlin.engines.base import Added, Engine, shard_of
+from drumlin.engines.conformance_machine import check_against_the_specification
+from drumlin.model import Lease, NewURL, Settled, Settlement, Task, TaskState, Verdict
+
+
+def url_of(host: str, path: int) -> NewURL:
+    return NewURL(f"http://{host}/{path}", host)
+
+
+def settled(task: Task, capture_id: bytes, state: TaskState = TaskState.DONE, **fields: Any) -> Settled:
+    return Settled(task.id, task.url, state, capture_id, **fields)
+
+
+def settlement(lease: Lease, *parts: Settled, **fields: Any) -> Settlement:
+    return Settlement(lease.host, lease.token, list(parts), **fields)
+
+
+class EngineConformance:
+    """Examples as sentences. `open` gives an engine with at least one shard, kept in `directory` if it is durable."""
+
+    durable: ClassVar[bool] = False
+
+    def open(self, directory: str) -> Engine:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def engine(self, tmp_path: Path) -> Iterator[Engine]:
+        engine = self.open(str(tmp_path / "engine"))
+        yield engine
+        engine.close()
+
+    def seed(self, engine: Engine, host: str = "a.example", count: int = 3, now: float = 100.0) -> None:
+        engine.add(engine.shard_of(host), [url_of(host, path) for path in range(count)], now)
+
+    def lease(self, engine: Engine, now: float = 100.0, **changes: Any) -> list[Lease]:
+        wanted: dict[str, Any] = {"until": now + 10, "hosts_max": 9, "urls_max": 99, "urls_per_host": 9} | changes
+        request = wanted.pop("request", f"node-{now}")
+        shard = engine.shard_of(wanted.pop("host", "a.example"))
+        return engine.lease(shard, wanted.pop("node", "node"), request, now, **wanted)
+
+    def lease_one(self, engine: Engine, now: float = 100.0, **changes: Any) -> Lease:
+        (lease,) = self.lease(engine, now, **changes)
+        return lease
+
+    def state(self, engine: Engine, path: int, host: str = "a.example") -> TaskState | None:
+        story = engine.story(engine.shard_of(host), url_of(host, path).url)
+        return story.state if story else None
+
+    # Adding
+
+    def test_a_url_is_accepted_once(self, engine: Engine) -> None:
+        new = url_of("a.example", 1)
+        shard = engine.shard_of("a.example")
+        assert engine.add(shard, [new, new], 1.0) == [Added.ADDED, Added.SEEN]
+        assert engine.add(shard, [new], 2.0) == [Added.SEEN]
+        assert engine.stats(shard, 2.0).queued == 1
+
+    def test_a_done_url_stays_seen(self, engine: Engine) -> None:
+        self.seed(engine, count=1)
+        lease = self.lease_one(engine)
+        engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[0], b"1"), release=True)], 101.0)
+        assert engine.add(lease.shard, [url_of("a.example", 0)], 102.0) == [Added.SEEN]
+
+    def test_a_host_at_its_cap_gets_no_more_urls_and_the_refused_are_forgotten(self, engine: Engine) -> None:
+        shard = engine.shard_of("a.example")
+        urls = [url_of("a.example", path) for path in range(3)]
+        assert engine.add(shard, urls, 1.0, host_urls_max=2) == [Added.ADDED, Added.ADDED, Added.CAPPED]
+        assert engine.story(shard, urls[2].url) is None
+        assert engine.add(shard, urls[2:], 1.0, host_urls_max=3) == [Added.ADDED]
+
+    def test_adding_nothing_is_allowed(self, engine: Engine) -> None:
+        assert engine.add(0, [], 1.0) == []
+        assert engine.settle(0, [], 1.0) == []
+
+    # Leasing
+
+    def test_higher_priority_comes_first_then_earlier_arrival(self, engine: Engine) -> None:
+        shard = engine.shard_of("a.example")
+        priorities = [5, 9, 0, 9]
+        news = [NewURL(f"http://a.example/{n}", "a.example", p) for n, p in enumerate(priorities)]
+        engine.add(shard, news, 1.0)
+        lease = self.lease_one(engine)
+        assert [task.url[-1] for task in lease.tasks] == ["1", "3", "0", "2"]
+
+    def test_a_leased_host_is_not_leased_again(self, engine: Engine) -> None:
+        self.seed(engine)
+        assert self.lease(engine, urls_per_host=1)
+        assert self.lease(engine, 101.0) == []
+
+    def test_a_host_gets_no_more_than_its_share_and_the_request_no_more_than_it_asked_for(self, engine: Engine) -> None:
+        shard = engine.shard_of("a.example")
+        hosts = [host for n in range(99) if engine.shard_of(host := f"h{n:02}.example") == shard][:4]
+        for host in hosts:
+            self.seed(engine, host, count=5)
+        leases = self.lease(engine, urls_per_host=2, urls_max=5)
+        assert [(lease.host, len(lease.tasks)) for lease in leases] == list(zip(hosts, [2, 2, 1], strict=False))
+        assert len({lease.token for lease in leases}) == len(leases)
+
+    def test_a_host_is_leased_no_earlier_than_the_horizon_before_its_next_contact(self, engine: Engine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine, urls_per_host=1)
+        engine.settle(lease.shard, [settlement(lease, release=True, next_contact=150.0)], 101.0)
+        assert self.lease(engine, 149.0) == []
+        assert self.lease_one(engine, 149.0, horizon_s=1.0).not_before == 150.0
+
+    def test_skipped_hosts_keep_their_turn(self, engine: Engine) -> None:
+        self.seed(engine)
+        assert self.lease(engine, skip_hosts={"a.example"}) == []
+        assert len(self.lease(engine)) == 1
+
+    def test_an_extended_lease_holds_further_tasks_and_a_new_deadline(self, engine: Engine) -> None:
+        self.seed(engine, count=5)
+        lease = self.lease_one(engine, urls_per_host=2)
+        more = engine.extend(lease.shard, lease.host, lease.token, 105.0, until=130.0, urls_max=2)
+        assert more is not None
+        assert [task.url[-1] for task in more.tasks] == ["2", "3"]
+        assert engine.expire(lease.shard, 129.0) == 0
+        assert engine.expire(lease.shard, 130.0) == 1
+
+    def test_an_expired_lease_cannot_be_extended(self, engine: Engine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        assert engine.extend(lease.shard, lease.host, lease.token, lease.deadline, until=999.0, urls_max=1) is None
+        assert engine.extend(lease.shard, lease.host, "another", 101.0, until=999.0, urls_max=1) is None
+
+    def test_a_url_found_while_its_host_is_leased_comes_with_the_extension(self, engine: Engine) -> None:
+        self.seed(engine, count=1)
+        lease = self.lease_one(engine)
+        engine.add(lease.shard, [NewURL("http://a.example/new", "a.example", 9)], 101.0)
+        more = engine.extend(lease.shard, lease.host, lease.token, 102.0, until=120.0, urls_max=5)
+        assert more is not None
+        assert [task.url for task in more.tasks] == ["http://a.example/new"]
+
+    # Settling
+
+    def test_settling_twice_changes_nothing_the_second_time(self, engine: Engine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        report = [settlement(lease, settled(lease.tasks[0], b"1", counts={"pages": 1}, size=7), release=True)]
+        assert engine.settle(lease.shard, report, 101.0) == [[Verdict.SETTLED]]
+        before = engine.stats(lease.shard, 101.0)
+        assert engine.settle(lease.shard, report, 102.0) == [[Verdict.REPEATED]]
+        assert engine.stats(lease.shard, 101.0) == before
+        assert before.counters == {"pages": 1}
+
+    def test_another_capture_of_a_done_url_is_stale(self, engine: Engine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[0], b"1"))], 101.0)
+        report = [settlement(lease, settled(lease.tasks[0], b"2", counts={"pages": 1}))]
+        assert engine.settle(lease.shard, report, 102.0) == [[Verdict.STALE]]
+        assert engine.stats(lease.shard, 102.0).counters == {}
+
+    def test_a_late_settlement_of_an_unleased_task_is_accepted(self, engine: Engine) -> None:
+        self.seed(engine, count=1)
+        lease = self.lease_one(engine)
+        engine.expire(lease.shard, 110.0)
+        report = [settlement(lease, settled(lease.tasks[0], b"1"), note=b"late", delay_s=9.0)]
+        assert engine.settle(lease.shard, report, 111.0) == [[Verdict.SETTLED]]
+        assert self.lease(engine, 999.0) == []
+        assert engine.host_note(lease.shard, "a.example") == b""
+
+    def test_a_late_settlement_of_a_task_leased_to_another_is_stale(self, engine: Engine) -> None:
+        self.seed(engine, count=1)
+        late = self.lease_one(engine)
+        engine.expire(late.shard, 110.0)
+        current = self.lease_one(engine, 120.0)
+        assert engine.settle(late.shard, [settlement(late, settled(late.tasks[0], b"1"))], 121.0) == [[Verdict.STALE]]
+        report = [settlement(current, settled(current.tasks[0], b"2"))]
+        assert engine.settle(late.shard, report, 122.0) == [[Verdict.SETTLED]]
+
+    def test_a_settlement_must_name_the_task_and_its_url(self, engine: Engine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        first, second, _ = lease.tasks
+        wrong = Settled(first.id, second.url, TaskState.DONE, b"1")
+        unknown = Settled(first.id, "http://a.example/unknown", TaskState.DONE, b"1")
+        report = [settlement(lease, wrong, unknown), Settlement("unknown.example", "token", [unknown])]
+        assert engine.settle(lease.shard, report, 101.0) == [[Verdict.STALE, Verdict.STALE], [Verdict.STALE]]
+        assert engine.stats(lease.shard, 101.0).leased == 3
+
+    def test_released_tasks_return_to_the_front_in_their_old_order(self, engine: Engine) -> None:
+        self.seed(engine, count=5)
+        lease = self.lease_one(engine, urls_per_host=3)
+        engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[1], b"1"), release=True)], 101.0)
+        again = self.lease_one(engine, 102.0)
+        assert [task.url[-1] for task in again.tasks] == ["0", "2", "3", "4"]
+
+    def test_what_was_learnt_about_the_host_comes_with_its_next_lease(self, engine: Engine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        engine.settle(lease.shard, [settlement(lease, release=True, note=b"robots", delay_s=2.5)], 101.0)
+        again = self.lease_one(engine, 102.0)
+        assert (again.note, again.delay_s) == (b"robots", 2.5)
+        engine.settle(lease.shard, [settlement(again, release=True, note=b"")], 103.0)
+        assert self.lease_one(engine, 104.0).note == b""
+
+    def test_a_scheduled_task_is_leased_again_only_after_its_time(self, engine: Engine) -> None:
+        self.seed(engine, count=1)
+        lease = self.lease_one(engine)
+        retry = settled(lease.tasks[0], b"1", TaskState.SCHEDULED, retry_at=200.0)
+        engine.settle(lease.shard, [settlement(lease, retry, release=True)], 101.0)
+        engine.expire(lease.shard, 199.0)
+        assert self.state(engine, 0) is TaskState.SCHEDULED
+        assert engine.stats(lease.shard, 199.0).next_event == 200.0
+        engine.expire(lease.shard, 200.0)
+        assert [task.attempts for task in self.lease_one(engine, 201.0).tasks] == [1]
+
+    # Leases that are lost
+
+    def test_a_lost_lease_comes_back_a_delay_after_its_deadline(self, engine: Engine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine, until=110.0, delay_default_s=3.0)
+        assert engine.expire(lease.shard, 112.0) == 1
+        assert self.lease(engine, 114.9) == []
+        assert self.lease_one(engine, 115.0).tasks == lease.tasks
+
+    def test_expiry_is_bounded_by_its_limit(self, engine: Engine) -> None:
+        shard = engine.shard_of("a.example")
+        hosts = [host for n in range(99) if engine.shard_of(host := f"h{n:02}.example") == shard][:3]
+        for host in hosts:
+            self.seed(engine, host, count=1)
+        self.lease(engine)
+        assert [engine.expire(shard, 200.0, limit=2) for _ in range(3)] == [2, 1, 0]
+
+    def test_a_dead_nodes_leases_end_at_once_and_no_other_nodes(self, engine: Engine) -> None:
+        shard = engine.shard_of("a.example")
+        other = next(host for n in range(99) if engine.shard_of(host := f"h{n:02}.example") == shard)
+        self.seed(engine)
+        self.seed(engine, other)
+        self.lease(engine, node="dead", hosts_max=1)
+        self.lease(engine, 101.0, node="alive", hosts_max=1)
+        engine.set_delay(shard, "a.example", 4.0)
+        assert engine.release_node(shard, "dead", 102.0) == 1
+        assert self.lease(engine, 105.9) == []
+        assert self.lease_one(engine, 106.0).host == "a.example"
+
+    # Dead letters
+
+    def test_a_dead_task_waits_as_a_letter_until_it_is_revived_or_dropped(self, engine: Engine) -> None:
+        self.seed(engine, count=2)
+        lease = self.lease_one(engine)
+        parts = [settled(task, b"1", TaskState.DEAD, kind="dns", error="no such host") for task in lease.tasks]
+        engine.settle(lease.shard, [settlement(lease, *parts, release=True)], 101.0)
+        letters = engine.dead_letters(lease.shard, kind="dns", host="a.example")
+        assert [(one.url, one.attempts, one.last_error) for one in letters] == [
+            (task.url, 1, "no such host") for task in lease.tasks
+        ]
+        assert engine.dead_letters(lease.shard, kind="tls") == []
+        assert engine.revive(lease.shard, [letters[0].url, letters[0].url], 102.0) == 1
+        assert engine.drop(lease.shard, [letters[1].url, "http://a.example/unknown"]) == 1
+        assert engine.dead_letters(lease.shard) == []
+        assert (self.state(engine, 0), self.state(engine, 1)) == (TaskState.QUEUED, TaskState.DONE)
+
+    def test_a_dead_letter_remembers_its_first_and_last_failure(self, engine: Engine) -> None:
+        self.seed(engine, count=1)
+        lease = self.lease_one(engine)
+        retry = settled(lease.tasks[0], b"1", TaskState.SCHEDULED, retry_at=150.0)
+        engine.settle(lease.shard, [settlement(lease, retry, release=True)], 101.0)
+        engine.expire(lease.shard, 150.0)
+        again = self.lease_one(engine, 151.0)
+        end = settled(again.tasks[0], b"2", TaskState.DEAD, kind="timeout")
+        engine.settle(lease.shard, [settlement(again, end)], 155.0)
+        (letter,) = engine.dead_letters(lease.shard)
+        assert (letter.first_failed, letter.last_failed, letter.attempts) == (101.0, 155.0, 2)
+
+    def test_the_second_crash_of_a_task_is_its_last(self, engine: Engine) -> None:
+        self.seed(engine, count=2)
+        lease = self.lease_one(engine)
+        url = lease.tasks[0].url
+        assert not engine.strike(lease.shard, url, 101.0, limit=2, kind="crash", error="abort")
+        assert self.state(engine, 0) is TaskState.LEASED
+        engine.expire(lease.shard, 110.0)
+        assert engine.strike(lease.shard, url, 111.0, limit=2, kind="crash", error="abort")
+        assert [one.task.crashes for one in engine.dead_letters(lease.shard)] == [2]
+        assert [task.url for task in self.lease_one(engine, 112.0).tasks] == [lease.tasks[1].url]
+
+    # Reordering and reporting
+
+    def test_only_queued_tasks_change_their_priority(self, engine: Engine) -> None:
+        self.seed(engine, count=3)
+        lease = self.lease_one(engine, urls_per_host=1)
+        changes = [(url_of("a.example", path).url, 9) for path in (0, 2)]
+        assert engine.reprioritise(lease.shard, changes) == 1
+        more = engine.extend(lease.shard, lease.host, lease.token, 101.0, until=120.0, urls_max=9)
+        assert more is not None
+        assert [(task.url[-1], task.priority) for task in more.tasks] == [("2", 9), ("1", 5)]
+
+    def test_statistics_follow_every_state(self, engine: Engine) -> None:
+        self.seed(engine, count=6)
+        lease = self.lease_one(engine, urls_per_host=4)
+        states = [TaskState.DONE, TaskState.SCHEDULED, TaskState.DEAD]
+        pairs = zip(lease.tasks, states, strict=False)
+        parts = [settled(task, b"1", state, retry_at=500.0, size=10) for task, state in pairs]
+        engine.settle(lease.shard, [settlement(lease, *parts)], 101.0)
+        stats = engine.stats(lease.shard, 101.0)
+        assert (stats.queued, stats.scheduled, stats.leased, stats.done, stats.dead) == (2, 1, 1, 1, 1)
+        assert (stats.hosts_ready, stats.hosts_waiting, stats.hosts_leased) == (0, 0, 1)
+        (top,) = engine.top_hosts(lease.shard, 5)
+        assert (top.host, top.pages, top.bytes, top.queued) == ("a.example", 1, 30, 2)
+
+    def test_an_empty_shard_expects_nothing(self, engine: Engine) -> None:
+        assert engine.stats(0, 1.0).next_event == inf
+        assert engine.lease(0, "node", "r", 1.0, until=2.0, hosts_max=1, urls_max=1, urls_per_host=1) == []
+
+    def test_meta_values_are_kept(self, engine: Engine) -> None:
+        assert engine.get_meta("crawl") is None
+        engine.put_meta("crawl", b"\x00settings")
+        assert engine.get_meta("crawl") == b"\x00settings"
+
+    def test_contents_are_kept_beside_the_frontier(self, engine: Engine) -> None:
+        assert engine.contents.known([("a.example", b"d" * 32)]) == [None]
+
+    def test_a_host_is_in_the_shard_that_its_hash_says(self, engine: Engine) -> None:
+        assert engine.shard_of("a.example") == shard_of("a.example", engine.shard_count)
+        assert shard_of("a.example", 1024) == shard_of("a.example", 1024)
+
+    def test_it_behaves_as_the_memory_engine_does(self) -> None:
+        check_against_the_specification(self.open, durable=self.durable)

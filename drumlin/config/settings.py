@@ -5,7 +5,7 @@ Each field's `Key` is the only description of that setting; see `drumlin.config.
 
 import hashlib
 import re
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -13,7 +13,8 @@ from drumlin import __version__
 from drumlin.config.key import Key, Kind, Setting
 from drumlin.robots import product_token
 
-SCOPES = ("page", "prefix", "host", "domain", "any")
+ScopeName = Literal["page", "prefix", "host", "domain", "any"]
+SCOPES: tuple[str, ...] = get_args(ScopeName)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_USER_AGENT = f"drumlin/{__version__} (+https://github.com/drumlin-crawler/drumlin)"
 CONFIG_HASH_HEX_DIGITS = 16
@@ -34,7 +35,8 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     # what
     scope: Annotated[
-        str, Key(Kind.CHOICE, "how far from the seeds to go: their pages, paths, hosts or domains", choices=SCOPES)
+        ScopeName,
+        Key(Kind.CHOICE, "how far from the seeds to go: their pages, paths, hosts or domains", choices=SCOPES),
     ] = "host"
     include: Annotated[tuple[str, ...], Key(Kind.PATTERNS, "follow only links to URLs that match one of these")] = ()
     exclude: Annotated[tuple[str, ...], Key(Kind.PATTERNS, "never follow links to URLs that match one of these")] = ()

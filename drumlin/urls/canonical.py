@@ -57,13 +57,13 @@ def canonical(href: str, base: str | None = None) -> str | None:
 
     A base that is not a URL counts as none. Applying this to its own result changes nothing.
     """
+    if len(href) > HREF_LENGTH_MAX:
+        return None
     plain = PLAIN_ABSOLUTE(href)
     if plain is not None:
         origin, path, query = plain.groups()
         if len(origin) <= _NAME_LENGTH_MAX and is_plain(path, query):
             return with_query(origin + (path or "/"), query)
-    if len(href) > HREF_LENGTH_MAX:
-        return None
     parsed = _parse(href, base)
     return None if parsed is None else _tidy(parsed)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from drumlin.urls.canonical import PLAIN_PATH, PLAIN_TAIL, canonical, is_plain, with_query
+from drumlin.urls.canonical import HREF_LENGTH_MAX, PLAIN_PATH, PLAIN_TAIL, canonical, is_plain, with_query
 
 ENTRIES_MAX = 100_000  # remembered hrefs, directories and origins; about 30 MB
 
@@ -18,8 +18,8 @@ HREF_CACHED_MAX = 300  # characters
 _ORIGIN_WIDE = ("/", "http://", "https://")
 
 # An href that is appended to its origin if it begins with "/", else to its directory after the climb, and then is
-# canonical. A colon could end a scheme, so a relative path must not have it. Groups: rooted path,
-# or climb and path; query.
+# canonical. A colon could end a scheme, so a relative path must not have it.
+# Groups: rooted path (or else) climb, path; query.
 _PLAIN_RELATIVE = re.compile(
     rf"(?:(/(?!/){PLAIN_PATH})|((?:\.\.?/)*)([A-Za-z0-9_~%-][A-Za-z0-9_.~/%-]*)){PLAIN_TAIL}", re.DOTALL
 ).fullmatch
@@ -47,7 +47,7 @@ class _Directory(dict[str, str | None]):
             known = self._origin_wide.get(href)
             return self._learn_origin_wide(href) if known is None else known
         if href.startswith("#"):
-            return self.page
+            return self.page if len(href) <= HREF_LENGTH_MAX else None
         url = self._join(href)
         if len(href) <= HREF_CACHED_MAX and not _keeps_path_of_page(href):
             self[href] = url
@@ -64,7 +64,7 @@ class _Directory(dict[str, str | None]):
 
     def _join(self, href: str) -> str | None:
         plain = _PLAIN_RELATIVE(href)
-        if plain is not None:
+        if plain is not None and len(href) <= HREF_LENGTH_MAX:
             rooted, climb, path, query = plain.groups()
             if is_plain(rooted or "/" + path, query):
                 return with_query(self._origin + rooted if rooted else self._climbed(climb) + path, query)

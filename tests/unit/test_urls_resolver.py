@@ -1,0 +1,84 @@
+"""What the link resolver remembers, and how much."""
+
+from __future__ import annotations
+
+import pytest
+
+from drumlin.urls import LinkResolver, canonical
+from drumlin.urls import resolver as resolver_module
+from drumlin.urls.resolver import HREF_CACHED_MAX
+
+
+class Joins:
+    """Counts the hrefs for which nothing was remembered."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.hrefs: list[str] = []
+        join = resolver_module._Directory._join
+
+        def counted(directory: resolver_module._Directory, href: str) -> str | None:
+            self.hrefs.append(href)
+            return join(directory, href)
+
+        monkeypatch.setattr(resolver_module._Directory, "_join", counted)
+
+
+def test_hrefs_are_resolved_in_order_and_none_marks_what_is_no_web_address() -> None:
+    hrefs = ["b.html", "/c", "mailto:x", "//d.org", "../e", "#f", "b.html"]
+    assert LinkResolver().resolve("http://h/a/index.html?q", hrefs) == [
+        *("http://h/a/b.html", "http://h/c", None, "http://d.org/", "http://h/e", "http://h/a/index.html?q"),
+        "http://h/a/b.html",
+    ]
+
+
+def test_a_relative_href_is_joined_once_for_all_pages_of_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    joins = Joins(monkeypatch)
+    resolver = LinkResolver()
+    for page in ("http://h/a/1", "http://h/a/2?x=/b/", "http://h/a/"):
+        assert resolver.resolve(page, ["b", "mailto:x"]) == ["http://h/a/b", None]
+    assert joins.hrefs == ["b", "mailto:x"]
+    assert resolver.resolve("http://h/z/1", ["b"]) == ["http://h/z/b"]
+
+
+def test_a_rooted_href_is_joined_once_for_all_directories_of_an_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    joins = Joins(monkeypatch)
+    resolver = LinkResolver()
+    for page in ("http://h/a/1", "http://h/b/c/2", "http://h/"):
+        assert resolver.resolve(page, ["/x", "//y", "/x"]) == ["http://h/x", "http://y/", "http://h/x"]
+    assert joins.hrefs == ["/x", "//y"]
+    assert resolver.resolve("https://h/a/1", ["/x", "//y"]) == ["https://h/x", "https://y/"]
+    assert resolver.resolve("http://h:81/a/1", ["/x", "//y"]) == ["http://h:81/x", "http://y/"]
+
+
+@pytest.mark.parametrize("href", ["", "#f", "?q", " ", "\t?q", "\x00#f", "http:", "http:?q", "HTTP:#f", "h\nttp:\t?q"])
+def test_an_href_that_keeps_the_path_of_its_page_is_never_answered_for_another(href: str) -> None:
+    resolver = LinkResolver()
+    for page in ("http://h/a/1?x", "http://h/a/2?y", "http://h/a/1?x"):
+        assert resolver.resolve(page, [href]) == [canonical(href, page)]
+        assert page.partition("?")[0] in str(canonical(href, page))
+
+
+def test_the_resolver_forgets_everything_rather_than_remember_too_much() -> None:
+    resolver = LinkResolver(entries_max=100)
+    for number in range(1_000):
+        page = f"http://h{number % 7}/d{number % 50}/"
+        hrefs = [f"r{number}", f"/s{number}", f"http://t{number}.org/", "mailto:x"]
+        assert resolver.resolve(page, hrefs) == [canonical(href, page) for href in hrefs]
+        directories = resolver._directories
+        held = sum(map(len, directories.values())) + sum(map(len, resolver._origins.values()))
+        assert held + len(directories) + len(resolver._origins) == resolver._entries
+        assert resolver._entries <= 100 + 2
+
+
+def test_a_page_with_more_links_than_fit_is_resolved_without_remembering() -> None:
+    resolver = LinkResolver(entries_max=10)
+    hrefs = [str(number) for number in range(50)]
+    assert resolver.resolve("http://h/", hrefs) == [f"http://h/{number}" for number in range(50)]
+    assert resolver._entries == 0
+
+
+def test_long_hrefs_are_not_remembered() -> None:
+    resolver = LinkResolver()
+    hrefs = ["a" * (HREF_CACHED_MAX + 1), "/" + "b" * HREF_CACHED_MAX, "http://h/" + "c" * HREF_CACHED_MAX]
+    assert resolver.resolve("http://h/d/", hrefs) == [canonical(href, "http://h/d/") for href in hrefs]
+    assert resolver._entries == 2, "the origin and the directory"

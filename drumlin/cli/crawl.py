@@ -1,0 +1,85 @@
+"""`drumlin crawl`: crawl from seed URLs into a directory; the same command again resumes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from drumlin.cli.console import messages, results, say, write_json
+from drumlin.config import Loaded, crawl_options
+from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK, ConfigError
+
+
+@click.command("crawl")
+@click.argument("urls", nargs=-1, metavar="URL...")
+@click.option("-i", "--input", "input_file", metavar="FILE", help="read seed URLs from FILE, one a line; - for stdin")
+@crawl_options
+def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> int:
+    """Crawl from the given URLs into a crawl directory (--out).
+
+    Running the same command again resumes where it stopped, whatever stopped it.
+    """
+    seeds = read_seeds(urls, input_file)
+    return crawl(loaded, seeds)
+
+
+def crawl(loaded: Loaded, seeds: list[str]) -> int:
+    """Run the crawl and print its report; the exit code says how it ended."""
+    from drumlin.cli.progress import Progress
+    from drumlin.cli.summary import print_report
+    from drumlin.coordinator.local import LocalCrawl, LocalOptions
+
+    process = loaded.process
+    out = Path(process.out).absolute()
+    options = LocalOptions(out, process.nodes or os.cpu_count() or 1, process.concurrency, process.sync)
+    with Progress(messages(process), quiet=process.quiet) as progress:
+        report = LocalCrawl(options, loaded.crawl, seeds, on_progress=progress.show).run()
+    if report.already_finished:
+        say(process, f"The crawl in {process.out} is finished: nothing is left to fetch.")
+    if process.json:
+        write_json(report)
+    elif not process.quiet:
+        print_report(results(process), report, Path(process.out))
+    return EXIT_INTERRUPTED if report.interrupted else EXIT_OK
+
+
+def read_seeds(urls: tuple[str, ...], input_file: str | None) -> list[str]:
+    """The canonical seed URLs, each once. One bad line is one clear error before anything is touched."""
+    from drumlin.urls import canonical
+
+    seeds: dict[str, None] = {}
+    for where, href in _hrefs(urls, input_file):
+        url = canonical(_with_scheme(href))
+        if url is None:
+            raise ConfigError(f"{where}: {href!r} is not a web address.", "Give http:// or https:// URLs.")
+        seeds[url] = None
+    if not seeds:
+        raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
+    return list(seeds)
+
+
+def _hrefs(urls: tuple[str, ...], input_file: str | None) -> Iterator[tuple[str, str]]:
+    for href in urls:
+        yield "URL", href
+    if input_file is None:
+        return
+    try:
+        text = sys.stdin.buffer.read() if input_file == "-" else Path(input_file).read_bytes()
+    except OSError as cause:
+        raise ConfigError(f"Cannot read {input_file}: {cause.strerror}.", "Check the path given to --input.") from cause
+    for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
+        href = line.strip()
+        if href and not href.startswith("#"):
+            yield f"{input_file}, line {number}", href
+
+
+def _with_scheme(href: str) -> str:
+    """A bare name such as example.com/docs means its web site."""
+    return href if "://" in href else f"http://{href}"
+
+
+

@@ -1,0 +1,127 @@
+"""`drumlin dead-letters`: look at the URLs that were given up, and retry or drop them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drumlin.cli.console import results, write_json
+from drumlin.config import Loaded, config_options
+from drumlin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from drumlin.engines.base import Engine
+    from drumlin.model import DeadLetter
+
+LISTED_MAX = 100_000
+
+
+def _selection(function: click.decorators.FC) -> click.decorators.FC:
+    function = click.option("--kind", default="", help="only this kind, such as timeout or http_5xx")(function)
+    return click.option("--host", default="", help="only of this host")(function)
+
+
+@click.group("dead-letters")
+def command() -> None:
+    """List, retry or drop the URLs that used up their retries."""
+
+
+@command.command("list")
+@_selection
+@config_options("out", "json", "color")
+def list_letters(loaded: Loaded, kind: str, host: str) -> None:
+    """Show dead letters: what failed, how often, and why."""
+    import msgspec
+
+    with _frontier(loaded) as engine:
+        letters = _select(engine, kind, host)
+    if loaded.process.json:
+        write_json([msgspec.structs.asdict(letter) for letter in letters])
+        return
+    console = results(loaded.process)
+    for letter in letters:
+        when = datetime.fromtimestamp(letter.last_failed, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        console.print(f"{when}  {letter.kind}  {letter.url}", soft_wrap=True)
+        console.print(f"    {_attempts(letter)}: {letter.last_error or 'no details'}{_found_on(letter)}", soft_wrap=True)
+    console.print(f"{len(letters)} dead letters.")
+
+
+def _attempts(letter: DeadLetter) -> str:
+    return "1 attempt" if letter.attempts == 1 else f"{letter.attempts} attempts"
+
+
+def _found_on(letter: DeadLetter) -> str:
+    return f" (found on {letter.found_on})" if letter.found_on else ""
+
+
+@command.command("retry")
+@click.argument("urls", nargs=-1, metavar="[URL]...")
+@_selection
+@config_options("out", "json", "color")
+def retry(loaded: Loaded, urls: tuple[str, ...], kind: str, host: str) -> None:
+    """Put dead letters back into the frontier: those named, or all that are selected."""
+    import time
+
+    now = time.time()
+    with _frontier(loaded) as engine:
+        chosen = _chosen(engine, urls, kind, host)
+        done = sum(engine.revive(shard, members, now) for shard, members in chosen.items())
+    results(loaded.process).print(f"{done} URLs will be fetched again by the next `drumlin crawl`.")
+
+
+@command.command("drop")
+@click.argument("urls", nargs=-1, metavar="[URL]...")
+@_selection
+@config_options("out", "json", "color")
+def drop(loaded: Loaded, urls: tuple[str, ...], kind: str, host: str) -> None:
+    """Forget dead letters: those named, or all that are selected. They are not fetched again."""
+    with _frontier(loaded) as engine:
+        chosen = _chosen(engine, urls, kind, host)
+        done = sum(engine.drop(shard, members) for shard, members in chosen.items())
+    results(loaded.process).print(f"{done} dead letters dropped.")
+
+
+@contextmanager
+def _frontier(loaded: Loaded) -> Iterator[Engine]:
+    """The frontier of a crawl that is not running."""
+    from drumlin.coordinator.local import CrawlDirectory
+    from drumlin.engines import open_engine
+
+    out = Path(loaded.process.out)
+    if not (out / "frontier").is_dir():
+        raise ConfigError(f"There is no crawl in {out}.", "Name a crawl directory with --out.")
+    directory = CrawlDirectory(out)
+    directory.open()
+    try:
+        engine = open_engine(f"rocksdb:{out / 'frontier'}")
+        try:
+            yield engine
+        finally:
+            engine.close()
+    finally:
+        directory.close()
+
+
+def _select(engine: Engine, kind: str, host: str) -> list[DeadLetter]:
+    letters = [
+        letter
+        for shard in range(engine.shard_count)
+        for letter in engine.dead_letters(shard, kind=kind, host=host, limit=LISTED_MAX)
+    ]
+    return sorted(letters, key=lambda letter: letter.last_failed)
+
+
+def _chosen(engine: Engine, urls: tuple[str, ...], kind: str, host: str) -> dict[int, list[str]]:
+    """By shard: the named URLs, or without names all that fit the selection."""
+    from drumlin.urls import canonical, host_of
+
+    chosen: dict[int, list[str]] = {}
+    named = [canonical(url) or url for url in urls]
+    for url in named or [letter.url for letter in _select(engine, kind, host)]:
+        chosen.setdefault(engine.shard_of(host_of(url)), []).append(url)
+    return chosen

@@ -1,0 +1,333 @@
+"""A whole crawl on one machine: this process coordinates, one child process per core fetches, a Unix socket between them.
+
+The crawl directory holds everything: `frontier/` (the engine), `warc/`, `tables/`, `nodes/` (each node's journal), `logs/`,
+`seeds.txt`, `report.json`. Whatever is killed, running the same command again goes on from there: the engine knows what is
+settled, the journals know what was stored and not yet settled, and leases of dead processes end when their node's successor
+registers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.app import CoordinatorApp
+from drumlin.coordinator.dispatch import KILLS_MAX, Dispatcher
+from drumlin.coordinator.report import Report, make_report
+from drumlin.coordinator.totals import Totals
+from drumlin.engines import open_engine
+from drumlin.engines.base import Engine
+from drumlin.errors import EXIT_INTERNAL, BusyError, DrumlinError, StorageError
+from drumlin.model import FailureKind
+from drumlin.node.archive import CrawlPaths
+from drumlin.node.blackbox import read_blackbox
+from drumlin.protocol import CrawlState, Failure
+from drumlin.store import discard_unfinished, merge
+
+SHARD_COUNT = 16
+TICK_S = 0.25
+LOCK_WAIT_S = 10.0
+PARSE_HANG_S = 30.0
+RESTART_WAIT_S = 0.2
+RESTARTS_IN_A_ROW_MAX = 20
+LEAVE_WAIT_S = 90.0
+ELAPSED_KEY = "elapsed_s"
+STATE_KEY = "state"
+CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS})
+
+
+class LocalOptions(msgspec.Struct, frozen=True):
+    """How this machine runs the crawl."""
+
+    out: Path
+    nodes: int
+    concurrency: int
+    sync: bool
+
+
+class CrawlDirectory:
+    """The crawl directory, held by a lock that lives as long as any process of the crawl."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.paths = CrawlPaths(root)
+        self._lock_fd = -1
+
+    def open(self) -> None:
+        try:
+            for folder in (self.root, self.paths.warc, self.paths.tables, self.paths.spools, self.root / "logs"):
+                folder.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as cause:
+            reason = cause.strerror or str(cause)
+            raise StorageError(f"Cannot write to {self.root}: {reason}.", "Choose another --out.") from cause
+        self._lock()
+
+    def _lock(self) -> None:
+        """Wait a moment for the processes of a killed crawl to be gone; then somebody else really is at work here."""
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    hint = "Wait for it, stop it, or choose another --out."
+                    raise BusyError(f"Another crawl is running in {self.root}.", hint) from None
+                time.sleep(0.05)
+
+    @property
+    def lock_fd(self) -> int:
+        """Passed on to the nodes, so that the lock is held until the last of them is gone."""
+        return self._lock_fd
+
+    def close(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: the crawl has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class LocalCrawl:
+    """Runs one crawl to its end, its budget or its interruption."""
+
+    def __init__(
+        self,
+        options: LocalOptions,
+        config: CrawlConfig,
+        seeds: list[str],
+        *,
+        on_progress: Callable[[Totals, LocalCrawl], None],
+    ) -> None:
+        self.options = options
+        self.config = config
+        self.directory = CrawlDirectory(options.out)
+        self.dispatcher: Dispatcher
+        self.started = time.monotonic()
+        self.elapsed_before_s = 0.0
+        self.pages_before = 0
+        self.restarts = 0
+        self._seeds = seeds
+        self._on_progress = on_progress
+        self._failure: Failure | None = None
+        self._interrupts = 0
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._socket_folder = ""
+
+    def run(self) -> Report:
+        """Crawl; the report says how it ended. Raises DrumlinError when it could not go on."""
+        self.directory.open()
+        try:
+            engine = open_engine(f"rocksdb:{self.options.out / 'frontier'}", shard_count=SHARD_COUNT, sync=self.options.sync)
+        except BaseException:
+            self.directory.close()
+            raise
+        try:
+            return self._run(engine)
+        finally:
+            engine.close()
+            self.directory.close()
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.elapsed_before_s + time.monotonic() - self.started
+
+    @property
+    def in_flight(self) -> int:
+        return sum(node.in_flight for node in self.dispatcher.nodes.values())
+
+    def _run(self, engine: Engine) -> Report:
+        saved = engine.get_meta(ELAPSED_KEY)
+        self.elapsed_before_s = float(saved) if saved else 0.0
+        self.dispatcher = Dispatcher(
+            engine, self.config, self._seeds, chance=random.Random(), elapsed_s=self.elapsed_before_s
+        )
+        self.dispatcher.seed(self._seeds, time.time())
+        totals = self.dispatcher.totals(time.time())
+        self.pages_before = totals.pages
+        was_finished = engine.get_meta(STATE_KEY) == CrawlState.FINISHED.encode() and not self._spools_left()
+        if not (was_finished and not totals.pending):
+            engine.put_meta(STATE_KEY, CrawlState.RUNNING.encode())
+            discard_unfinished(self.directory.paths.tables)
+            asyncio.run(self._crawl())
+            engine.put_meta(STATE_KEY, self.dispatcher.state.encode())
+            merge(self.directory.paths.warc)
+        else:
+            self.dispatcher.state = CrawlState.FINISHED
+        report = make_report(self.dispatcher, self.elapsed_s if not was_finished else self.elapsed_before_s)
+        report.already_finished = was_finished and not totals.pending
+        report.interrupted = self._interrupts > 0
+        report.write(self.options.out / "report.json")
+        return report
+
+    def _spools_left(self) -> bool:
+        return any(self.directory.paths.spools.glob("*/*.journal"))
+
+    # Processes
+
+    async def _crawl(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupt)
+        self._socket_folder = tempfile.mkdtemp(prefix="drumlin-")
+        app = CoordinatorApp(self.dispatcher, self._fail)
+        server = _Server(
+            uvicorn.Config(
+                app,  # type: ignore[arg-type]  # a bare ASGI callable; uvicorn's own type is narrower
+                uds=self._socket,
+                log_config=None,
+                lifespan="off",
+                access_log=False,
+                timeout_keep_alive=3600,
+            )
+        )
+        serving = asyncio.create_task(server.serve())
+        try:
+            await self._supervise(app, server, serving)
+        finally:
+            await self._stop_nodes()
+            server.should_exit = True
+            server.force_exit = True
+            await serving
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
+        if self._failure is not None:
+            raise _failure_error(self._failure)
+
+    @property
+    def _socket(self) -> str:
+        return f"{self._socket_folder}/coordinator"
+
+    async def _supervise(self, app: CoordinatorApp, server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+        while not server.started:
+            if serving.done():
+                serving.result()
+                raise DrumlinError("The coordinator's server did not start.")
+            await asyncio.sleep(0.01)
+        keepers = [asyncio.create_task(self._keep_node(f"n{index}")) for index in range(self.options.nodes)]
+        try:
+            ended = await self._watch(app, keepers)
+            if ended:
+                await asyncio.wait(keepers, timeout=LEAVE_WAIT_S)
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+
+    async def _watch(self, app: CoordinatorApp, keepers: list[asyncio.Task[None]]) -> bool:
+        """Let time pass until the crawl has ended; False when it must stop at once."""
+        while True:
+            totals = self.dispatcher.tick(time.time(), self.elapsed_s)
+            self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
+            app.work_may_have_come()
+            self._on_progress(totals, self)
+            self._end_hung_parses()
+            if self._failure is not None or self._interrupts > 1:
+                return False
+            for keeper in keepers:
+                if keeper.done():
+                    keeper.result()
+            if all(keeper.done() for keeper in keepers):
+                return True
+            await asyncio.sleep(TICK_S)
+
+    async def _keep_node(self, name: str) -> None:
+        """Run one node until it leaves by itself, starting it again whenever it dies."""
+        in_a_row = 0
+        while True:
+            pages = self.dispatcher.totals(0.0).pages
+            process = await self._start_node(name)
+            code = await process.wait()
+            if code == 0 and self.dispatcher.state is not CrawlState.RUNNING:
+                return
+            if self._failure is not None:
+                return
+            self.restarts += 1
+            self._note_crash(name, code)
+            in_a_row = in_a_row + 1 if self.dispatcher.totals(0.0).pages == pages else 0
+            if in_a_row > RESTARTS_IN_A_ROW_MAX:
+                log = self.options.out / "logs" / f"{name}.log"
+                raise DrumlinError(f"Node {name} died {in_a_row} times without finishing a page.", f"See {log}.")
+            await asyncio.sleep(RESTART_WAIT_S)
+
+    async def _start_node(self, name: str) -> asyncio.subprocess.Process:
+        options = self.options
+        arguments = ["node", "--coordinator", f"unix:{self._socket}", "--name", name, "--out", str(options.out)]
+        arguments += ["--concurrency", str(options.concurrency), "--parent-pid", str(os.getpid())]
+        if options.sync:
+            arguments.append("--sync")
+        with open(options.out / "logs" / f"{name}.log", "ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "drumlin",
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(self.directory.lock_fd,),
+            )
+        self._processes[name] = process
+        return process
+
+    def _note_crash(self, name: str, code: int) -> None:
+        """Hold the page that a node died on against that page."""
+        path = self.directory.paths.blackbox(name)
+        url, _ = read_blackbox(path)
+        if not url or code >= 0:
+            return
+        crashed = -code in CRASH_SIGNALS
+        error = f"its process ended with {signal.Signals(-code).name} while parsing it"
+        # A kill from outside may have hit this page by chance; only a habit of it is held against the page.
+        self.dispatcher.strike(
+            url, time.time(), kind=FailureKind.CRASH, error=error, **({} if crashed else {"limit": KILLS_MAX})
+        )
+        path.unlink(missing_ok=True)
+
+    def _end_hung_parses(self) -> None:
+        """A native parser that does not come back cannot be interrupted; its process can be ended."""
+        for name, process in self._processes.items():
+            url, since = read_blackbox(self.directory.paths.blackbox(name))
+            if url and process.returncode is None and time.time() - since > PARSE_HANG_S:
+                process.send_signal(signal.SIGABRT)
+
+    async def _stop_nodes(self) -> None:
+        for process in self._processes.values():
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    # Endings
+
+    def _interrupt(self) -> None:
+        self._interrupts += 1
+        self.dispatcher.drain("interrupted")
+
+    def _fail(self, failure: Failure) -> None:
+        self._failure = self._failure or failure
+
+
+def _failure_error(failure: Failure) -> DrumlinError:
+    error = DrumlinError(failure.message, failure.hint)
+    error.exit_code = failure.exit_code or EXIT_INTERNAL
+    return error

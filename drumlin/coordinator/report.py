@@ -1,0 +1,83 @@
+"""The final report of a crawl: the same figures as a table for people and as `report.json`."""
+
+from __future__ import annotations
+
+import heapq
+from pathlib import Path
+
+import msgspec
+
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.store.disk import write_whole
+
+TOP_HOSTS = 10
+
+
+class TopHost(msgspec.Struct):
+    host: str
+    pages: int
+    bytes: int
+
+
+class Report(msgspec.Struct):
+    """How a crawl ended and what it fetched."""
+
+    state: str
+    stop_reason: str
+    interrupted: bool
+    already_finished: bool
+    pages: int
+    urls: int
+    urls_pending: int
+    bytes: int
+    duration_s: float
+    pages_per_s: float
+    statuses: dict[str, int]
+    outcomes: dict[str, int]
+    duplicates: dict[str, int]
+    robots_denied: int
+    retries: dict[str, int]
+    dead_letters: dict[str, int]
+    refused: dict[str, int]
+    top_hosts: list[TopHost]
+
+    def write(self, path: Path) -> None:
+        write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+
+
+def make_report(dispatcher: Dispatcher, duration_s: float) -> Report:
+    totals = dispatcher.totals(0.0)
+    duplicates = totals.group("duplicates.")
+    engine = dispatcher.engine
+    hosts = (host for shard in range(engine.shard_count) for host in engine.top_hosts(shard, TOP_HOSTS))
+    top = heapq.nlargest(TOP_HOSTS, hosts, key=lambda host: (host.pages, host.bytes))
+    return Report(
+        state=str(dispatcher.state),
+        stop_reason=dispatcher.stop_reason,
+        interrupted=False,
+        already_finished=False,
+        pages=totals.pages,
+        urls=totals.known,
+        urls_pending=totals.pending,
+        bytes=totals.bytes,
+        duration_s=round(duration_s, 3),
+        pages_per_s=round(totals.pages / duration_s, 1) if duration_s else 0.0,
+        statuses=totals.group("status."),
+        outcomes=totals.group("outcome."),
+        duplicates={"exact": duplicates.get("exact", 0), "near": duplicates.get("near", 0)},
+        robots_denied=totals.counters.get("outcome.denied", 0),
+        retries=totals.group("retried."),
+        dead_letters=_dead_letters(dispatcher),
+        refused=totals.group("refused."),
+        top_hosts=[TopHost(host.host, host.pages, host.bytes) for host in top],
+    )
+
+
+def _dead_letters(dispatcher: Dispatcher) -> dict[str, int]:
+    """By kind, as they are now: a person may have retried or dropped some of those that were counted."""
+    engine = dispatcher.engine
+    kinds: dict[str, int] = {}
+    for shard in range(engine.shard_count):
+        for letter in engine.dead_letters(shard, limit=1_000_000):
+            kinds[letter.kind] = kinds.get(letter.kind, 0) + 1
+    return dict(sorted(kinds.items(), key=lambda entry: -entry[1]))

@@ -1,0 +1,23 @@
+"""The rules of the frontier, as pure functions: priorities, retries, budgets, traps.
+
+Which URL comes next is kept by an engine (`drumlin.engines`); *why* is decided here. Nothing in this package reads a
+clock, draws a random number or waits: `now` and chance are arguments, so that the simulator runs the same code.
+
+Invariants: a failure kind always has a retry rule; no budget is exceeded by what an allowance permits.
+"""
+
+from drumlin.frontier.backoff import RETRY_RULES, RetryRule, next_step
+from drumlin.frontier.budgets import Budget
+from drumlin.frontier.priorities import priority_of
+from drumlin.frontier.traps import TrapFilter, TrapLimits, soft_404
+
+__all__ = [
+    "RETRY_RULES",
+    "Budget",
+    "RetryRule",
+    "TrapFilter",
+    "TrapLimits",
+    "next_step",
+    "priority_of",
+    "soft_404",
+]

@@ -1,0 +1,296 @@
+"""The node's loop: get leases, contact the hosts that are due, and hand what arrives on to be read, stored and settled.
+
+Everything happens on one thread. A host is contacted only while its lease is ours by our own clock, and robots.txt is
+decided before every request.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from drumlin.errors import SiteError
+from drumlin.fetch import Fetcher, Transfer
+from drumlin.model import FailureKind, Outcome, Task
+from drumlin.node.archive import Archive, Arrival
+from drumlin.node.blackbox import BlackBox
+from drumlin.node.client import CoordinatorClient
+from drumlin.node.contact import RobotsContact, request_block
+from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork
+from drumlin.node.leases import Leases
+from drumlin.node.outcomes import (
+    SLOW_DOWN,
+    fetch_record,
+    hsts_until,
+    result_of_capture,
+    result_without_capture,
+    retry_after_s,
+    status_failure,
+)
+from drumlin.node.settling import Settling
+from drumlin.pipeline import Pipeline, header_fields, redirect_target
+from drumlin.protocol import CrawlState, Heartbeat, HeartbeatReply, HostReport, Result, WorkLease
+
+UNREACHABLE = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TIMEOUT, FailureKind.TLS})
+SLOW_DOWN_MIN_S = 1.0
+SLOW_DOWN_MAX_S = 3600.0
+HSTS_RENEW_S = 3600.0
+HSTS_STATUS = 307
+
+
+class NodeSettings(msgspec.Struct, frozen=True):
+    """What of the crawl's and the process's configuration the loop needs."""
+
+    node: str
+    agent: str
+    delay_s: float
+    per_host: int
+    concurrency: int
+    redirects_max: int
+    robots_ttl_s: float
+    sitemaps: bool
+    heartbeat_s: float
+
+
+class Agent:
+    """One node at work, from its first lease to its last settlement."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        fetcher: Fetcher,
+        client: CoordinatorClient,
+        pipeline: Pipeline,
+        archive: Archive,
+        blackbox: BlackBox,
+    ) -> None:
+        self.settings = settings
+        self.fetcher = fetcher
+        self.pipeline = pipeline
+        self.hosts = HostTable()
+        self.state = CrawlState.RUNNING
+        self.fetched = 0
+        self.fetched_bytes = 0
+        self._client = client
+        self._leases = Leases(settings.node, client, self.hosts, pipeline, self)
+        self._settling = Settling(settings.node, client, pipeline, archive, blackbox, self._release_if_idle)
+        self._request_headers = fetcher.request_headers
+        self._heartbeat_at = 0.0
+
+    # The loop
+
+    def run(self) -> None:
+        """Work until the crawl is finished, or drains and nothing of ours is left."""
+        while not self._done():
+            now = time.monotonic()
+            if self.state is CrawlState.RUNNING:
+                self._ask_for_leases(now)
+            self._contact_due(now)
+            self.fetcher.run_once(self._idle_s(now))
+            self._client.repeat_failed()
+            self._settling.step()
+            self._send_heartbeat(time.monotonic())
+
+    def _done(self) -> bool:
+        if self.state is CrawlState.RUNNING:
+            return False
+        return self._settling.empty and not self.hosts.by_name
+
+    def _ask_for_leases(self, now: float) -> None:
+        self._leases.renew(now)
+        if not self._settling.full and not self._settling.behind:
+            self._leases.ask(now, self.settings.concurrency - self.fetcher.in_flight)
+
+    def _idle_s(self, now: float) -> float:
+        """How long the loop may sleep for network events without being late for anything else."""
+        until = min(self._heartbeat_at, self._settling.due())
+        if not self._settling.full:
+            until = min(until, self.hosts.next_due(), max(now, self._leases.due()) + 0.01)
+        return until - now
+
+    # Leases
+
+    def granted(self, lease: WorkLease, sent: float) -> None:
+        host = HostWork(lease, sent, time.monotonic(), self.settings.delay_s, self.settings.agent)
+        self.hosts.by_name[lease.host] = host
+        if self.state is CrawlState.RUNNING:
+            self.hosts.wait(host)
+        else:
+            self.lost(host)
+
+    def renewed(self, host: HostWork) -> None:
+        self.advance(host, time.monotonic())
+
+    def lost(self, host: HostWork) -> None:
+        """Begin none of the URLs that are left: they return to the queue with the lease."""
+        host.tasks.clear()
+        self._release_if_idle(host)
+
+    def follow(self, state: CrawlState) -> None:
+        """Do as the coordinator says; when it wants no more, give back every URL that was not begun."""
+        if state is self.state:
+            return
+        self.state = state
+        if state is not CrawlState.RUNNING:
+            for host in list(self.hosts.by_name.values()):
+                self.lost(host)
+
+    def _release_if_idle(self, host: HostWork) -> None:
+        """Give a host back once it has no URLs left and its results are sent, at the latest with this report."""
+        if not host.idle or self.hosts.by_name.get(host.host) is not host:
+            return
+        del self.hosts.by_name[host.host]
+        self._leases.forget(host)
+        note = host.note() if host.note_changed else None
+        self._settling.report(HostReport(host.lease_id, host.host, True, self._wait_s(host), note=note))
+
+    def report_note(self, host: HostWork, sitemaps: list[str]) -> None:
+        """Have the coordinator remember a host's robots rules and pace, and queue its sitemaps."""
+        host.note_changed = False
+        wanted = [url for url in sitemaps if self.pipeline.in_scope(url)]
+        report = HostReport(host.lease_id, host.host, False, self._wait_s(host), host.delay_s, host.note(), wanted)
+        self._settling.report(report)
+
+    def _wait_s(self, host: HostWork) -> float:
+        return max(0.0, host.next_contact - time.monotonic())
+
+    # Contact
+
+    def _contact_due(self, now: float) -> None:
+        if not self._settling.full:
+            for host in self.hosts.take_due(now, self.settings.concurrency - self.fetcher.in_flight):
+                self.advance(host, now)
+
+    def advance(self, host: HostWork, now: float) -> None:
+        """Contact the host if it may be contacted now; else have it wait; without URLs, give it back."""
+        while host.tasks:
+            if host.failures >= FAILURES_MAX:
+                self.fail_tasks(host, FailureKind.CONNECT, "the host could not be reached; this URL was not tried")
+            elif not host.may_contact(now, self.settings.per_host):
+                if host.in_flight < self.settings.per_host and not host.robots_in_flight:
+                    self.hosts.wait(host)
+                return
+            elif self.fetcher.in_flight >= self.settings.concurrency or self._settling.full:
+                self.hosts.wait(host)
+                return
+            else:
+                self._contact(host, now)
+        self._release_if_idle(host)
+
+    def _contact(self, host: HostWork, now: float) -> None:
+        """Take the next URL as far as it goes: to robots.txt, to a decision without contact, or to the site."""
+        task = host.tasks[0]
+        scheme = task.url.partition(":")[0]
+        robots = host.robots.get(scheme)
+        wall = time.time()
+        if robots is None or robots.decision.expires <= wall:
+            (host.robots_contact or RobotsContact(self, host, scheme)).start(now)
+            return
+        host.tasks.popleft()
+        if scheme == "http" and host.hsts_until > wall:
+            target = "https:" + task.url.partition(":")[2]
+            self._end(host, task, Outcome.REDIRECTED, status=HSTS_STATUS, redirect_to=target)
+        elif not robots.allows(task.url):
+            self._end(host, task, Outcome.DENIED, kind="robots", error=robots.decision.reason)
+        else:
+            self.began_contact(host, now)
+            self.fetcher.start(task.url, self._page_arrived, (host, task))
+        self._leases.check(host, now)
+
+    def began_contact(self, host: HostWork, now: float) -> None:
+        host.in_flight += 1
+        host.next_contact = now + host.delay_s
+
+    def ended_contact(self, host: HostWork, transfer: Transfer) -> None:
+        host.in_flight -= 1
+        host.failures = host.failures + 1 if transfer.failure in UNREACHABLE else 0
+        reached = transfer.first_byte if self.settings.per_host == 1 else transfer.started
+        host.next_contact = max(host.next_contact, reached + host.delay_s)
+
+    # Arrival
+
+    def _page_arrived(self, transfer: Transfer) -> None:
+        host, task = transfer.context
+        self.ended_contact(host, transfer)
+        self._settling.arrive(host, self._arrival(transfer, host, task))
+        self.advance(host, transfer.finished)
+
+    def _arrival(self, transfer: Transfer, host: HostWork, task: Task) -> Arrival:
+        wall = time.time()
+        kind, error, asked_s = transfer.failure or status_failure(transfer.status), transfer.error, 0.0
+        if not kind:
+            try:
+                return self._captured(transfer, host, task, wall)
+            except SiteError as broken:
+                kind, error = broken.kind, broken.message
+        elif not transfer.failure:
+            error = f"status {transfer.status}"
+            asked_s = self._slow_down(transfer, host, wall)
+        result = self._result(
+            host, task, Outcome.FAILED, status=transfer.status, kind=kind, error=error, retry_after_s=asked_s
+        )
+        return Arrival(result, fetch_record(result, self.settings.node, transfer))
+
+    def _captured(self, transfer: Transfer, host: HostWork, task: Task, wall: float) -> Arrival:
+        request = request_block(task.url, host.host, self._request_headers)
+        capture = self.pipeline.capture(transfer, task, host.host, token=host.lease_id, request=request, now=wall)
+        outcome, target = Outcome.FETCHED, ""
+        if transfer.status == 304:
+            outcome = Outcome.NOT_MODIFIED
+        elif 300 <= transfer.status < 400:
+            outcome, target = Outcome.REDIRECTED, redirect_target(capture, self.settings.redirects_max)
+        if "strict-transport-security" in capture.headers and task.url.startswith("https:"):
+            self._remember_hsts(host, capture.headers["strict-transport-security"], wall)
+        result = result_of_capture(capture, task, outcome, self._attempt_id(task, wall))
+        result.redirect_to = target
+        self.fetched += 1
+        self.fetched_bytes += len(capture.body_raw)
+        return Arrival(result, fetch_record(result, self.settings.node, transfer), capture)
+
+    def _slow_down(self, transfer: Transfer, host: HostWork, wall: float) -> float:
+        """The site is overloaded: leave the host alone for as long as it asks, and the URL for at least that long."""
+        if transfer.status not in SLOW_DOWN:
+            return 0.0
+        asked_s = retry_after_s(header_fields(transfer.response_headers()).get("retry-after", ""), wall)
+        pause_s = min(max(asked_s, 2 * host.delay_s), SLOW_DOWN_MAX_S)
+        host.next_contact = max(host.next_contact, time.monotonic() + pause_s)
+        if host.next_contact > host.expires:
+            host.tasks.clear()
+        return asked_s
+
+    def _remember_hsts(self, host: HostWork, value: str, wall: float) -> None:
+        until = hsts_until(value, wall)
+        if abs(until - host.hsts_until) > HSTS_RENEW_S:
+            host.hsts_until = until
+            host.note_changed = True
+
+    def fail_tasks(self, host: HostWork, kind: str, error: str) -> None:
+        """End every URL of a lease that cannot be fetched now, without contact."""
+        tasks = list(host.tasks)
+        host.tasks.clear()
+        for task in tasks:
+            self._end(host, task, Outcome.FAILED, kind=kind, error=error)
+
+    def _end(self, host: HostWork, task: Task, outcome: Outcome, **more: Any) -> None:
+        """Settle a URL without contact."""
+        result = self._result(host, task, outcome, **more)
+        self._settling.arrive(host, Arrival(result, fetch_record(result, self.settings.node)))
+
+    def _result(self, host: HostWork, task: Task, outcome: Outcome, **more: Any) -> Result:
+        wall = time.time()
+        attempt = self._attempt_id(task, wall)
+        return result_without_capture(task, host.host, host.lease_id, outcome, attempt, wall, **more)
+
+    def _attempt_id(self, task: Task, wall: float) -> bytes:
+        """Tells this attempt at this URL from every other."""
+        return f"{self.settings.node}:{task.id:x}:{wall!r}".encode()
+
+    def _send_heartbeat(self, now: float) -> None:
+        if now < self._heartbeat_at:
+            return
+        self._heartbeat_at = now + self.settings.heartbeat_s
+        beat = Heartbeat(self.state, self.fetcher.in_flight, len(self.hosts), self.fetched, self.fetched_bytes)
+        path = f"/api/v1/nodes/{self.settings.node}/heartbeat"
+        self._client.post(path, beat, HeartbeatReply, lambda reply: self.follow(reply.state))

@@ -1,0 +1,243 @@
+"""Where a node keeps what it fetched: WARC files, a journal, and tables, in segments.
+
+Order is what makes it safe: capture into the WARC file, entry into the journal, result to the coordinator, and only after
+its answer the rows into the tables. A segment ends after `SEGMENT_PAGES_MAX` pages; when all its results are answered its
+tables are completed and its journal is deleted. After a crash `recover` repairs the WARC files, sends the journals' results
+again and makes the tables from the archive.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from drumlin.errors import SiteError
+from drumlin.fetch.decode import decode
+from drumlin.model import Capture, Duplicate, Outcome, Verdict
+from drumlin.node.spool import JOURNAL_SUFFIX, Entry, Journal, read_journal
+from drumlin.pipeline import Pipeline
+from drumlin.protocol import Accepted, Result
+from drumlin.store import SegmentWriter, WarcWriter, read_capture, repair
+from drumlin.store import FetchRecord
+
+SEGMENT_PAGES_MAX = 10_000
+RECOVER_BATCH = 200
+
+Submit = Callable[[list[Result]], Accepted]
+
+
+class Arrival(msgspec.Struct):
+    """One leased URL that has come to an end: what to tell the coordinator, the fetch log, and the capture, if any."""
+
+    result: Result
+    fetch: FetchRecord
+    capture: Capture | None = None
+
+
+class CrawlPaths(msgspec.Struct, frozen=True):
+    """Where things are in a crawl directory."""
+
+    root: Path
+
+    @property
+    def warc(self) -> Path:
+        return self.root / "warc"
+
+    @property
+    def tables(self) -> Path:
+        return self.root / "tables"
+
+    @property
+    def spools(self) -> Path:
+        return self.root / "nodes"
+
+    def spool(self, node: str) -> Path:
+        return self.spools / node
+
+    def blackbox(self, node: str) -> Path:
+        return self.spool(node) / "parsing"
+
+
+class _Segment:
+    """Rows and journal of one stretch of pages; `waiting` counts batches the coordinator has not answered."""
+
+    def __init__(self, paths: CrawlPaths, node: str, name: str, *, sync: bool) -> None:
+        self.journal = Journal(paths.spool(node) / (name + JOURNAL_SUFFIX), sync=sync)
+        self.tables = SegmentWriter(paths.tables, name)
+        self.pages = 0
+        self.waiting = 0
+
+    def finish(self) -> None:
+        self.tables.finish()
+        self.journal.delete()
+
+
+class StoredBatch(msgspec.Struct):
+    """Arrivals that are archived and journalled, on their way to the coordinator."""
+
+    segment: _Segment
+    arrivals: list[Arrival]
+
+
+class Archive:
+    """A node's WARC writer, journals and tables."""
+
+    def __init__(self, root: Path, node: str, *, software: str, info: dict[str, str], now: float, sync: bool) -> None:
+        self.paths = CrawlPaths(root)
+        self._node = node
+        self._sync = sync
+        self._serial = 0
+        self._stamp = f"{node}-{int(now * 1000):x}"
+        self._warc = WarcWriter(self.paths.warc, node, software=software, info=info, now=now, sync=sync)
+        self._segment: _Segment | None = None
+        self._closing: list[_Segment] = []
+
+    def store(self, arrivals: list[Arrival]) -> StoredBatch:
+        """Make a batch durable: captures in the WARC file, then all results in the journal."""
+        captures = [arrival.capture for arrival in arrivals if arrival.capture is not None]
+        self._warc.append(captures)
+        segment = self._open_segment()
+        segment.journal.append([_entry(arrival) for arrival in arrivals])
+        segment.pages += len(captures)
+        segment.waiting += 1
+        return StoredBatch(segment, arrivals)
+
+    def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
+        """Write the rows of what the coordinator counted."""
+        segment = batch.segment
+        add_rows(segment.tables, batch.arrivals, accepted.verdicts, accepted.duplicates)
+        segment.waiting -= 1
+        if segment in self._closing and not segment.waiting:
+            self._closing.remove(segment)
+            segment.finish()
+
+    def close(self) -> None:
+        """Complete everything that is answered; a segment with unanswered batches stays as a spool to be recovered."""
+        if self._segment is not None:
+            self._closing.append(self._segment)
+            self._segment = None
+        for segment in self._closing:
+            if segment.waiting:
+                segment.journal.close()
+            else:
+                segment.finish()
+        self._closing.clear()
+        self._warc.close()
+
+    def _open_segment(self) -> _Segment:
+        if self._segment is not None and self._segment.pages >= SEGMENT_PAGES_MAX:
+            self._closing.append(self._segment)
+            self._segment = None
+        if self._segment is None:
+            self._serial += 1
+            name = f"{self._stamp}-{self._serial:05}"
+            self._segment = _Segment(self.paths, self._node, name, sync=self._sync)
+        return self._segment
+
+
+def add_rows(
+    tables: SegmentWriter,
+    arrivals: Sequence[Arrival],
+    verdicts: Sequence[Verdict],
+    duplicates: Sequence[Duplicate | None],
+) -> None:
+    """Rows for the arrivals that counted: every one in `fetches`, the pages among them in `pages` and `links`."""
+    pages: list[Capture] = []
+    fetches: list[FetchRecord] = []
+    for arrival, verdict, duplicate in zip(arrivals, verdicts, duplicates, strict=True):
+        if verdict == Verdict.STALE:
+            continue
+        fetches.append(arrival.fetch)
+        if arrival.capture is not None and arrival.result.outcome == Outcome.FETCHED:
+            _mark_duplicate(arrival.capture, duplicate)
+            pages.append(arrival.capture)
+    tables.add(pages, fetches)
+
+
+def _mark_duplicate(capture: Capture, duplicate: Duplicate | None) -> None:
+    if duplicate is not None:
+        capture.duplicate = duplicate
+    if capture.duplicate is not None and capture.duplicate.distance is None:
+        # The same bytes are in the table already, in the row of the page this one repeats.
+        capture.text = b""
+
+
+def _entry(arrival: Arrival) -> Entry:
+    capture = arrival.capture
+    if capture is None:
+        return Entry(arrival.result, arrival.fetch, "", 0, "")
+    return Entry(arrival.result, arrival.fetch, capture.warc_filename, capture.warc_offset, capture.found_on)
+
+
+class SpoolLock:
+    """Held by a node over its spool folder for as long as it lives; a free lock marks the spool of a dead node."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @classmethod
+    def take(cls, folder: Path) -> SpoolLock | None:
+        folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return cls(fd)
+
+    def free(self) -> None:
+        os.close(self._fd)
+
+
+def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) -> int:
+    """Finish what a dead node left: repair its WARC files, settle its journals, complete its tables."""
+    repair(paths.warc, node)
+    recovered = 0
+    for path in sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX)):
+        tables = SegmentWriter(paths.tables, path.name.removesuffix(JOURNAL_SUFFIX))
+        for entries in _batches(read_journal(path), RECOVER_BATCH):
+            accepted = submit([entry.result for entry in entries])
+            add_rows(tables, _rebuild(paths, entries, pipeline), accepted.verdicts, accepted.duplicates)
+            recovered += len(entries)
+        tables.finish()
+        path.unlink()
+    return recovered
+
+
+def _batches(entries: list[Entry], size: int) -> Iterator[list[Entry]]:
+    for start in range(0, len(entries), size):
+        yield entries[start : start + size]
+
+
+def _rebuild(paths: CrawlPaths, entries: list[Entry], pipeline: Pipeline) -> list[Arrival]:
+    """The arrivals that the journal tells of, their captures read back from the archive and parsed again."""
+    arrivals = [Arrival(entry.result, entry.fetch, _read_back(paths, entry)) for entry in entries]
+    pages = [a.capture for a in arrivals if a.capture is not None and a.result.outcome == Outcome.FETCHED]
+    pipeline.read(pages)
+    for arrival in arrivals:
+        if arrival.capture is not None:
+            arrival.capture.digest = arrival.result.digest
+            arrival.capture.simhash = arrival.result.simhash
+    return arrivals
+
+
+def _read_back(paths: CrawlPaths, entry: Entry) -> Capture | None:
+    if not entry.warc_filename:
+        return None
+    result = entry.result
+    capture = read_capture(paths.warc / entry.warc_filename, entry.warc_offset)
+    capture.host, capture.domain = result.host, result.domain
+    capture.task_id, capture.lease_token = result.task_id, result.lease_id
+    capture.depth, capture.found_on, capture.redirects = result.depth, entry.found_on, result.redirects
+    capture.fetched, capture.duration_s = result.fetched, entry.fetch.duration_s
+    capture.record_id, capture.ip, capture.protocol = result.record_id, entry.fetch.ip, entry.fetch.protocol
+    try:
+        capture.body = decode(capture.body_raw, capture.headers.get("content-encoding", ""), len(capture.body_raw) * 1000)
+    except SiteError:
+        capture.body = capture.body_raw
+    return capture

@@ -1,0 +1,160 @@
+"""The hosts a node holds leases of, and when each may be contacted.
+
+The law of this file: between two contacts of a host lie at least `delay_s`, counted from the moment the answer to the first
+began to arrive (its request must have reached the server by then), so that the server can never see them closer, however
+the network delays either. With `per_host` > 1 there is no answer to wait for: it is counted from sending.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from drumlin.model import Task
+from drumlin.protocol import HostNote, WorkLease
+from drumlin.robots import Decision, Matcher, parse
+
+if TYPE_CHECKING:
+    from drumlin.node.contact import RobotsContact
+
+LEASE_MARGIN_S = 0.5
+RENEW_SHARE = 0.5
+RENEW_EMPTY_WAIT_S = 0.5
+FAILURES_MAX = 3
+
+_note_encoder = msgspec.msgpack.Encoder()
+_note_decoder = msgspec.msgpack.Decoder(HostNote)
+_decision_decoder = msgspec.msgpack.Decoder(Decision)
+
+
+class Robots:
+    """What robots.txt of one scheme of a host lets us do, until it expires."""
+
+    __slots__ = ("decision", "matcher")
+
+    def __init__(self, decision: Decision, agent: str) -> None:
+        self.decision = decision
+        self.matcher: Matcher = parse(decision.rules_body or b"").for_agent(agent)
+
+    def allows(self, url: str) -> bool:
+        if self.decision.deny_all:
+            return False
+        return self.decision.allow_all or self.matcher.allowed(url)
+
+
+class HostWork:
+    """One leased host: its URLs to fetch, its pace, its robots rules."""
+
+    __slots__ = (
+        "delay_s",
+        "exhausted_until",
+        "expires",
+        "failures",
+        "host",
+        "hsts_until",
+        "in_flight",
+        "lease_id",
+        "next_contact",
+        "note_changed",
+        "renewing",
+        "robots",
+        "robots_contact",
+        "robots_failures",
+        "robots_in_flight",
+        "tasks",
+        "ttl_s",
+        "unsettled",
+        "waiting",
+    )
+
+    def __init__(self, lease: WorkLease, sent: float, now: float, delay_s: float, agent: str) -> None:
+        self.host = lease.host
+        self.lease_id = lease.lease_id
+        self.ttl_s = lease.ttl_s
+        self.expires = sent + lease.ttl_s
+        self.next_contact = now + lease.wait_s
+        self.delay_s = max(delay_s, lease.delay_s or 0.0)
+        self.tasks: deque[Task] = deque(lease.tasks)
+        self.in_flight = 0
+        self.unsettled = 0
+        self.failures = 0
+        self.renewing = False
+        self.waiting = False
+        self.exhausted_until = 0.0
+        self.note_changed = False
+        self.robots_contact: RobotsContact | None = None
+        self.robots_in_flight = False
+        note = _note_decoder.decode(lease.note) if lease.note else HostNote()
+        self.hsts_until = note.hsts_until
+        self.robots_failures = note.robots_failures
+        self.robots = {scheme: Robots(_decision_decoder.decode(raw), agent) for scheme, raw in note.robots.items()}
+
+    def note(self) -> bytes:
+        """What to remember of this host beyond the lease."""
+        robots = {scheme: _note_encoder.encode(known.decision) for scheme, known in self.robots.items()}
+        return _note_encoder.encode(HostNote(robots, self.hsts_until, self.robots_failures))
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to fetch and nothing on its way to the coordinator: the lease can be given back."""
+        return not self.tasks and not self.in_flight and not self.unsettled
+
+    def may_contact(self, now: float, per_host: int) -> bool:
+        if self.in_flight >= per_host or self.robots_in_flight:
+            return False
+        return self.next_contact <= now < self.expires - LEASE_MARGIN_S
+
+    def wants_renewal(self, now: float, tasks_low: int) -> bool:
+        """Its time or its URLs run out, and asking lately did not say that there are no more."""
+        if self.renewing or now < self.exhausted_until:
+            return False
+        return self.expires - now < self.ttl_s * RENEW_SHARE or 0 < len(self.tasks) <= tasks_low
+
+    def renew(self, lease: WorkLease, sent: float, now: float) -> None:
+        self.renewing = False
+        self.expires = sent + lease.ttl_s
+        self.tasks.extend(lease.tasks)
+        if not lease.tasks:
+            self.exhausted_until = now + RENEW_EMPTY_WAIT_S
+
+
+class HostTable:
+    """All leased hosts, with a heap of those that wait for their next contact."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, HostWork] = {}
+        self._due: list[tuple[float, int, HostWork]] = []
+        self._tie = 0
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def wait(self, work: HostWork) -> None:
+        """Have `take_due` offer this host when its next contact is allowed."""
+        if work.waiting:
+            return
+        work.waiting = True
+        self._tie += 1
+        heapq.heappush(self._due, (work.next_contact, self._tie, work))
+
+    def take_due(self, now: float, most: int) -> Iterator[HostWork]:
+        due = self._due
+        while due and most > 0 and due[0][0] <= now:
+            work = heapq.heappop(due)[2]
+            work.waiting = False
+            if work.next_contact > now:
+                self.wait(work)
+            elif self.by_name.get(work.host) is work:
+                most -= 1
+                yield work
+
+    def due_within(self, until: float) -> int:
+        """How many hosts become due before `until`, counting no further than needed to see a few."""
+        return sum(1 for entry in self._due[:256] if entry[0] <= until)
+
+    def next_due(self) -> float:
+        return self._due[0][0] if self._due else float("inf")

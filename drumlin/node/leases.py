@@ -1,0 +1,119 @@
+"""Getting and keeping leases: asking for hosts while there is room, renewing those that run out of time or URLs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from drumlin.node.client import CoordinatorClient
+from drumlin.node.hosts import HostTable, HostWork
+from drumlin.pipeline import Pipeline
+from drumlin.protocol import CrawlState, Work, WorkLease, WorkRequest
+
+HOSTS_MAX = 8_192
+HOSTS_PER_REQUEST = 32
+TASKS_PER_REQUEST = 2_000
+TASKS_LOW = 3
+SOON_S = 0.2
+RENEW_SCAN_S = 1.0
+
+
+class LeaseHolder(Protocol):
+    """Who works with the leases: hears of hosts that were granted, renewed or lost, and of the crawl's state."""
+
+    def granted(self, lease: WorkLease, sent: float) -> None: ...
+
+    def renewed(self, host: HostWork) -> None: ...
+
+    def lost(self, host: HostWork) -> None: ...
+
+    def follow(self, state: CrawlState) -> None: ...
+
+
+class Leases:
+    """At most one request for hosts and one for renewals is under way at any time."""
+
+    def __init__(
+        self, node: str, client: CoordinatorClient, hosts: HostTable, pipeline: Pipeline, holder: LeaseHolder
+    ) -> None:
+        self._node = node
+        self._client = client
+        self._hosts = hosts
+        self._pipeline = pipeline
+        self._holder = holder
+        self._asking = False
+        self._ask_at = 0.0
+        self._renewing = False
+        self._to_renew: dict[str, HostWork] = {}
+        self._scan_at = 0.0
+        self._requests = 0
+
+    def ask(self, now: float, room: int) -> None:
+        """Ask for hosts when there is room for some."""
+        room -= self._hosts.due_within(now + SOON_S)
+        if self._asking or now < self._ask_at or room <= 0 or len(self._hosts) >= HOSTS_MAX:
+            return
+        self._asking = True
+        self._post(min(room, HOSTS_PER_REQUEST), [], self._take)
+
+    def due(self) -> float:
+        """When `ask` may next have something to do."""
+        return float("inf") if self._asking else self._ask_at
+
+    def renew(self, now: float) -> None:
+        """Renew what runs out; give up what has."""
+        if now >= self._scan_at:
+            self._scan_at = now + RENEW_SCAN_S
+            for host in list(self._hosts.by_name.values()):
+                if now >= host.expires:
+                    self._holder.lost(host)
+                else:
+                    self.check(host, now)
+        if not self._to_renew or self._renewing:
+            return
+        renew = [(host.lease_id, host.host) for host in self._to_renew.values()]
+        self._to_renew.clear()
+        self._renewing = True
+        self._post(0, renew, self._take_renewals)
+
+    def check(self, host: HostWork, now: float) -> None:
+        """Have a lease renewed soon if it runs out of time or URLs."""
+        if host.tasks and host.wants_renewal(now, TASKS_LOW):
+            host.renewing = True
+            self._to_renew[host.host] = host
+
+    def forget(self, host: HostWork) -> None:
+        self._to_renew.pop(host.host, None)
+
+    def _post(self, max_hosts: int, renew: list[tuple[str, str]], on_reply: Callable[[Work, float], None]) -> None:
+        sent = time.monotonic()
+        self._requests += 1
+        request_id = f"{self._node}:{time.time_ns():x}:{self._requests}"
+        request = WorkRequest(request_id, TASKS_PER_REQUEST, max_hosts, renew, self._pipeline.scope_version)
+        path = f"/api/v1/nodes/{self._node}/work/request"
+        self._client.post(path, request, Work, lambda work: on_reply(work, sent))
+
+    def _take(self, work: Work, sent: float) -> None:
+        self._asking = False
+        self._ask_at = time.monotonic() + work.retry_after_s
+        self._pipeline.widen_scope(work.scope_seeds, work.scope_version)
+        self._holder.follow(work.state)
+        for lease in work.leases:
+            self._holder.granted(lease, sent)
+
+    def _take_renewals(self, work: Work, sent: float) -> None:
+        now = time.monotonic()
+        self._renewing = False
+        self._pipeline.widen_scope(work.scope_seeds, work.scope_version)
+        self._holder.follow(work.state)
+        for lease in work.leases:
+            host = self._hosts.by_name.get(lease.host)
+            if host is not None and host.lease_id == lease.lease_id:
+                host.renew(lease, sent, now)
+                self._holder.renewed(host)
+        for name in work.lost:
+            host = self._hosts.by_name.get(name)
+            if host is not None and host.renewing:
+                host.renewing = False
+                self._holder.lost(host)

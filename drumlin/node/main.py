@@ -1,0 +1,178 @@
+"""Starting a node: recover what dead nodes left in the crawl directory, register, work, leave."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from drumlin import __version__
+from drumlin.config import CrawlConfig
+from drumlin.errors import BusyError, DrumlinError
+from drumlin.fetch import Fetcher, FetchLimits
+from drumlin.fetch.guard import Guard
+from drumlin.node.agent import Agent, NodeSettings
+from drumlin.node.archive import Archive, CrawlPaths, SpoolLock, recover
+from drumlin.node.blackbox import BlackBox
+from drumlin.node.client import CoordinatorClient
+from drumlin.pipeline import Pipeline, Reading
+from drumlin.protocol import Accepted, Done, Failure, Register, Registered, Result, Results, Setup, SetupRequest
+from drumlin.urls import Scope
+
+SOFTWARE = f"drumlin/{__version__}"
+ABORT_HOOK = "DRUMLIN_TEST_ABORT_ON"
+GC_THRESHOLDS = (50_000, 20, 50)
+PR_SET_PDEATHSIG = 1
+
+
+class NodeOptions(msgspec.Struct, frozen=True):
+    """What a node process is told on its command line."""
+
+    node: str
+    endpoint: str
+    out: Path
+    concurrency: int
+    sync: bool
+    parent_pid: int = 0
+
+
+def run_node(options: NodeOptions) -> None:
+    """Be a node until the crawl needs none. Failures to store are told to the coordinator before they are raised."""
+    die_with_parent(options.parent_pid)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    paths = CrawlPaths(options.out)
+    lock = SpoolLock.take(paths.spool(options.node))
+    if lock is None:
+        raise BusyError(f"Another process is node {options.node} of {options.out}.", "Stop it or choose another name.")
+    gateway = CoordinatorClient(_plain_fetcher(), options.endpoint)
+    try:
+        _work(options, paths, gateway)
+    except DrumlinError as broken:
+        failure = Failure(broken.message, broken.hint, broken.exit_code)
+        gateway.call(f"/api/v1/nodes/{options.node}/failed", failure, Done)
+        raise
+    finally:
+        lock.free()
+
+
+def _work(options: NodeOptions, paths: CrawlPaths, gateway: CoordinatorClient) -> None:
+    api = f"/api/v1/nodes/{options.node}"
+    setup = gateway.call(f"{api}/setup", SetupRequest(), Setup)
+    config = msgspec.json.decode(setup.config, type=CrawlConfig)
+    blackbox = BlackBox(paths.blackbox(options.node))
+    pipeline = make_pipeline(config, setup, _before_parse(blackbox))
+    recover_spools(paths, options.node, pipeline, gateway)
+    gateway.call(f"{api}/register", Register(options.node, 0.0, {"pid": str(os.getpid())}), Registered)
+    fetcher = make_fetcher(config, options.concurrency)
+    archive = Archive(
+        options.out,
+        options.node,
+        software=SOFTWARE,
+        info={"http-header-user-agent": config.user_agent, "robots": "obeyed (RFC 9309)"},
+        now=time.time(),
+        sync=options.sync,
+    )
+    client = CoordinatorClient(fetcher, options.endpoint)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    Agent(node_settings(config, options), fetcher, client, pipeline, archive, blackbox).run()
+    archive.close()
+    gateway.call(f"{api}/leave", SetupRequest(), Done)
+
+
+def node_settings(config: CrawlConfig, options: NodeOptions) -> NodeSettings:
+    return NodeSettings(
+        node=options.node,
+        agent=config.product_token,
+        delay_s=config.delay_s,
+        per_host=config.per_host,
+        concurrency=options.concurrency,
+        redirects_max=config.redirects_max,
+        robots_ttl_s=config.robots_ttl_s,
+        sitemaps=config.sitemaps,
+        heartbeat_s=0.5,
+    )
+
+
+def make_pipeline(config: CrawlConfig, setup: Setup, before_parse: Callable[[str], None]) -> Pipeline:
+    reading = Reading(
+        agent=config.product_token,
+        body_decoded_bytes_max=config.body_decoded_bytes_max,
+        assets=config.assets,
+        sitemaps=config.sitemaps,
+        near_duplicates=config.near_duplicates,
+        depth_max=config.depth,
+    )
+
+    def make_scope(more: list[str]) -> Scope:
+        return Scope(config.scope, [*setup.seeds, *more], config.include, config.exclude)
+
+    pipeline = Pipeline(reading, make_scope, year=datetime.now(UTC).year, before_parse=before_parse)
+    pipeline.widen_scope(setup.scope_seeds, len(setup.scope_seeds))
+    return pipeline
+
+
+def make_fetcher(config: CrawlConfig, concurrency: int) -> Fetcher:
+    limits = FetchLimits(
+        connect_timeout_s=config.connect_timeout_s,
+        fetch_timeout_s=config.fetch_timeout_s,
+        body_bytes_max=config.body_bytes_max,
+        speed_min_bytes_s=config.speed_min_bytes_s,
+        speed_window_s=int(config.speed_window_s),
+    )
+    guard = Guard(allow_private=config.allow_private)
+    return Fetcher(limits, user_agent=config.user_agent, guard=guard, connections_max=2 * concurrency + 16)
+
+
+def _plain_fetcher() -> Fetcher:
+    """A loop for calls outside the crawl: before it begins, and to report a failure after it broke."""
+    limits = FetchLimits(5.0, 60.0, 1 << 30, 0, 60)
+    return Fetcher(limits, user_agent=SOFTWARE, guard=Guard(allow_private=True))
+
+
+def recover_spools(paths: CrawlPaths, node: str, pipeline: Pipeline, gateway: CoordinatorClient) -> None:
+    """Finish this node's own spool, and those of other nodes whose process is gone."""
+
+    def submit(results: list[Result]) -> Accepted:
+        return gateway.call(f"/api/v1/nodes/{node}/results", Results(results, []), Accepted)
+
+    recover(paths, node, pipeline, submit)
+    for folder in sorted(paths.spools.iterdir()):
+        lock = SpoolLock.take(folder) if folder.name != node and folder.is_dir() else None
+        if lock is None:
+            continue
+        recover(paths, folder.name, pipeline, submit)
+        gateway.call(f"/api/v1/nodes/{folder.name}/leave", SetupRequest(), Done)
+        lock.free()
+
+
+def _before_parse(blackbox: BlackBox) -> Callable[[str], None]:
+    poison = os.environ.get(ABORT_HOOK, "")
+    if not poison:
+        return blackbox.parsing
+
+    def parsing(url: str) -> None:
+        blackbox.parsing(url)
+        if poison in url:
+            # Stands in for a native library that crashes on a page, for tests.
+            os.abort()
+
+    return parsing
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies, so that a resumed crawl finds no survivor at work."""
+    if not parent_pid or not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        raise SystemExit(1)

@@ -1,0 +1,115 @@
+"""From what came back to what it means: the outcome of one fetch, as a result and a line of the fetch log."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from drumlin.fetch import Transfer
+from drumlin.model import Capture, FailureKind, Outcome, Task
+from drumlin.protocol import Result
+from drumlin.store import FetchRecord
+from drumlin.urls import domain_of
+
+ERROR_CHARS_MAX = 500
+HSTS_MAX_AGE_S = 365 * 86400.0
+TOO_MANY_REQUESTS = 429
+SERVICE_UNAVAILABLE = 503
+SLOW_DOWN = frozenset({TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE})
+
+
+def status_failure(status: int) -> str:
+    """The failure that a status code means; empty when the response is an answer worth keeping."""
+    if status == TOO_MANY_REQUESTS:
+        return FailureKind.RATE_LIMITED
+    if status >= 500:
+        return FailureKind.HTTP_5XX
+    return ""
+
+
+def retry_after_s(value: str, now: float) -> float:
+    """Seconds that a Retry-After header asks for, as a number or a date; 0 when it makes no sense."""
+    if value.isdigit():
+        return float(value[:9])
+    try:
+        when = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
+
+
+def result_of_capture(capture: Capture, task: Task, outcome: Outcome, capture_id: bytes) -> Result:
+    return Result(
+        lease_id=capture.lease_token,
+        task_id=task.id,
+        url=task.url,
+        host=capture.host,
+        domain=capture.domain,
+        depth=task.depth,
+        attempts=task.attempts,
+        outcome=outcome,
+        status=capture.status,
+        capture_id=capture_id,
+        fetched=capture.fetched,
+        size=len(capture.body_raw),
+        redirects=task.redirects,
+        digest=capture.digest,
+        simhash=capture.simhash,
+        record_id=capture.record_id,
+        mime=capture.mime,
+    )
+
+
+def result_without_capture(
+    task: Task, host: str, token: str, outcome: Outcome, capture_id: bytes, now: float, **more: Any
+) -> Result:
+    """A result with nothing stored: a failure, a denial, an upgrade to HTTPS. `more` are further fields of Result."""
+    result = Result(
+        lease_id=token,
+        task_id=task.id,
+        url=task.url,
+        host=host,
+        domain=domain_of(host),
+        depth=task.depth,
+        attempts=task.attempts,
+        outcome=outcome,
+        status=0,
+        capture_id=capture_id,
+        fetched=now,
+        redirects=task.redirects,
+    )
+    for name, value in more.items():
+        setattr(result, name, value[:ERROR_CHARS_MAX] if name == "error" else value)
+    return result
+
+
+def fetch_record(result: Result, node: str, transfer: Transfer | None = None) -> FetchRecord:
+    """The line of the fetch log that belongs to a result; without a transfer there was no contact."""
+    return FetchRecord(
+        url=result.url,
+        host=result.host,
+        fetched=result.fetched,
+        outcome=result.outcome,
+        status=result.status,
+        kind=result.kind,
+        error=result.error,
+        duration_s=transfer.finished - transfer.started if transfer else 0.0,
+        attempt=result.attempts + 1,
+        bytes=result.size,
+        redirect_to=result.redirect_to,
+        protocol=transfer.protocol if transfer else "",
+        ip=transfer.ip if transfer else "",
+        node=node,
+        record_id=result.record_id,
+    )
+
+
+def hsts_until(value: str, now: float) -> float:
+    """Until when a Strict-Transport-Security header binds us; 0 when it does not."""
+    for part in value.lower().split(";"):
+        name, _, seconds = part.strip().partition("=")
+        if name == "max-age" and seconds.strip('"').isdigit():
+            age_s = min(float(seconds.strip('"')), HSTS_MAX_AGE_S)
+            return now + age_s if age_s else 0.0
+    return 0.0

@@ -1,0 +1,249 @@
+"""The loop of a crawl. Read this file first.
+
+     seeds ─► canonical URL ─► seen? ─► frontier ─► lease ─► robots ─► DNS ─► fetch
+                                 ▲                                            │
+                                 │                                            ▼
+           links ◄── settle ◄── store (WARC, Parquet) ◄── fingerprint ◄── parse
+
+The left half is the frontier's (`drumlin.coordinator` over `drumlin.engines`), contact with sites is the node's
+(`drumlin.node` over `drumlin.fetch`). This file is what happens to a response in between: `capture` makes a record of it,
+`read` parses and fingerprints a batch of them, `discover` picks the links worth telling the frontier. Storing and settling
+are then a line each in `drumlin.node.agent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import xxhash
+
+from drumlin.dedupe import digest, simhashes
+from drumlin.errors import SiteError
+from drumlin.fetch.decode import decode
+from drumlin.fetch.http import Transfer
+from drumlin.frontier import TrapFilter, TrapLimits
+from drumlin.model import Capture, FailureKind, LinkSet, Task
+from drumlin.parse import ASSET_KINDS, FOLLOWED_KINDS, looks_like_sitemap, parse, parse_sitemap, sniff
+from drumlin.robots import directives
+from drumlin.urls import LinkResolver, Scope, canonical, domain_of
+
+HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+RECENT_URLS_MAX = 100_000
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """How pages are read: what of a CrawlConfig this file needs."""
+
+    agent: str
+    body_decoded_bytes_max: int
+    assets: bool = False
+    sitemaps: bool = True
+    near_duplicates: bool = True
+    depth_max: int | None = None
+
+
+class Discovered(msgspec.Struct):
+    """The links of a page that the frontier should hear of, sitemap hints beside them, and what was refused and why."""
+
+    urls: list[str]
+    hints: list[float]
+    refused: dict[str, int]
+
+
+class Pipeline:
+    """The stages between fetch and store, with the caches that make them cheap. One per node."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        make_scope: Callable[[list[str]], Scope],
+        *,
+        year: int,
+        before_parse: Callable[[str], None],
+    ) -> None:
+        self._reading = reading
+        self._make_scope = make_scope
+        self._scope_seeds: list[str] = []
+        self._scope = make_scope([])
+        self._year = year
+        self._before_parse = before_parse
+        self._resolver = LinkResolver()
+        self._traps = TrapFilter(TrapLimits(depth_max=reading.depth_max))
+        self._recent: set[str] = set()
+        self._recent_before: set[str] = set()
+        self._followed = FOLLOWED_KINDS | ASSET_KINDS if reading.assets else FOLLOWED_KINDS
+
+    def capture(self, transfer: Transfer, task: Task, host: str, *, token: str, request: bytes, now: float) -> Capture:
+        """A record of one response, its body decoded. Raises SiteError when the body cannot be."""
+        headers_raw = transfer.response_headers()
+        headers = header_fields(headers_raw)
+        body_raw = b"".join(transfer.body)
+        encoding = headers.get("content-encoding", "")
+        body = decode(body_raw, encoding, self._reading.body_decoded_bytes_max) if encoding else body_raw
+        return Capture(
+            url=task.url,
+            host=host,
+            domain=domain_of(host),
+            task_id=task.id,
+            lease_token=token,
+            depth=task.depth,
+            found_on=task.found_on,
+            redirects=task.redirects,
+            fetched=now,
+            duration_s=transfer.finished - transfer.started,
+            status=transfer.status,
+            protocol=transfer.protocol,
+            ip=transfer.ip,
+            request_headers=request,
+            response_headers=headers_raw,
+            body_raw=body_raw,
+            body=body,
+            headers=headers,
+            record_id=record_id(task.url, now),
+        )
+
+    def read(self, captures: Sequence[Capture]) -> None:
+        """Parse and fingerprint a batch: fills in each capture's page, links and fingerprints."""
+        for capture in captures:
+            capture.digest = digest(capture.body)
+            capture.mime = sniff(capture.headers.get("content-type", ""), capture.body)
+            if 300 <= capture.status < 400:
+                continue
+            if capture.mime in HTML_TYPES or capture.mime == "text/plain":
+                self._before_parse(capture.url)
+                self._read_page(capture)
+        if self._reading.near_duplicates:
+            texts = [capture.text if capture.status < 300 else b"" for capture in captures]
+            for capture, simhash in zip(captures, simhashes(texts), strict=True):
+                capture.simhash = simhash
+
+    def _read_page(self, capture: Capture) -> None:
+        page = parse(capture.body, capture.headers.get("content-type", ""), capture.url)
+        capture.charset = page.charset
+        capture.title = page.title
+        capture.description = page.description
+        capture.languages = page.languages
+        capture.text = page.text
+        tags = header_values(capture.response_headers, "x-robots-tag") if "x-robots-tag" in capture.headers else []
+        if tags or page.robots:
+            asked = directives(page.robots + tags, self._reading.agent)
+            capture.noindex, capture.nofollow = asked.noindex, asked.nofollow
+        base = capture.url
+        if page.base_href:
+            base = canonical(page.base_href, capture.url) or base
+        if page.canonical_href:
+            capture.canonical = canonical(page.canonical_href, base) or ""
+        capture.links = LinkSet(self._resolver.resolve(base, page.hrefs), page.kinds, page.rels, page.texts)
+
+    def discover(self, capture: Capture) -> Discovered:
+        """The links of a capture that are in scope, no trap, and not told to the frontier lately."""
+        found = Discovered([], [], {})
+        if capture.nofollow or capture.status >= 300:
+            return found
+        depth = capture.depth + 1
+        if self._reading.depth_max is not None and depth > self._reading.depth_max:
+            return found
+        if capture.mime not in HTML_TYPES:
+            self._discover_in_sitemap(capture, found)
+            return found
+        links = capture.links
+        followed = self._followed
+        for url, kind, rel in zip(links.urls, links.kinds, links.rels, strict=True):
+            if url is not None and kind in followed and not (rel and "nofollow" in rel):
+                self._offer(url, depth, found)
+        return found
+
+    @property
+    def scope_version(self) -> int:
+        """How many seeds have joined the scope since the crawl began."""
+        return len(self._scope_seeds)
+
+    def widen_scope(self, seeds: list[str], version: int) -> None:
+        """Where a seed redirects to is a seed too; links refused before that are worth another look.
+
+        `seeds` are the last of `version` in all; answers may cross, so some of them may be known.
+        """
+        missing = version - self.scope_version
+        if missing > 0:
+            self._scope_seeds += seeds[-missing:]
+            self._scope = self._make_scope(self._scope_seeds)
+            self._recent.clear()
+            self._recent_before.clear()
+
+    def in_scope(self, url: str) -> bool:
+        return self._scope.allows(url)
+
+    def _discover_in_sitemap(self, capture: Capture, found: Discovered) -> None:
+        if not self._reading.sitemaps or not looks_like_sitemap(capture.mime, capture.body):
+            return
+        self._before_parse(capture.url)
+        sitemap = parse_sitemap(capture.body, capture.url)
+        for href in sitemap.sitemaps:
+            self._offer_href(href, capture, found)
+        for entry in sitemap.urls:
+            if self._offer_href(entry.loc, capture, found):
+                found.hints.extend([-1.0] * (len(found.urls) - len(found.hints) - 1))
+                found.hints.append(-1.0 if entry.priority is None else entry.priority)
+
+    def _offer_href(self, href: str, capture: Capture, found: Discovered) -> bool:
+        url = canonical(href, capture.url)
+        return url is not None and self._offer(url, capture.depth + 1, found)
+
+    def _offer(self, url: str, depth: int, found: Discovered) -> bool:
+        """Keep one link if it should be told; most have been, lately, and cost only this look."""
+        if url in self._recent or url in self._recent_before:
+            return False
+        self._remember(url)
+        if not self._scope.allows(url):
+            reason = "out_of_scope"
+        else:
+            reason = self._traps.reject(url, depth, self._year)
+        if reason:
+            found.refused[reason] = found.refused.get(reason, 0) + 1
+            return False
+        found.urls.append(url)
+        return True
+
+    def _remember(self, url: str) -> None:
+        self._recent.add(url)
+        if len(self._recent) >= RECENT_URLS_MAX:
+            self._recent_before = self._recent
+            self._recent = set()
+
+
+def header_fields(block: bytes) -> dict[str, str]:
+    """The fields of a header block by lower-case name; repeated ones are joined by commas, as HTTP has it."""
+    fields: dict[str, str] = {}
+    for line in block.decode("latin-1").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            name = name.strip().lower()
+            value = value.strip()
+            fields[name] = f"{fields[name]}, {value}" if name in fields else value
+    return fields
+
+
+def header_values(block: bytes, name: str) -> list[str]:
+    """Every value of a field that must not be joined: each X-Robots-Tag may name a crawler of its own."""
+    lines = (line.partition(":") for line in block.decode("latin-1").split("\r\n")[1:])
+    return [value.strip() for field, _, value in lines if field.strip().lower() == name]
+
+
+def record_id(url: str, fetched: float) -> str:
+    """The id of a capture: of this URL at this moment, the same wherever it is computed."""
+    value = xxhash.xxh3_128_hexdigest(f"{url} {fetched!r}".encode())
+    return f"urn:uuid:{value[:8]}-{value[8:12]}-{value[12:16]}-{value[16:20]}-{value[20:]}"
+
+
+def redirect_target(capture: Capture, redirects_max: int) -> str:
+    """Where a 3xx response leads. Raises SiteError for no target, a loop, or a chain that is too long."""
+    location = capture.headers.get("location", "")
+    target = canonical(location, capture.url) if location else None
+    if target is None:
+        raise SiteError(FailureKind.BAD_REDIRECT, f"status {capture.status} redirects to {location[:200]!r}")
+    if target == capture.url or target in capture.redirects:
+        raise SiteError(FailureKind.REDIRECT_LOOP, f"redirects back to {target}")
+    if len(capture.redirects) >= redirects_max:
+        raise SiteError(FailureKind.REDIRECT_LIMIT, f"more than {redirects_max} redirects")
+    return target

@@ -11,9 +11,10 @@ from typing import TypeVar
 from selectolax.lexbor import LexborHTMLParser
 
 from drumlin.parse import keep_freed_memory, parse, sniff
+from drumlin.parse.blocks import mark_blocks
 from drumlin.parse.charset import to_utf8
 from drumlin.parse.hostile import tame
-from drumlin.parse.text import mark_blocks, tidy
+from drumlin.parse.text import tidy
 
 Item = TypeVar("Item")
 
@@ -37,7 +38,7 @@ def made_page(seed: int, size_bytes: int = PAGE_BYTES) -> bytes:
     def words(count: int) -> str:
         return " ".join(chance.choices(vocabulary, k=count))
 
-    prose = max(2, size_bytes // 90 // 13)
+    prose = max(2, size_bytes // 90 // 17)
     head = (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{words(5)}</title>\n'
         f'<meta name="description" content="{words(15)}">\n<link rel="canonical" href="/p/{seed}">\n'

@@ -4,7 +4,7 @@ The HTML standard itself asks for quadratic work in places: a start tag searches
 compared with all before it. For 100,000 nested `<div>` that is half a minute. A page below `UNCHECKED_BYTES_MAX` cannot
 hold enough of it to last half a second, so most pages pay nothing; a larger one is cut
 
-- before the first tag with more than `ATTRIBUTES_MAX` attributes;
+- before the first tag with more than `ATTRIBUTES_MAX` attributes, if it has one so large that it matters;
 - where the depths of its tags add up to `DEPTH_SUM_MAX`, as searches through open elements would.
 """
 
@@ -17,6 +17,9 @@ TAGS_UNCHECKED_MAX = 16_000
 UNCHECKED_BYTES_MAX = TAG_BYTES_MIN * TAGS_UNCHECKED_MAX
 ATTRIBUTES_MAX = 256
 NAME_BYTES_MAX = 4096
+VALUE_BYTES_MAX = 8192
+STEP_BYTES_MIN = 1024
+STEP_BYTES_PRODUCT = 2_000_000_000
 DEPTH_SUM_MAX = 60_000_000
 
 # Elements that never stay open around their like: void ones, and those that the next of their kind closes.
@@ -26,12 +29,15 @@ _NEVER_DEEP = frozenset(
 )
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]{0,20})")
 
-# A start tag as the standard's tokenizer reads it, with more attributes than any honest tag has, or a name as long.
-# It is tried at every "<", wherever that stands, so nothing before a tag can hide it. Possessive: it never backtracks.
-_FLOOD = re.compile(
-    rb"<[a-zA-Z](?:[^\s/>]{%(name)d}|[^\s/>]*+(?:[\s/]*+(?:[^\s/>]{%(name)d}|[^\s/>][^\s/>=]*+)"
-    rb"(?:\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|[^\s>\"'][^\s>]*+)?+)?+){%(many)d})"
-    % {b"name": NAME_BYTES_MAX, b"many": ATTRIBUTES_MAX}
+# An attribute as the standard's tokenizer reads it. Possessive throughout: nothing here backtracks.
+_ATTRIBUTE = rb"[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|[^\s>\"'][^\s>]*+)?+)?+"
+_MANY_ATTRIBUTES = rb"(?:%b){%d}" % (_ATTRIBUTE, ATTRIBUTES_MAX)
+# A start tag with more attributes than any honest one has. It is tried at every "<", wherever that stands, so nothing
+# before a tag can hide it.
+_FLOOD = re.compile(rb"<[a-zA-Z](?:[^\s/>]{%d}|[^\s/>]*+%b)" % (NAME_BYTES_MAX, _MANY_ATTRIBUTES))
+# Whether a place may lie within such a tag: between two attributes, or in a value of either quotation.
+_INSIDE_FLOOD = re.compile(
+    rb"(?:|[^\"]{0,%d}+\"|[^']{0,%d}+')%b" % (VALUE_BYTES_MAX, VALUE_BYTES_MAX, _MANY_ATTRIBUTES)
 )
 
 
@@ -39,12 +45,23 @@ def tame(html: bytes) -> bytes:
     """The page, or as much of it as can be parsed in good time."""
     if len(html) <= UNCHECKED_BYTES_MAX:
         return html
-    flood = _FLOOD.search(html)
-    if flood:
-        html = html[: flood.start()]
+    if _may_flood(html):
+        flood = _FLOOD.search(html)
+        if flood:
+            html = html[: flood.start()]
     if html.count(b"<") <= TAGS_UNCHECKED_MAX:
         return html
     return html[: _depth_limit(html)]
+
+
+def _may_flood(html: bytes) -> bool:
+    """Whether some tag may be so large that its attributes matter, judged by places spaced to hit any such tag.
+
+    The more bytes there are, the more large tags there can be and the smaller each must be kept, so the step shrinks.
+    Long prose looks the same from within; the exact search that follows tells them apart.
+    """
+    step = max(STEP_BYTES_MIN, STEP_BYTES_PRODUCT // len(html))
+    return any(_INSIDE_FLOOD.match(html, place) for place in range(step, len(html), step))
 
 
 def _depth_limit(html: bytes) -> int:

@@ -62,14 +62,18 @@ class Links:
         self.texts.append(text)
 
     def add_anchor(self, node: LexborNode) -> None:
-        """Record an `a` with its words."""
+        """Record an `a` with its words. Half of all links come this way, so it repeats `add` in place of calling it."""
         attributes = node.attributes
         href = attributes.get("href") or attributes.get("xlink:href")
-        if href:
-            rel = attributes.get("rel")
-            self.add(href, "a", rel.lower() if rel else "", self._words(node))
+        if not href or len(href) > HREF_CHARS_MAX or href.startswith("data:") or len(self.hrefs) >= LINKS_MAX:
+            return
+        rel = attributes.get("rel")
+        self.hrefs.append(href)
+        self.kinds.append("a")
+        self.rels.append(rel.lower() if rel else "")
+        self.texts.append(self._words(node))
 
-    def add_element(self, node: LexborNode, kind: str, attributes: Attributes) -> None:
+    def add_element(self, kind: str, attributes: Attributes) -> None:
         """Record what any other linking element points to."""
         if kind == "link":
             self.add(attributes.get("href"), *_relation(attributes))
@@ -99,7 +103,9 @@ class Links:
 
 def words(text: str) -> str:
     """Text with its white space collapsed, cut to `LINK_TEXT_CHARS_MAX`."""
-    return " ".join(text[: 4 * LINK_TEXT_CHARS_MAX].split())[:LINK_TEXT_CHARS_MAX]
+    if len(text) > LINK_TEXT_CHARS_MAX:
+        text = text[: 4 * LINK_TEXT_CHARS_MAX]
+    return " ".join(text.split())[:LINK_TEXT_CHARS_MAX]
 
 
 def _relation(attributes: Attributes) -> tuple[str, str]:

@@ -7,19 +7,20 @@ import re
 import msgspec
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError
 
+from drumlin.parse.blocks import BLOCK_END, mark_blocks
 from drumlin.parse.charset import to_utf8
 from drumlin.parse.hostile import tame
 from drumlin.parse.language import detected_language, language_codes
 from drumlin.parse.links import KIND_OF_TAG, Attributes, Links, refresh_url, words
 from drumlin.parse.mime import HTML, PLAIN, XHTML, essence
-from drumlin.parse.text import BOILERPLATE_TAGS, INVISIBLE_TAGS, main_text, mark_blocks, tidy
+from drumlin.parse.text import BOILERPLATE_TAGS, INVISIBLE_TAGS, MAIN_TAGS, TextParts, tidy
 
 PARSE_BYTES_MAX = 4 * 1024 * 1024
 ROBOTS_NAMES = frozenset({"robots", "drumlin"})
 
 # Without mutation events: they only serve <selectedcontent>.
 _OPTIONS = LexborDocumentOptions.WO_EVENTS.value
-_STRUCTURE_TAGS = ("html", "title", "meta", "base", "main", "article")
+_STRUCTURE_TAGS = ("html", "title", "meta", "base", *MAIN_TAGS)
 # In XML these may be written without an end tag. HTML would swallow the rest of the page into them.
 _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|noscript|div|span|a)\b([^<>]*)/>", re.IGNORECASE)
 
@@ -49,7 +50,7 @@ def parse(body: bytes, content_type: str, url: str, content_language: str = "") 
     charset, utf8 = to_utf8(body[:PARSE_BYTES_MAX], content_type)
     page = ParsedPage(mime, charset)
     if mime == PLAIN:
-        page.text = tidy(utf8.decode("utf-8", "replace").replace("\n", "\x0c"))
+        page.text = tidy(utf8.replace(b"\n", BLOCK_END).decode("utf-8", "replace"))
     else:
         _read(page, _SELF_CLOSED.sub(rb"<\1\2></\1>", utf8) if mime == XHTML else utf8)
     page.languages = page.languages or language_codes(content_language) or detected_language(page.text)
@@ -68,32 +69,34 @@ def _read(page: ParsedPage, html: bytes) -> None:
 class _Reader:
     """One walk over the elements of a page."""
 
+    __slots__ = ("_links", "_page", "_parts")
+
     def __init__(self, page: ParsedPage) -> None:
         self._page = page
         self._links = Links()
-        self._mains: list[LexborNode] = []
-        self._articles: list[LexborNode] = []
+        self._parts = TextParts()
 
     def read(self, tree: LexborHTMLParser, root: LexborNode) -> None:
         """Fill in the page: what its elements say first, because taking the text destroys the tree."""
-        page, links = self._page, self._links
-        invisible: list[LexborNode] = []
-        boilerplate: list[LexborNode] = []
+        links, parts = self._links, self._parts
+        role_of, anchor = _ROLES.get, _ANCHOR
         for node in root.traverse():
-            role = _ROLES.get(node.tag_id)
-            if role is None:
-                continue
-            if role == "a":
+            tag = node.tag_id
+            if tag == anchor:
                 links.add_anchor(node)
                 continue
+            role = role_of(tag)
+            if role is None:
+                continue
             if role in BOILERPLATE_TAGS:
-                boilerplate.append(node)
+                parts.boilerplate.append(node)
                 continue
             if role in INVISIBLE_TAGS:
-                invisible.append(node)
+                parts.invisible.append(node)
             self._read_element(node, role)
+        page = self._page
         page.hrefs, page.kinds, page.rels, page.texts = links.hrefs, links.kinds, links.rels, links.texts
-        page.text = main_text(tree.body, self._mains or self._articles, invisible, boilerplate)
+        page.text = parts.take(tree.body)
 
     def _read_element(self, node: LexborNode, role: str) -> None:
         if role in KIND_OF_TAG:
@@ -106,14 +109,12 @@ class _Reader:
             self._page.base_href = self._page.base_href or (node.attributes.get("href") or "").strip()
         elif role == "html":
             self._page.languages = language_codes(node.attributes.get("lang") or "")
-        elif role == "main":
-            self._mains.append(node)
-        elif role == "article":
-            self._articles.append(node)
+        elif role in MAIN_TAGS:
+            self._parts.add_main(node, role)
 
     def _read_link(self, node: LexborNode, kind: str) -> None:
         attributes = node.attributes
-        self._links.add_element(node, kind, attributes)
+        self._links.add_element(kind, attributes)
         if kind == "link" and "canonical" in (attributes.get("rel") or "").lower().split():
             self._page.canonical_href = self._page.canonical_href or (attributes.get("href") or "").strip()
 
@@ -140,3 +141,4 @@ def _roles() -> dict[int, str]:
 
 
 _ROLES = _roles()
+_ANCHOR = next(number for number, name in _ROLES.items() if name == "a")

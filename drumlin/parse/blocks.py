@@ -1,0 +1,102 @@
+"""Where lines of text end: a form feed before every tag of a block element, put into the source before it is parsed.
+
+lexbor's own text walk is far faster than one in Python, but it does not know blocks from inline elements:
+`<li>a</li><li>b</li>` would read "ab". To HTML a form feed is white space like any other, so the marks change nothing
+about the tree; in the text they show where a line ends.
+
+Done with numpy, in a quarter of the time of a regular expression: all tags are classified at once by a table over the
+first three letters of their names, five bits each. Bytes that are no letters share the values of some that are, so a
+few inline names of odd spelling are marked too; `test_parse_text.py` checks that no common one is.
+"""
+
+from __future__ import annotations
+
+import numpy
+
+BLOCK_END = b"\x0c"
+BLOCK_TAGS = (
+    *(
+        "p",
+        "div",
+        "li",
+        "ul",
+        "ol",
+        "dl",
+        "dt",
+        "dd",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "br",
+        "table",
+        "tr",
+        "td",
+    ),
+    *(
+        "th",
+        "tbody",
+        "thead",
+        "tfoot",
+        "caption",
+        "pre",
+        "section",
+        "article",
+        "main",
+        "header",
+        "footer",
+        "nav",
+        "aside",
+    ),
+    *("form", "fieldset", "legend", "figure", "figcaption", "address", "blockquote", "body", "option", "summary"),
+    *("details", "center", "dialog", "hgroup"),
+)
+
+_KEY_LETTERS = 3
+_LETTER_BITS = 5
+_LETTER_MASK = 31
+_NAME_ENDS = b"> \n\t\r/\x0c"
+_PADDING = b">" * (_KEY_LETTERS + 2)
+
+
+def _key(name: bytes) -> int:
+    first, second, third = (byte & _LETTER_MASK for byte in name[:_KEY_LETTERS])
+    return first << 2 * _LETTER_BITS | second << _LETTER_BITS | third
+
+
+def _block_table() -> numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]:
+    table = numpy.zeros(1 << _KEY_LETTERS * _LETTER_BITS, numpy.bool_)
+    for name in BLOCK_TAGS:
+        for end in _NAME_ENDS:
+            table[_key(name.encode() + bytes([end]) * 2)] = True
+    return table
+
+
+_IS_BLOCK = _block_table()
+
+
+def mark_blocks(html: bytes) -> bytes:
+    """The same page with `BLOCK_END` before tags of block elements; of tags that touch, before the first."""
+    source = numpy.frombuffer(html + _PADDING, numpy.uint8)
+    tags = numpy.flatnonzero(source == ord("<"))
+    name = tags + 1
+    name += source[name] == ord("/")
+    key = (source[name] & _LETTER_MASK).astype(numpy.uint16)
+    for letter in range(1, _KEY_LETTERS):
+        key <<= _LETTER_BITS
+        key |= source[name + letter] & _LETTER_MASK
+    is_block = _IS_BLOCK[key]
+    touching = source[tags - 1] == ord(">")
+    touching[1:] &= is_block[:-1]
+    touching[:1] = False
+    blocks = tags[is_block & ~touching]
+    marks = blocks + numpy.arange(len(blocks))
+    marked = numpy.empty(len(html) + len(blocks), numpy.uint8)
+    from_source = numpy.ones(len(marked), numpy.bool_)
+    from_source[marks] = False
+    marked[marks] = ord(BLOCK_END)
+    marked[from_source] = source[: len(html)]
+    return marked.tobytes()

@@ -229,7 +229,7 @@ def _page_frame(url: str, hrefs: list[str], words: list[str], number: int) -> tu
         '<script src="/assets/site.js" defer></script>\n</head>\n<body class="page">\n<header>\n'
         '<nav class="menu"><ul>\n'
         + "".join(f"<li>{link}</li>\n" for link in menu)
-        + f'</ul></nav>\n</header>\n<main>\n<article>\n<h1>{title}</h1>\n'
+        + f"</ul></nav>\n</header>\n<main>\n<article>\n<h1>{title}</h1>\n"
         f'<img src="/assets/images/head{number}.jpg" alt="{words[0]}" width="1200" height="400">\n'
         + "".join(f"<p>{words[k].capitalize()} {texts[-k]} {link} {words[-k]}.</p>\n" for k, link in enumerate(inline))
     )

@@ -1,0 +1,131 @@
+"""What a command and all its processes used: wall time, CPU time and peak memory.
+
+CPU comes twice, and the larger number counts: from `wait4`, which includes every descendant that was waited for, and
+from samples of /proc, which include those that were not. Memory is the sum of the processes' proportional set sizes,
+so that pages which they share count once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SAMPLE_S = 0.25
+STOP_GRACE_S = 30.0
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PROC = Path("/proc")
+TCP_TIME_WAIT = "06"
+OUTPUT_BYTES_MAX = 1_000_000
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one run of a command used."""
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+    exit_code: int
+    stopped: bool
+    output: str
+
+
+class Tree:
+    """A process and its descendants, seen again at each sample."""
+
+    def __init__(self, top: int) -> None:
+        self.top = top
+        self.peak_bytes = 0
+        self._cpu_s: dict[int, float] = {}
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self._cpu_s.values())
+
+    def sample(self) -> None:
+        members = {self.top}
+        total = 0
+        for pid, parent, session, cpu_s in sorted(_processes()):
+            if pid == self.top or parent in members or session == self.top:
+                members.add(pid)
+                self._cpu_s[pid] = max(cpu_s, self._cpu_s.get(pid, 0.0))
+                total += _proportional_bytes(pid)
+        self.peak_bytes = max(self.peak_bytes, total)
+
+
+def _processes() -> list[tuple[int, int, int, float]]:
+    """Process id, parent, session and CPU seconds of everything that runs."""
+    found = []
+    for entry in os.listdir(PROC):
+        if entry.isdigit():
+            try:
+                fields = (PROC / entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            found.append(
+                (int(entry), int(fields[1]), int(fields[3]), (int(fields[11]) + int(fields[12])) / TICKS_PER_S)
+            )
+    return found
+
+
+def _proportional_bytes(pid: int) -> int:
+    try:
+        for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def run_measured(command: list[str], wall_s_max: float) -> Usage:
+    """Run a command in a session of its own; past `wall_s_max` it is asked to stop, and then made to."""
+    with tempfile.TemporaryFile() as output:
+        started = time.monotonic()
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        tree = Tree(child.pid)
+        status, used_s, stopped = _wait(child, tree, started + wall_s_max)
+        wall_s = time.monotonic() - started
+        output.seek(0)
+        text = output.read(OUTPUT_BYTES_MAX).decode("utf-8", "replace")
+    exit_code = os.waitstatus_to_exitcode(status)
+    child.returncode = exit_code  # reaped here, so that Popen does not wait for it again
+    return Usage(wall_s, max(used_s, tree.cpu_s), tree.peak_bytes, exit_code, stopped, text)
+
+
+def _wait(child: subprocess.Popen[bytes], tree: Tree, deadline: float) -> tuple[int, float, bool]:
+    stopped = False
+    while True:
+        tree.sample()
+        pause_until = time.monotonic() + SAMPLE_S
+        while time.monotonic() < pause_until:
+            pid, status, used = os.wait4(child.pid, os.WNOHANG)
+            if pid:
+                return status, used.ru_utime + used.ru_stime, stopped
+            time.sleep(SAMPLE_S / 10)
+        if time.monotonic() > deadline:
+            os.kill(child.pid, 9 if stopped else 15)
+            stopped, deadline = True, time.monotonic() + STOP_GRACE_S
+
+
+def drain_time_wait(below: int, seconds_max: float) -> int:
+    """Wait until few connections are left in TIME_WAIT; how many were left in the end."""
+    deadline = time.monotonic() + seconds_max
+    while (waiting := count_time_wait()) > below and time.monotonic() < deadline:
+        time.sleep(1.0)
+    return waiting
+
+
+def count_time_wait() -> int:
+    total = 0
+    for table in ("tcp", "tcp6"):
+        file = PROC / "net" / table
+        if file.exists():
+            total += sum(line.split()[3] == TCP_TIME_WAIT for line in file.read_text().splitlines()[1:])
+    return total

@@ -13,6 +13,7 @@ from math import inf
 
 from msgspec.structs import replace
 from rocksdict import Checkpoint, WriteBatch
+from xxhash import xxh3_128_digest
 
 from drumlin.dedupe import ContentIndex
 from drumlin.engines.base import (
@@ -29,7 +30,6 @@ from drumlin.engines.rocksdb_layout import (
     FORMAT,
     SCHEDULED,
     SHARD_BYTES,
-    WAITING,
     WAITING_AGAIN,
     Host,
     LeaseRecord,
@@ -60,6 +60,7 @@ from drumlin.urls import host_of
 HOSTS_READY_SCAN_MAX = 10_000
 HOSTS_CACHED_PER_SHARD_MIN = 64
 
+_ADDED, _SEEN, _CAPPED = Added.ADDED, Added.SEEN, Added.CAPPED
 _TIME_INDEXES = ("ready", "deadlines", "scheduled")
 _STATES = {SCHEDULED: TaskState.SCHEDULED, DONE: TaskState.DONE, DEAD: TaskState.DEAD}
 
@@ -122,23 +123,18 @@ class RocksEngine:
         state = self._shards[shard]
         with Change(state) as change:
             state.load([new.host for new in urls])
-            keys = [state.hosts[new.host].seen_key(new.url) for new in urls]
-            known = self._storage.get_many("seen", keys)
-            return [
-                Added.SEEN if value or key in change.seen_written else self._add(change, key, new, now, host_urls_max)
-                for new, key, value in zip(urls, keys, known, strict=True)
-            ]
-
-    def _add(self, change: Change, key: bytes, new: NewURL, now: float, host_urls_max: int | None) -> Added:
-        host = change.shard.hosts[new.host]
-        if host_urls_max is not None and host.record.urls >= host_urls_max:
-            return Added.CAPPED
-        task_id = change.record.next_id
-        change.record.next_id = task_id + 1
-        host.record.urls += 1
-        task = Task(task_id, new.url, new.priority, new.depth, 0, new.found_on, new.redirects, 0, now)
-        change.put_queued(host, key, task, Seen(WAITING, new.priority, task_id), now)
-        return Added.ADDED
+            hosts, written = state.hosts, change.seen_written
+            keys = [hosts[new.host].seen_prefix + xxh3_128_digest(new.url.encode()) for new in urls]
+            answers: list[Added] = []
+            for new, key, value in zip(urls, keys, self._storage.get_many("seen", keys), strict=True):
+                if value is not None or key in written:
+                    answers.append(_SEEN)
+                elif host_urls_max is not None and hosts[new.host].record.urls >= host_urls_max:
+                    answers.append(_CAPPED)
+                else:
+                    change.put_new(hosts[new.host], key, new, now)
+                    answers.append(_ADDED)
+            return answers
 
     def lease(
         self,

@@ -36,12 +36,13 @@ from drumlin.engines.rocksdb_layout import (
     encode,
     encode_seen,
     pack_id,
+    pack_place,
     pack_shard,
     pack_time,
     unpack_time,
 )
 from drumlin.engines.rocksdb_storage import Storage, translate
-from drumlin.model import PRIORITY_MAX, DeadLetter, Task
+from drumlin.model import PRIORITY_MAX, DeadLetter, NewURL, Task
 
 # Host records kept decoded, over all shards: about 1 KB each. What is evicted is read again.
 HOSTS_CACHED_MAX = 20_000
@@ -111,6 +112,8 @@ class Change:
         self.record = shard.record
         self.storage = shard.storage
         self.handles = shard.storage.handles
+        self.seen_handle = self.handles["seen"]
+        self.queue_handle = self.handles["queue"]
         self.batch = WriteBatch(raw_mode=True)
         self.touched: dict[str, Host] = {}
         self.counted = False
@@ -196,7 +199,7 @@ class Change:
 
     def put_seen(self, key: bytes, seen: Seen) -> None:
         value = self.seen_written[key] = encode_seen(seen)
-        self.batch.put(key, value, self.handles["seen"])
+        self.batch.put(key, value, self.seen_handle)
 
     # Tasks: where they are, and how they move
 
@@ -226,13 +229,31 @@ class Change:
             else:
                 host.record.queued -= 1
                 self.record.queued -= 1
-            self.batch.delete(host.queue_key(seen.priority, seen.id), self.handles["queue"])
+            self.batch.delete(host.queue_key(seen.priority, seen.id), self.queue_handle)
         elif seen.code == SCHEDULED:
             self.record.scheduled -= 1
             self.batch.delete(self._scheduled_key(seen), self.handles["scheduled"])
         elif seen.code == DEAD:
             self.record.dead -= 1
             self.batch.delete(self.shard.prefix + pack_id(seen.id), self.handles["dead"])
+
+    def put_new(self, host: Host, key: bytes, new: NewURL, now: float) -> None:
+        """Queue a URL never seen: `put_queued` without what only older tasks need, since new links are the many."""
+        shard, record, priority = self.record, host.record, new.priority
+        task_id = shard.next_id
+        shard.next_id = task_id + 1
+        shard.queued += 1
+        if not record.queued and host.lease is None and record.next_contact < now:
+            record.next_contact = now
+        record.queued += 1
+        record.urls += 1
+        record.heads.setdefault(priority, task_id)
+        self.touched[host.name] = host
+        value = self.seen_written[key] = pack_place(WAITING, priority, task_id)
+        self.batch.put(key, value, self.seen_handle)
+        # The fields of `Task` in their order: a tuple is encoded to the same bytes, and made sooner.
+        task = (task_id, new.url, priority, new.depth, 0, new.found_on, new.redirects, 0, now)
+        self.batch.put(host.queue_key(priority, task_id), encode(task), self.queue_handle)
 
     def put_queued(self, host: Host, key: bytes, task: Task, seen: Seen, now: float = 0.0) -> None:
         """Queue the task. A host that had nothing to do becomes ready at `now`, or at its next contact if later."""
@@ -249,7 +270,7 @@ class Change:
 
     def write_task(self, host: Host, task: Task) -> None:
         self.tasks_written[task.id] = task
-        self.batch.put(host.queue_key(task.priority, task.id), encode(task), self.handles["queue"])
+        self.batch.put(host.queue_key(task.priority, task.id), encode(task), self.queue_handle)
 
     def put_scheduled(self, host: Host, key: bytes, task: Task, seen: Seen) -> None:
         self.record.scheduled += 1

@@ -29,6 +29,7 @@ from drumlin.errors import BusyError, DrumlinError, EngineError, StorageError
 BLOCK_CACHE_BYTES = 96 << 20
 WRITE_BUFFERS_BYTES = 64 << 20
 WRITE_BUFFER_BYTES = 16 << 20
+WRITE_BUFFER_FILTER_SHARE = 0.1
 BLOCK_BYTES = 8 << 10
 BLOOM_BITS_PER_KEY = 10
 WAL_BYTES_MAX = 256 << 20
@@ -62,6 +63,9 @@ def _family_options(cache: Cache) -> Options:
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    # Most look-ups are of keys written lately or never: a filter over the write buffer answers the second kind.
+    options.set_memtable_prefix_bloom_ratio(WRITE_BUFFER_FILTER_SHARE)
+    options.set_memtable_whole_key_filtering(True)
     options.set_compression_type(DBCompressionType.lz4())
     return options
 
@@ -103,6 +107,8 @@ class Storage:
         }
         self._write_options = WriteOptions()
         self._write_options.sync = sync
+        # A batch's keys lie close together, host by host.
+        self._write_options.memtable_insert_hint_per_batch = True
 
     def get(self, family: str, key: bytes) -> bytes | None:
         return cast("bytes | None", self.families[family].get(key))

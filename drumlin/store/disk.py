@@ -32,7 +32,12 @@ def storage_error(path: Path, cause: OSError) -> StorageError:
 
 def sync_directory(directory: Path) -> None:
     """Make the names in `directory` survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    sync_file(directory)
+
+
+def sync_file(path: Path) -> None:
+    """Make what was written to `path` survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

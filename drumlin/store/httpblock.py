@@ -7,6 +7,7 @@ framing would mislead a reader. Such blocks are rewritten as Common Crawl does: 
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import Final
 
@@ -14,6 +15,9 @@ BLANK_LINE: Final = b"\r\n\r\n"
 RENAMED_PREFIX: Final = b"X-Crawler-"
 
 _BODYLESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+# A line that starts otherwise may be folded, or blank in the eyes of a reader that decodes before it strips: such a
+# reader takes a line of 0x85 or 0xA0 for the end of the headers, and the rest of them for the body.
+_ODD_START: Final = re.compile(rb"\n[^!-~\r]")
 _REASONS: Final = {int(status): status.phrase for status in HTTPStatus}
 
 
@@ -39,9 +43,8 @@ def _is_plain(block: bytes) -> bool:
         and block.find(BLANK_LINE) == len(block) - 4
         and block.count(b"\n") == ends
         and block.count(b"\r") == ends
-        and b"\n " not in block
-        and b"\n\t" not in block
         and b"\0" not in block
+        and _ODD_START.search(block) is None
     )
 
 
@@ -80,12 +83,15 @@ def _lines(received: bytes) -> list[bytes]:
     """The lines of the last header block received, unfolded, without anything that a reader might take for an end."""
     text = received.replace(b"\r\n", b"\n").replace(b"\0", b"").strip(b"\r\n")
     lines: list[bytes] = []
+    after_blank = False
     for line in text.split(b"\n"):
         clean = line.replace(b"\r", b" ").rstrip()
-        if clean[:1] in (b" ", b"\t") and lines:
+        if not clean.decode("latin-1").strip():
+            after_blank = True
+        elif after_blank and clean.startswith(b"HTTP/"):
+            lines, after_blank = [clean], False
+        elif clean[:1] in (b" ", b"\t") and lines:
             lines[-1] += b" " + clean.strip()
-        elif clean.startswith(b"HTTP/"):
-            lines = [clean]
-        elif clean.strip():
+        else:
             lines.append(clean)
     return lines

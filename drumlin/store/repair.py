@@ -17,6 +17,8 @@ from drumlin.store.disk import OPEN_SUFFIX, PARTIAL_SUFFIX, remove, replace, sto
 from drumlin.store.reader import CAPTURE_TYPES, Member, Record, http_fields, http_status, members, parse_record
 
 WARC_SUFFIX: Final = ".warc.gz"
+NAME_PARTS: Final = 3
+"""Prefix, time and serial number stand before the node in a file's name."""
 
 
 class Repaired(msgspec.Struct, frozen=True):
@@ -30,13 +32,20 @@ class Repaired(msgspec.Struct, frozen=True):
 
 def repair(directory: Path, node: str = "", *, thorough: bool = False) -> list[Repaired]:
     """Finish every WARC left open in `directory` (of one node, or of all), and index those without an index."""
-    ending = (f"-{node}" if node else "") + WARC_SUFFIX
-    for path in directory.glob("*" + PARTIAL_SUFFIX):
+    for path in _files(directory, node, CDXJ_SUFFIX + PARTIAL_SUFFIX):
         remove(path)
-    left_open = sorted(directory.glob(f"*{ending}{OPEN_SUFFIX}"))
+    left_open = _files(directory, node, WARC_SUFFIX + OPEN_SUFFIX)
     repaired = [_repair_file(path, thorough=thorough) for path in left_open]
-    finished = sorted(directory.glob(f"*{ending}"))
+    finished = _files(directory, node, WARC_SUFFIX)
     return repaired + [_reindex(path) for path in finished if not _index_path(path).exists()]
+
+
+def _files(directory: Path, node: str, suffix: str) -> list[Path]:
+    """The files with this suffix that a node wrote, oldest first. Other nodes may be at work in the same folder."""
+    paths = sorted(directory.glob("*" + suffix))
+    if not node:
+        return paths
+    return [path for path in paths if path.name.removesuffix(suffix).split("-", NAME_PARTS)[NAME_PARTS:] == [node]]
 
 
 def _reindex(path: Path) -> Repaired:

@@ -7,7 +7,9 @@ any other segment is deleted on start by `discard_unfinished`. Its rows are then
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +18,7 @@ import pyarrow.parquet as pq
 
 from drumlin.errors import StorageError
 from drumlin.model import Capture
-from drumlin.store.disk import remove, replace, storage_error
+from drumlin.store.disk import remove, replace, storage_error, sync_file
 from drumlin.store.rows import FetchRecord, LinkRows, fetch_table, page_row, page_table
 from drumlin.store.schema import COLUMNS, FETCHES, LINKS, PAGES, REPEATING, SCHEMAS, SUMMARISED
 
@@ -33,11 +35,15 @@ COMPRESSION_LEVEL: Final = 1
 _RENAME_ORDER: Final = (FETCHES, LINKS, PAGES)
 
 
-def discard_unfinished(directory: Path) -> list[Path]:
-    """Delete what a crash left of unfinished segments in a tables directory, and return what was deleted."""
-    doomed = [path for table in COLUMNS for path in (directory / table).glob(f".*{TEMPORARY_SUFFIX}")]
+def discard_unfinished(directory: Path, prefix: str = "") -> list[Path]:
+    """Delete what a crash left of segments whose names start with `prefix`, and return what was deleted.
+
+    The writers of those segments must be dead: a living one is unfinished too.
+    """
+    start = glob.escape(prefix)
+    doomed = [path for table in COLUMNS for path in (directory / table).glob(f".{start}*{TEMPORARY_SUFFIX}")]
     for table in (LINKS, FETCHES):
-        complete = (directory / table).glob("*" + PARQUET_SUFFIX)
+        complete = (directory / table).glob(f"{start}*{PARQUET_SUFFIX}")
         doomed += [path for path in complete if not (directory / PAGES / path.name).exists()]
     for path in doomed:
         remove(path)
@@ -47,8 +53,10 @@ def discard_unfinished(directory: Path) -> list[Path]:
 class SegmentWriter:
     """One segment of the three tables. Rows wait for their row group; nothing is visible until `finish`."""
 
-    def __init__(self, directory: Path, name: str, *, node: str = "") -> None:
+    def __init__(self, directory: Path, name: str, *, node: str = "", sync: bool = False) -> None:
         self._directory = directory
+        self._sync = sync
+        self._failure: StorageError | None = None
         self._name = name
         self._node = node
         self._writers: dict[str, Any] = {}
@@ -90,25 +98,29 @@ class SegmentWriter:
             self._write(FETCHES, fetch_table(fetches))
 
     def finish(self) -> None:
-        """Complete the three files and give them their names. Doing it again does nothing."""
+        """Complete the three files and give them their names. Doing it again does nothing.
+
+        A segment that could not write a row group has lost rows, so it refuses to be finished ever after.
+        """
         if self._finished:
             return
+        if self._failure is not None:
+            raise self._failure
         self.flush()
         for table in COLUMNS:
-            self._close(table, self._writer(table))
+            self._writer(table)
+            self._close(table)
         for table in _RENAME_ORDER:
-            replace(self._temporary(table), self._directory / table / (self._name + PARQUET_SUFFIX))
+            replace(self._temporary(table), self._directory / table / (self._name + PARQUET_SUFFIX), sync=self._sync)
         self._finished = True
 
     def abandon(self) -> None:
         """Delete an unfinished segment, for instance after an error; its rows are rebuilt from the WARC."""
         if self._finished:
             return
-        for table, writer in self._writers.items():
-            try:
-                self._close(table, writer)
-            except StorageError:
-                continue
+        for table in self._writers:
+            with suppress(StorageError):
+                self._close(table)
         for table in COLUMNS:
             remove(self._temporary(table))
         self._finished = True
@@ -131,7 +143,7 @@ class SegmentWriter:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 writer = self._writers[table] = _open(path, table)
             except OSError as cause:
-                raise storage_error(path, cause) from cause
+                raise self._failed(table, cause) from cause
         return writer
 
     def _write(self, table: str, rows: Any) -> None:
@@ -139,13 +151,23 @@ class SegmentWriter:
         try:
             writer.write_table(rows)
         except (OSError, pa.ArrowException) as cause:
-            raise _translated(self._temporary(table), cause) from cause
+            raise self._failed(table, cause) from cause
 
-    def _close(self, table: str, writer: Any) -> None:
+    def _close(self, table: str) -> None:
         try:
-            writer.close()
+            self._writers[table].close()
+            if self._sync:
+                sync_file(self._temporary(table))
         except (OSError, pa.ArrowException) as cause:
-            raise _translated(self._temporary(table), cause) from cause
+            raise self._failed(table, cause) from cause
+
+    def _failed(self, table: str, cause: Exception) -> StorageError:
+        path = self._temporary(table)
+        if isinstance(cause, OSError):
+            self._failure = storage_error(path, cause)
+        else:
+            self._failure = StorageError(f"Cannot write {path}: {cause}.")
+        return self._failure
 
 
 def _open(path: Path, table: str) -> Any:
@@ -158,9 +180,3 @@ def _open(path: Path, table: str) -> Any:
         write_statistics=SUMMARISED[table],
         store_schema=False,
     )
-
-
-def _translated(path: Path, cause: Exception) -> StorageError:
-    if isinstance(cause, OSError):
-        return storage_error(path, cause)
-    return StorageError(f"Cannot write {path}: {cause}.")

@@ -8,6 +8,7 @@ response once `repair` has dropped the torn tail.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 from isal import igzip_lib
 from xxhash import xxh3_128_intdigest
 
-from drumlin.errors import StorageError
+from drumlin.errors import ConfigError, StorageError
 from drumlin.model import Capture
 from drumlin.store.cdxj import CDXJ_SUFFIX, REVISIT_MIME, index_line, mime_of, sort_open_index
 from drumlin.store.disk import OPEN_SUFFIX, AppendFile, replace, storage_error
@@ -37,6 +38,8 @@ CAPTURES_PER_FILE_MAX: Final = 200_000
 BATCH_BYTES_MAX: Final = 32_000_000
 """A batch of large bodies is written in pieces of about this size."""
 SERIAL_MAX: Final = 99_999
+NODE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""What may stand in file names."""
 
 _REQUEST_LEVEL: Final = 0
 _GZIP: Final = igzip_lib.COMP_GZIP
@@ -67,6 +70,10 @@ class WarcWriter:
         level: int = 1,
         sync: bool = False,
     ) -> None:
+        if not NODE_NAME.fullmatch(node):
+            raise ConfigError(
+                f"{node!r} cannot be a node's name.", "Use letters, digits, dots, hyphens and underscores."
+            )
         self._directory = directory
         self._node = node
         self._fields = {"software": software, "format": "WARC File Format 1.1", **info}

@@ -135,6 +135,13 @@ def test_nothing_is_visible_before_finish_and_finishing_twice_is_once(tmp_path: 
     ]
 
 
+def test_a_synced_segment_reads_the_same(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "segment-1", sync=True)
+    writer.add([make_capture()], [fetch()])
+    writer.finish()
+    assert query(tmp_path, "SELECT count(*) FROM {pages}") == [(1,)]
+
+
 def test_row_groups_are_flushed_as_they_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables_module, "ROW_GROUP_PAGES", 4)
     written(tmp_path, [make_capture(f"https://example.com/{n}") for n in range(10)])
@@ -158,7 +165,8 @@ def test_what_a_crash_left_is_discarded_and_finished_segments_stay(tmp_path: Pat
     half.add([make_capture()], [fetch()])
     half.finish()
     (tmp_path / "pages" / "segment-3.parquet").unlink()
-    assert len(discard_unfinished(tmp_path)) == 5
+    assert discard_unfinished(tmp_path, "other-node") == []
+    assert len(discard_unfinished(tmp_path, "segment-")) == 5
     assert sorted(path.name for path in tmp_path.glob("*/*")) == ["segment-1.parquet"] * 3
     dead.abandon()
 
@@ -181,8 +189,13 @@ def test_a_full_disk_is_a_storage_error(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
         with pytest.raises(StorageError, match=r"^Cannot write .*segment-1"):
             writer.flush()
+        with pytest.raises(StorageError):
+            writer.finish()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
+    with pytest.raises(StorageError):
+        writer.finish()
+    assert not list(tmp_path.glob("*/*.parquet")), "a segment that lost rows is never published"
     writer.abandon()
     assert not list(tmp_path.glob("*/.*"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.errors import StorageError
+from drumlin.errors import ConfigError, StorageError
 from drumlin.model import Capture, Duplicate
 from drumlin.store import WarcWriter, is_revisit, merge, read_capture, read_captures, record_id_of, repair
 from drumlin.store import warc as warc_module
@@ -176,6 +176,13 @@ def test_framing_that_no_longer_holds_is_renamed_and_made_right() -> None:
     assert stored_block(b"HTTP/2 404 \r\nserver: x\r\n\r\n", 404, 7) == b"HTTP/1.1 404 Not Found\r\nserver: x\r\n\r\n"
 
 
+def test_of_several_blocks_the_last_is_the_response_and_a_status_line_among_headers_is_just_a_line() -> None:
+    final = b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\n"
+    assert stored_block(b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" + final, 200, 0) == final
+    odd = stored_block(b"HTTP/1.1 200 OK\nServer: x\nHTTP/1.1 500 Oops\n\n", 200, 0)
+    assert odd == b"HTTP/1.1 200 OK\r\nServer: x\r\nHTTP/1.1 500 Oops\r\n\r\n"
+
+
 def test_the_length_in_a_304_speaks_of_another_body_and_stays() -> None:
     block = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 900\r\n\r\n"
     assert stored_block(block, 304, 0) is block
@@ -214,13 +221,13 @@ def torn_copies(tmp_path: Path, captures: list[Capture]) -> tuple[Path, bytes, b
 
 @pytest.mark.parametrize("with_index", [True, False])
 def test_a_tail_torn_at_any_byte_is_cut_after_the_last_whole_capture(tmp_path: Path, with_index: bool) -> None:
-    captures = [make_capture(f"https://example.com/{n}") for n in range(4)]
+    captures = [make_capture(f"https://example.com/{n}") for n in range(3)]
     warc, content, index, ends = torn_copies(tmp_path, captures)
     lines = index.splitlines(keepends=True)
+    directory = tmp_path / "torn"
+    directory.mkdir()
     for size in range(ends[1], len(content) + 1):
-        kept = max(n for n, end in enumerate(ends) if end <= size) + 1
-        directory = tmp_path / f"at-{size}"
-        directory.mkdir()
+        kept = sum(end <= size for end in ends)
         (directory / warc.name).write_bytes(content[:size])
         if with_index:
             stem = warc.name.removesuffix(".warc.gz" + OPEN_SUFFIX)
@@ -230,6 +237,7 @@ def test_a_tail_torn_at_any_byte_is_cut_after_the_last_whole_capture(tmp_path: P
         assert repaired.path.read_bytes() == content[: ends[kept - 1]]
         assert index_of(directory) == sorted(line.rstrip() for line in lines[:kept])
         assert len(list(directory.iterdir())) == 2
+        repaired.path.unlink()
 
 
 def test_garbage_after_the_last_record_is_cut_off(tmp_path: Path) -> None:
@@ -267,11 +275,21 @@ def test_a_file_without_a_whole_capture_disappears(tmp_path: Path) -> None:
 
 
 def test_repair_touches_only_the_files_of_the_node_it_is_asked_about(tmp_path: Path) -> None:
-    for node in ("a", "b"):
+    for node in ("a", "b-a"):
         new_writer(tmp_path, node).append([make_capture()])
-    assert [r.path.name[-9:] for r in repair(tmp_path, "a")] == ["a.warc.gz"]
-    assert len(list(tmp_path.glob("*-b.warc.gz.open"))) == 1
-    assert [r.path.name[-9:] for r in repair(tmp_path)] == ["b.warc.gz"]
+    sorting = tmp_path / "drumlin-20251009085320123-00009-b-a.cdxj.partial"
+    sorting.write_bytes(b"")
+    assert [r.path.name[-11:] for r in repair(tmp_path, "a")] == ["1-a.warc.gz"]
+    assert len(list(tmp_path.glob("*-b-a.warc.gz.open"))) == 1
+    assert sorting.exists()
+    assert [r.path.name[-11:] for r in repair(tmp_path)] == ["b-a.warc.gz"]
+    assert not sorting.exists()
+
+
+@pytest.mark.parametrize("node", ["", "a/b", "..\n", "a b"])
+def test_a_node_whose_name_cannot_stand_in_a_file_name_is_refused(tmp_path: Path, node: str) -> None:
+    with pytest.raises(ConfigError):
+        new_writer(tmp_path, node)
 
 
 def test_repair_gives_a_finished_warc_the_index_it_lacks_and_changes_nothing_else(tmp_path: Path) -> None:

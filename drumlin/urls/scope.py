@@ -114,15 +114,13 @@ class Scope:
         return url[: url.index("/", len("https://")) + 1]
 
     def _directory_above(self, url: str) -> str:
-        """Walk down from the host, a directory at a time, no deeper than the deepest seed."""
-        scheme_end = _scheme_end(url)
-        path_end = url.find("?")
-        end = scheme_end
+        """Walk down from the host, no deeper than the deepest seed. No directory has the "?" of a query in it."""
+        start = end = _scheme_end(url)
         for depth in range(1, max(self._depths) + 1):
-            end = url.find("/", end, None if path_end < 0 else path_end) + 1
+            end = url.find("/", end) + 1
             if end == 0:
                 break
-            if depth in self._depths and _contains(self._directories, hash(url[scheme_end:end])):
+            if depth in self._depths and _contains(self._directories, hash(url[start:end])):
                 return url[:end]
         return ""
 

@@ -105,9 +105,12 @@ REPEATING: Final[dict[str, list[str]]] = {
         "ip",
         "node",
     ],
-    LINKS: ["url", "target", "kind", "rel", "text", "fetch_time"],
+    LINKS: ["url", "kind", "rel", "text", "fetch_time"],
     FETCHES: ["host", "outcome", "kind", "error", "protocol", "ip", "node"],
 }
+
+# The targets of one page share long prefixes: writing the differences is quicker than a dictionary, and smaller.
+ENCODINGS: Final[dict[str, dict[str, str] | None]] = {PAGES: None, LINKS: {"target": "DELTA_BYTE_ARRAY"}, FETCHES: None}
 
 # Minimum and maximum let a query skip row groups; they are kept where queries filter.
 SUMMARISED: Final[dict[str, list[str]]] = {

@@ -20,7 +20,9 @@ from drumlin.errors import StorageError
 from drumlin.model import Capture
 from drumlin.store.disk import remove, replace, storage_error, sync_file
 from drumlin.store.rows import FetchRecord, LinkRows, fetch_table, page_row, page_table
-from drumlin.store.schema import COLUMNS, FETCHES, LINKS, PAGES, REPEATING, SCHEMAS, SUMMARISED
+from drumlin.store.schema import COLUMNS, ENCODINGS, FETCHES, LINKS, PAGES, REPEATING, SCHEMAS, SUMMARISED
+
+__all__ = ["FetchRecord", "SegmentWriter", "discard_unfinished"]
 
 ROW_GROUP_PAGES: Final = 500
 ROW_GROUP_LINKS_MAX: Final = 100_000
@@ -88,14 +90,21 @@ class SegmentWriter:
 
     def flush(self) -> None:
         """Write what was gathered as one row group in each table."""
+        if self._failure is not None:
+            raise self._failure
         pages, links, fetches = self._pages, self._links, self._fetches
         self._pages, self._links, self._fetches, self._text_bytes = [], LinkRows(), [], 0
+        # Until all is written these rows are nowhere: whatever goes wrong, the segment must not be published.
+        self._failure = StorageError(
+            f"The segment {self._name} lost rows.", "Run the same command again to rebuild it."
+        )
         if pages:
             self._write(PAGES, page_table(pages))
         if links:
             self._write(LINKS, links.table())
         if fetches:
             self._write(FETCHES, fetch_table(fetches))
+        self._failure = None
 
     def finish(self) -> None:
         """Complete the three files and give them their names. Doing it again does nothing.
@@ -104,8 +113,6 @@ class SegmentWriter:
         """
         if self._finished:
             return
-        if self._failure is not None:
-            raise self._failure
         self.flush()
         for table in COLUMNS:
             self._writer(table)
@@ -177,6 +184,7 @@ def _open(path: Path, table: str) -> Any:
         compression=COMPRESSION,
         compression_level=COMPRESSION_LEVEL,
         use_dictionary=REPEATING[table],
+        column_encoding=ENCODINGS[table],
         write_statistics=SUMMARISED[table],
         store_schema=False,
     )

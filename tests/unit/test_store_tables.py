@@ -171,6 +171,16 @@ def test_what_a_crash_left_is_discarded_and_finished_segments_stay(tmp_path: Pat
     dead.abandon()
 
 
+def test_a_segment_that_lost_rows_to_a_bad_value_is_never_published(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "segment-1")
+    writer.add([make_capture(status=1_000_000)])
+    with pytest.raises(Exception, match="1000000"):
+        writer.flush()
+    with pytest.raises(StorageError, match="lost rows"):
+        writer.finish()
+    writer.abandon()
+
+
 def test_an_abandoned_segment_leaves_nothing(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, "segment-1")
     writer.add([make_capture()])

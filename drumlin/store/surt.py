@@ -54,9 +54,11 @@ def _authority_key(scheme: str, authority: str) -> str:
     host, colon, port = authority.rpartition(":")
     if not colon or authority.endswith("]"):
         host, port = authority, ""
-    host = _WWW.sub("", host.strip("[]").strip("."), count=1) if _WWW.match(host) else host.strip("[]").strip(".")
-    reversed_host = ",".join(reversed(host.split(".")))
-    return f"{reversed_host}:{port})" if port else f"{reversed_host})"
+    host = host.strip("[].")
+    if www := _WWW.match(host):
+        host = host[www.end() :]
+    key = ",".join(reversed(host.split(".")))
+    return f"{key}:{port})" if port else f"{key})"
 
 
 def _path_key(path: str) -> str:

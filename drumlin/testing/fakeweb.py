@@ -9,12 +9,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from types import TracebackType
 from typing import NamedTuple
 
 from drumlin.testing import sites
 from drumlin.testing.expectations import Expected
-from drumlin.testing.messages import HEAD_BYTES_MAX, Request, Response, parse_head, send
+from drumlin.testing.messages import HEAD_BYTES_MAX, Ending, Request, Response, parse_head, send
 
 REQUESTS_MAX = 1_000_000
 HOSTS_MAX = 1000
@@ -55,6 +56,7 @@ class FakeWeb:
         self._log: deque[LoggedRequest] = deque(maxlen=REQUESTS_MAX)
         self._visits: Counter[tuple[str, str]] = Counter()
         self._lock = threading.Lock()
+        self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         sites.fill(self, hosts, seed)
@@ -105,7 +107,7 @@ class FakeWeb:
     def min_gap(self, host: str) -> float:
         """The least number of seconds between two requests to a host; infinity when there were not two."""
         times = [request.time for request in self.requests if request.host == host]
-        return min((after - before for before, after in zip(times, times[1:], strict=False)), default=float("inf"))
+        return min((after - before for before, after in pairwise(times)), default=float("inf"))
 
     def forget_requests(self) -> None:
         """Begin the log, and the count of visits to each path, anew."""
@@ -183,16 +185,22 @@ class FakeWeb:
             loop.close()
 
     def _end_conversations(self, loop: asyncio.AbstractEventLoop) -> None:
+        for server in self._servers:
+            server.close()
         conversations = asyncio.all_tasks(loop)
         for conversation in conversations:
             conversation.cancel()
-        loop.run_until_complete(asyncio.gather(*conversations, return_exceptions=True))
+        if conversations:
+            loop.run_until_complete(asyncio.wait(conversations))
+        loop.run_until_complete(
+            asyncio.sleep(0)
+        )  # lets the transports that were closed just now let go of their sockets
 
     async def _listen(self, host: str) -> None:
         async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._converse(host, reader, writer)
 
-        await asyncio.start_server(converse, sock=self._sockets[host], limit=HEAD_BYTES_MAX)
+        self._servers.append(await asyncio.start_server(converse, sock=self._sockets[host], limit=HEAD_BYTES_MAX))
 
     async def _converse(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection's requests until either side ends it."""
@@ -212,11 +220,19 @@ class FakeWeb:
         with self._lock:
             self._visits[host, path] += 1
             number = self._visits[host, path]
-        response = self._responder(host, path)(Request(host, path, headers, number, method))
-        status = 0 if response.ending.value == "reset" else response.status
+        response = self._respond_to(Request(host, path, headers, number, method))
+        status = 0 if response.ending is Ending.RESET else response.status
         with self._lock:
             self._log.append(LoggedRequest(now, host, path, status))
         return response
+
+    def _respond_to(self, request: Request) -> Response:
+        try:
+            return self._responder(request.host, request.path)(request)
+        except Exception as error:  # the script is the user's, and a web that hangs would hide what is wrong with it
+            return Response(
+                status=500, body=f"the answer to {request.path} failed: {error!r}", content_type="text/plain"
+            )
 
     def _responder(self, host: str, path: str) -> Responder:
         exact = self._answers[host].get(path)

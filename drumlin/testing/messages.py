@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import http
+import http.client
 import socket
 import struct
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ class Response:
         return bytes(brotli.compress(raw)) if self.encoding == "br" else raw
 
     def head(self, body_bytes: int) -> bytes:
-        phrase = http.HTTPStatus(self.status).phrase if self.status in http.HTTPStatus else "Unknown"
+        phrase = http.client.responses.get(self.status, "Unknown")
         fields = {"Content-Type": self.content_type} | dict(self.headers)
         if self.encoding:
             fields["Content-Encoding"] = self.encoding

@@ -39,8 +39,7 @@ class RocksKeyValue:
         self._db = Rdict(str(path), options)
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        values: list[bytes | None] = self._db.get(keys)
-        return values
+        return list(self._db.get([*keys]) or [])
 
     def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
         batch = WriteBatch(raw_mode=True)
@@ -96,7 +95,7 @@ def measure_index(domains: int, count: int, tail: int) -> tuple[float, float, fl
         index = ContentIndex(kv)
         spent: list[float] = []
         for contents in made_up_contents(random.Random(1), domains, count):
-            spent.append(_cpu_us(lambda contents=contents: index.record(contents), 1))  # type: ignore[misc]
+            spent.append(_cpu_us(lambda contents=contents: index.record(contents), 1))
         items = [(content.domain, content.digest) for content in contents]
         known = _cpu_us(lambda: index.known(items), 20) / BATCH
     last = spent[-tail // BATCH :]
@@ -119,7 +118,9 @@ def main() -> None:
         print(f"text of {text_bytes} bytes, batch {batch:2}: sha256 {digests:5.1f} µs, SimHash {hashes:5.1f} µs")
     for domains in (count // 100, 1):
         everything, tail, known = measure_index(domains, count, count // 10)
-        print(f"{count} contents in {domains} domains: record {everything:.1f} µs (last tenth {tail:.1f}), known {known:.1f}")
+        print(
+            f"{count} contents in {domains} domains: record {everything:.1f} µs (last tenth {tail:.1f}), known {known:.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ answered then. That makes `record` idempotent, and it is what a near match refer
 near matches are in `drumlin.dedupe.near`.
 
 Keys: `c` + domain (8 bytes of hash) + first 8 bytes of the digest: an entry, which holds the whole digest;
-      `n` + domain (8 bytes of hash) + path: a node of the domain's fingerprint tree.
+      `n` + domain (8 bytes of hash) + number: a chunk of the domain's fingerprints.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from collections.abc import Sequence
 import msgspec
 from xxhash import xxh3_64_digest
 
-from drumlin.dedupe.near import REFERENCE_BYTES, Fingerprint, KeyValue, Match, place
+from drumlin.dedupe.near import REFERENCE_BYTES, Fingerprint, KeyValue, Match, NearIndex
 from drumlin.model import Content, Duplicate
 
 RECORD_BATCH_MAX = 128
 """Contents worked on, and written, at a time: bounds the memory and the size of one write."""
+
+MEMORY_BYTES_MAX = 128 << 20
+"""Fingerprints of domains in use that are kept in memory: about 4.5 million, or 80,000 small domains."""
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -37,10 +40,11 @@ _decode = msgspec.msgpack.Decoder(_Entry).decode
 
 
 class ContentIndex:
-    """Finds earlier captures with the same or nearly the same content. Not for concurrent use on one store."""
+    """Finds earlier captures with the same or nearly the same content. One writer, and one instance, per store."""
 
-    def __init__(self, kv: KeyValue) -> None:
+    def __init__(self, kv: KeyValue, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
         self._kv = kv
+        self._near = NearIndex(kv, memory_bytes_max)
 
     def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
         """For each domain and digest, the first capture of exactly this content there, if any."""
@@ -61,17 +65,17 @@ class ContentIndex:
     def _record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
         domains = [_domain_key(content.domain) for content in contents]
         keys = [_content_key(domain, content.digest) for domain, content in zip(domains, contents, strict=True)]
-        entries = {
-            key: _decode(value) for key, value in zip(keys, self._kv.get_many(keys), strict=True) if value is not None
-        }
+        entries = self._entries(keys)
         fresh = self._fresh(keys, contents, entries)
         entries |= self._place(fresh)
         return [_answer(content, entries[key]) for key, content in zip(keys, contents, strict=True)]
 
+    def _entries(self, keys: list[bytes]) -> dict[bytes, _Entry]:
+        stored = zip(keys, self._kv.get_many(keys), strict=True)
+        return {key: _decode(value) for key, value in stored if value is not None}
+
     @staticmethod
-    def _fresh(
-        keys: list[bytes], contents: Sequence[Content], entries: dict[bytes, _Entry]
-    ) -> dict[bytes, Content]:
+    def _fresh(keys: list[bytes], contents: Sequence[Content], entries: dict[bytes, _Entry]) -> dict[bytes, Content]:
         """The first content of each key that has no entry yet, in order."""
         fresh: dict[bytes, Content] = {}
         for key, content in zip(keys, contents, strict=True):
@@ -83,13 +87,23 @@ class ContentIndex:
         """Write an entry for each new content, and its fingerprint, all at once."""
         if not fresh:
             return {}
-        judged = [key for key, content in fresh.items() if content.simhash is not None]
-        fingerprints = [_fingerprint(key, fresh[key]) for key in judged]
-        matches, changes = place(self._kv, fingerprints) if fingerprints else ([], [])
-        nearest = self._resolve({key: match for key, match in zip(judged, matches, strict=True) if match}, fresh)
+        fingerprints = {
+            key: Fingerprint(b"n" + key[1:9], content.simhash, key[9:])
+            for key, content in fresh.items()
+            if content.simhash is not None
+        }
+        matches, changes = self._near.place(list(fingerprints.values())) if fingerprints else ([], {})
+        nearest = self._resolve({key: match for key, match in zip(fingerprints, matches, strict=True) if match}, fresh)
         entries = {key: _entry(content, nearest.get(key)) for key, content in fresh.items()}
-        self._kv.put_many(changes + [(key, _encode(entry)) for key, entry in entries.items()])
+        self._write([*changes.items(), *((key, _encode(entry)) for key, entry in entries.items())])
         return entries
+
+    def _write(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        try:
+            self._kv.put_many(pairs)
+        except BaseException:
+            self._near.forget()
+            raise
 
     def _resolve(self, matches: dict[bytes, Match], fresh: dict[bytes, Content]) -> dict[bytes, Duplicate]:
         """The captures that matches refer to: those of this very batch, and those stored before."""
@@ -97,10 +111,7 @@ class ContentIndex:
             return {}
         targets = {key: _content_key(b"n" + key[1:9], match.reference) for key, match in matches.items()}
         wanted = [target for target in set(targets.values()) if target not in fresh]
-        captures: dict[bytes, Content | _Entry] = dict(fresh)
-        captures |= {
-            key: _decode(value) for key, value in zip(wanted, self._kv.get_many(wanted), strict=True) if value is not None
-        }
+        captures: dict[bytes, Content | _Entry] = {**fresh, **self._entries(wanted)}
         return {
             key: _duplicate(captures[target], matches[key].distance)
             for key, target in targets.items()
@@ -109,17 +120,12 @@ class ContentIndex:
 
 
 def _domain_key(domain: str) -> bytes:
-    """The root of the domain's fingerprint tree; its hash is part of all keys of the domain."""
+    """What the keys of the domain's fingerprints begin with; its hash is part of all keys of the domain."""
     return b"n" + xxh3_64_digest(domain.encode())
 
 
 def _content_key(domain_key: bytes, digest: bytes) -> bytes:
     return b"c" + domain_key[1:] + digest[:REFERENCE_BYTES]
-
-
-def _fingerprint(key: bytes, content: Content) -> Fingerprint:
-    assert content.simhash is not None
-    return Fingerprint(b"n" + key[1:9], content.simhash, key[9:])
 
 
 def _entry(content: Content, near: Duplicate | None) -> _Entry:

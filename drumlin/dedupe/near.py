@@ -1,14 +1,12 @@
-"""Which fingerprints of a domain are within 3 bits of a given one: a tree of packed lists in a key-value store.
+"""Which fingerprint of a domain is nearest to a given one: searched in memory, kept in a key-value store.
 
-A node is one value: a list of at most `NODE_ENTRIES_MAX` entries, each a fingerprint and the reference of its capture.
-Every domain starts as one node, so a small domain costs one read and one write. A node that is full splits by
-the four quarters of the bits that its path has not fixed yet (16 bits each at the root, then 12, then 9): it becomes a
-mark, and each of its entries moves into four children, one per quarter, named by that quarter's bits. Two fingerprints
-that differ in at most three bits agree on at least one whole quarter, at every level, so they meet in some leaf:
-the search misses nothing. A domain of a million pages has lists of about 15 entries under its root.
+In the store a domain is a list of chunks of `CHUNK_ENTRIES` entries, each a fingerprint and the reference of its
+capture, in order of arrival; inserting rewrites the last chunk only. In memory there is a copy of the fingerprints of
+the domains in use (`drumlin.dedupe.runs`), up to a number of bytes, read from the store when needed. A store of
+buckets instead of a copy in memory would take four random reads and four writes per fingerprint, 40 to 80 µs.
 
-Bounds: a search reads at most 4 ** DEPTH_MAX leaves, four unless fingerprints cluster. A full leaf at DEPTH_MAX (256
-fingerprints that agree on the same 37 bits) takes no more entries: there, and only there, a neighbour can be missed.
+Limits: one writer per store, since a copy in memory does not see what others write. Memory is about 28 bytes per
+fingerprint in use. A domain keeps its first `DOMAIN_FINGERPRINTS_MAX` fingerprints, so the largest is bounded too.
 """
 
 from __future__ import annotations
@@ -17,25 +15,26 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
+
+from drumlin.dedupe.runs import DomainFingerprints, Simhashes
+from drumlin.errors import EngineError
 
 DISTANCE_BITS_MAX = 3
-"""Fingerprints that differ in at most so many bits are near-duplicates. The quarters of a split depend on it."""
+"""Fingerprints that differ in at most so many bits are near-duplicates. The four tables of a run depend on it."""
 
-NODE_ENTRIES_MAX = 256
-"""A longer list splits. Longer lists cost more bytes per write, shorter ones more reads per search."""
+CHUNK_ENTRIES = 32
+"""Entries per value in the store: more make reading a domain cheaper, fewer make inserting cheaper."""
 
-DEPTH_MAX = 3
-"""Splits on a path from the root to a leaf."""
+LOAD_CHUNKS_MAX = 4_096
+"""Chunks of a domain read at a time (2 MB)."""
 
-SIMHASH_BITS = 64
+DOMAIN_FINGERPRINTS_MAX = 1 << 23
+"""Fingerprints that one domain keeps (0.25 GB in memory while in use)."""
+
 REFERENCE_BYTES = 8
 
 _ENTRY_BYTES = 8 + REFERENCE_BYTES
-_NODE_BYTES_MAX = NODE_ENTRIES_MAX * _ENTRY_BYTES
-_STEP_BYTES = 3
-_SPLIT = b"split"
-_QUARTERS = (b"\0", b"\1", b"\2", b"\3")
+_CHUNK_BYTES = CHUNK_ENTRIES * _ENTRY_BYTES
 
 
 class KeyValue(Protocol):
@@ -47,9 +46,9 @@ class KeyValue(Protocol):
 
 
 class Fingerprint(NamedTuple):
-    """A SimHash to look up and insert: the root node of its domain, and the reference of its capture (8 bytes)."""
+    """A SimHash to look up and insert, under its domain's key, with the reference of its capture (8 bytes)."""
 
-    root: bytes
+    domain: bytes
     simhash: int
     reference: bytes
 
@@ -61,116 +60,155 @@ class Match(NamedTuple):
     reference: bytes
 
 
-def place(kv: KeyValue, fingerprints: Sequence[Fingerprint]) -> tuple[list[Match | None], list[tuple[bytes, bytes]]]:
-    """The nearest earlier fingerprint of each, and what to write so that these are found from now on.
+class _Domain:
+    """A domain in memory: its fingerprints, and its last chunk, which the next insert extends."""
 
-    Those given earlier in the batch count as earlier. A SimHash that is there already is not inserted again.
-    """
-    tree = _Tree(kv)
-    leaves = tree.load(fingerprints)
-    matches = _nearest(fingerprints, leaves, _neighbours_in_batch(fingerprints))
-    for fingerprint, match in zip(fingerprints, matches, strict=True):
-        if match is None or match.distance > 0:
-            tree.insert(fingerprint)
-    return matches, tree.changes()
+    def __init__(self, key: bytes, chunks: list[bytes]) -> None:
+        self._key = key
+        entries = np.frombuffer(b"".join(chunks), "<u8").reshape(-1, 2)
+        self.fingerprints = DomainFingerprints(entries[:, 0])
+        self.size_bytes = 0
+        self._chunk = chunks[-1] if chunks else b""
+
+    def insert(self, fingerprint: Fingerprint) -> tuple[bytes, bytes]:
+        """Add a fingerprint; the answer is what to write."""
+        chunk_number = self.fingerprints.count // CHUNK_ENTRIES
+        chunk = self._chunk if len(self._chunk) < _CHUNK_BYTES else b""
+        self._chunk = chunk + fingerprint.simhash.to_bytes(8, "little") + fingerprint.reference
+        self.fingerprints.append(fingerprint.simhash)
+        return _chunk_key(self._key, chunk_number), self._chunk
+
+    def growth_bytes(self) -> int:
+        """What it has grown by in memory since this was last asked, which `size_bytes` then includes."""
+        size_bytes_before = self.size_bytes
+        self.size_bytes = self.fingerprints.size_bytes
+        return self.size_bytes - size_bytes_before
 
 
-class _Tree:
-    """The nodes that one batch touches, read once and written once."""
+class NearIndex:
+    """The fingerprints of all domains. What `place` says to write must be written before the next call, or `forget`."""
 
-    def __init__(self, kv: KeyValue) -> None:
+    def __init__(self, kv: KeyValue, memory_bytes_max: int) -> None:
         self._kv = kv
-        self._nodes: dict[bytes, bytes] = {}
-        self._changed: set[bytes] = set()
+        self._memory_bytes_max = memory_bytes_max
+        self._domains: dict[bytes, _Domain] = {}  # The least recently used first.
+        self._memory_bytes = 0
 
-    def load(self, fingerprints: Sequence[Fingerprint]) -> list[bytes]:
-        """All entries in the leaves on each fingerprint's paths, reading one level of all paths at a time."""
-        nodes = self._nodes
-        leaves = [b""] * len(fingerprints)
-        level = [(position, fingerprint.root) for position, fingerprint in enumerate(fingerprints)]
-        while level:
-            wanted = list({key for _, key in level})
-            nodes.update((key, node or b"") for key, node in zip(wanted, self._kv.get_many(wanted), strict=True))
-            below: list[tuple[int, bytes]] = []
-            for position, key in level:
-                node = nodes[key]
-                if node == _SPLIT:
-                    fingerprint = fingerprints[position]
-                    below += [(position, child) for child in _children(key, fingerprint.root, fingerprint.simhash)]
-                elif node:
-                    leaves[position] += node
-            level = below
-        return leaves
+    def place(self, fingerprints: Sequence[Fingerprint]) -> tuple[list[Match | None], dict[bytes, bytes]]:
+        """The nearest earlier fingerprint of each, and what to write so that these are found from now on.
 
-    def insert(self, fingerprint: Fingerprint) -> None:
-        entry = fingerprint.simhash.to_bytes(8, "little") + fingerprint.reference
-        self._insert(fingerprint.root, fingerprint.root, fingerprint.simhash, entry)
+        Those given earlier in the batch count as earlier. A SimHash that is there already is not inserted again.
+        """
+        used = {fingerprint.domain for fingerprint in fingerprints}
+        self._load(used)
+        matches = self._nearest(fingerprints)
+        changes: dict[bytes, bytes] = {}
+        for fingerprint, match in zip(fingerprints, matches, strict=True):
+            domain = self._domains[fingerprint.domain]
+            if (match is None or match.distance > 0) and domain.fingerprints.count < DOMAIN_FINGERPRINTS_MAX:
+                key, chunk = domain.insert(fingerprint)
+                changes[key] = chunk
+        self._evict(used)
+        return matches, changes
 
-    def changes(self) -> list[tuple[bytes, bytes]]:
-        return [(key, self._nodes[key]) for key in self._changed]
+    def forget(self) -> None:
+        """Drop the copies in memory, which may be ahead of the store after a failed write."""
+        self._domains.clear()
+        self._memory_bytes = 0
 
-    def _insert(self, key: bytes, root: bytes, simhash: int, entry: bytes) -> None:
-        # A node that `load` did not read is the child of one that split since, and so was empty.
-        node = self._nodes.get(key, b"")
-        if node == _SPLIT:
-            for child in _children(key, root, simhash):
-                self._insert(child, root, simhash, entry)
-        elif len(node) < _NODE_BYTES_MAX:
-            self._nodes[key] = node + entry
-            self._changed.add(key)
-        elif len(key) < len(root) + DEPTH_MAX * _STEP_BYTES:
-            self._split(key, root, node + entry)
+    def _load(self, keys: set[bytes]) -> None:
+        """Bring these domains into memory, and to the end of the order of use."""
+        missing = []
+        for key in keys:
+            domain = self._domains.pop(key, None)
+            if domain is None:
+                missing.append(key)
+            else:
+                self._domains[key] = domain
+        first_chunks = self._kv.get_many([_chunk_key(key, 0) for key in missing]) if missing else []
+        for key, chunk in zip(missing, first_chunks, strict=True):
+            self._domains[key] = _Domain(key, self._chunks(key, chunk))
 
-    def _split(self, key: bytes, root: bytes, entries: bytes) -> None:
-        self._nodes[key] = _SPLIT
-        self._changed.add(key)
-        for start in range(0, len(entries), _ENTRY_BYTES):
-            entry = entries[start : start + _ENTRY_BYTES]
-            simhash = int.from_bytes(entry[:8], "little")
-            for child in _children(key, root, simhash):
-                self._insert(child, root, simhash, entry)
+    def _chunks(self, key: bytes, first_chunk: bytes | None) -> list[bytes]:
+        """All chunks of a domain: a chunk exists only when the one before it is full."""
+        chunks = [first_chunk] if first_chunk else []
+        while chunks and len(chunks[-1]) == _CHUNK_BYTES:
+            more = min(2 * len(chunks), LOAD_CHUNKS_MAX)
+            wanted = [_chunk_key(key, number) for number in range(len(chunks), len(chunks) + more)]
+            found = [chunk for chunk in self._kv.get_many(wanted) if chunk]
+            chunks += found
+            if len(found) < more:
+                break
+        return chunks
+
+    def _evict(self, used: set[bytes]) -> None:
+        """Count what the domains in use have grown by, and drop those least recently used beyond the limit."""
+        for key in used:
+            self._memory_bytes += self._domains[key].growth_bytes()
+        while self._memory_bytes > self._memory_bytes_max and self._domains:
+            oldest = self._domains.pop(next(iter(self._domains)))
+            self._memory_bytes -= oldest.size_bytes
+
+    def _nearest(self, fingerprints: Sequence[Fingerprint]) -> list[Match | None]:
+        """The nearest of the stored and of those before it in the batch, for each; a stored one if tied."""
+        simhashes = np.array([fingerprint.simhash for fingerprint in fingerprints], np.uint64)
+        matches: list[Match | None] = [None] * len(fingerprints)
+        for position, match in self._stored_neighbours(fingerprints, simhashes) + _neighbours_in_batch(
+            fingerprints, simhashes
+        ):
+            best = matches[position]
+            if best is None or match.distance < best.distance:
+                matches[position] = match
+        return matches
+
+    def _stored_neighbours(self, fingerprints: Sequence[Fingerprint], simhashes: Simhashes) -> list[tuple[int, Match]]:
+        """Position in the batch and match, for every stored fingerprint near to one of the batch."""
+        near = self._stored_near(fingerprints, simhashes)
+        if not near:
+            return []
+        keys = [_chunk_key(fingerprints[position].domain, ordinal // CHUNK_ENTRIES) for position, ordinal, _ in near]
+        chunks = dict(zip(keys, self._kv.get_many(keys), strict=True))
+        return [
+            (position, Match(distance, _reference(chunks[key], ordinal)))
+            for (position, ordinal, distance), key in zip(near, keys, strict=True)
+        ]
+
+    def _stored_near(self, fingerprints: Sequence[Fingerprint], simhashes: Simhashes) -> list[tuple[int, int, int]]:
+        """Position in the batch, ordinal in the domain and distance, of all pairs that are near."""
+        parts: list[Simhashes] = []
+        lengths: list[int] = []
+        for key, simhash, _ in fingerprints:
+            candidates = self._domains[key].fingerprints.candidates(simhash)
+            parts += candidates
+            lengths.append(sum(map(len, candidates)))
+        distances = np.bitwise_count(np.concatenate(parts) ^ simhashes.repeat(lengths))
+        hits = np.flatnonzero(distances <= DISTANCE_BITS_MAX)
+        ends = np.cumsum(lengths)
+        near = []
+        for hit, position in zip(hits.tolist(), np.searchsorted(ends, hits, side="right").tolist(), strict=True):
+            key, simhash, _ = fingerprints[position]
+            place = hit - int(ends[position]) + lengths[position]
+            near.append((position, self._domains[key].fingerprints.ordinal(simhash, place), int(distances[hit])))
+        return near
 
 
-def _children(key: bytes, root: bytes, simhash: int) -> list[bytes]:
-    """The four nodes under a split node where this SimHash belongs."""
-    rest, width = simhash, SIMHASH_BITS
-    for step in range(len(root), len(key), _STEP_BYTES):
-        quarter = width // 4
-        shift = key[step] * quarter
-        rest = rest & ((1 << shift) - 1) | rest >> shift + quarter << shift
-        width -= quarter
-    quarter = width // 4
-    mask = (1 << quarter) - 1
-    return [key + _QUARTERS[index] + (rest >> index * quarter & mask).to_bytes(2, "big") for index in range(4)]
-
-
-def _neighbours_in_batch(fingerprints: Sequence[Fingerprint]) -> dict[int, list[Match]]:
-    """For each fingerprint, by position, the near ones that stand before it in the batch."""
-    simhashes = np.array([fingerprint.simhash for fingerprint in fingerprints], np.uint64)
+def _neighbours_in_batch(fingerprints: Sequence[Fingerprint], simhashes: Simhashes) -> list[tuple[int, Match]]:
+    """Position and match, for every fingerprint near to one that stands before it in the batch."""
     distances = np.bitwise_count(simhashes[:, None] ^ simhashes)
-    found: dict[int, list[Match]] = {}
-    for later, earlier in zip(*np.nonzero(np.tril(distances <= DISTANCE_BITS_MAX, -1)), strict=True):
-        if fingerprints[later].root == fingerprints[earlier].root:
-            match = Match(int(distances[later, earlier]), fingerprints[earlier].reference)
-            found.setdefault(int(later), []).append(match)
-    return found
+    later, earlier = np.nonzero(distances <= DISTANCE_BITS_MAX)
+    return [
+        (after, Match(int(distances[after, before]), fingerprints[before].reference))
+        for after, before in zip(later.tolist(), earlier.tolist(), strict=True)
+        if before < after and fingerprints[before].domain == fingerprints[after].domain
+    ]
 
 
-def _nearest(
-    fingerprints: Sequence[Fingerprint], leaves: list[bytes], in_batch: dict[int, list[Match]]
-) -> list[Match | None]:
-    """The nearest of each fingerprint's stored candidates and of those before it in the batch; the first if tied."""
-    candidates: dict[int, list[Match]] = {}
-    entries: npt.NDArray[np.uint64] = np.frombuffer(b"".join(leaves), "<u8").reshape(-1, 2)
-    lengths = [len(leaf) // _ENTRY_BYTES for leaf in leaves]
-    simhashes = np.array([fingerprint.simhash for fingerprint in fingerprints], np.uint64)
-    distances = np.bitwise_count(entries[:, 0] ^ np.repeat(simhashes, lengths))
-    hits = np.flatnonzero(distances <= DISTANCE_BITS_MAX)
-    positions = np.searchsorted(np.cumsum(lengths), hits, side="right")
-    for hit, position in zip(hits.tolist(), positions.tolist(), strict=True):
-        reference = int(entries[hit, 1]).to_bytes(REFERENCE_BYTES, "little")
-        candidates.setdefault(position, []).append(Match(int(distances[hit]), reference))
-    for position, matches in in_batch.items():
-        candidates.setdefault(position, []).extend(matches)
-    best = {position: min(matches, key=lambda match: match.distance) for position, matches in candidates.items()}
-    return [best.get(position) for position in range(len(fingerprints))]
+def _chunk_key(domain: bytes, number: int) -> bytes:
+    return domain + number.to_bytes(4, "big")
+
+
+def _reference(chunk: bytes | None, ordinal: int) -> bytes:
+    if chunk is None:
+        raise EngineError("The near-duplicate index has lost a part.", "Was the store written by two processes?")
+    end = (ordinal % CHUNK_ENTRIES + 1) * _ENTRY_BYTES
+    return chunk[end - REFERENCE_BYTES : end]

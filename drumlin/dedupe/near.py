@@ -67,7 +67,7 @@ class _Domain:
         self._key = key
         entries = np.frombuffer(b"".join(chunks), "<u8").reshape(-1, 2)
         self.fingerprints = DomainFingerprints(entries[:, 0])
-        self.size_bytes = 0
+        self.size_bytes = 0  # As counted by the index when it was last used.
         self._chunk = chunks[-1] if chunks else b""
 
     def insert(self, fingerprint: Fingerprint) -> tuple[bytes, bytes]:
@@ -77,12 +77,6 @@ class _Domain:
         self._chunk = chunk + fingerprint.simhash.to_bytes(8, "little") + fingerprint.reference
         self.fingerprints.append(fingerprint.simhash)
         return _chunk_key(self._key, chunk_number), self._chunk
-
-    def growth_bytes(self) -> int:
-        """What it has grown by in memory since this was last asked, which `size_bytes` then includes."""
-        size_bytes_before = self.size_bytes
-        self.size_bytes = self.fingerprints.size_bytes
-        return self.size_bytes - size_bytes_before
 
 
 class NearIndex:
@@ -144,7 +138,9 @@ class NearIndex:
     def _evict(self, used: set[bytes]) -> None:
         """Count what the domains in use have grown by, and drop those least recently used beyond the limit."""
         for key in used:
-            self._memory_bytes += self._domains[key].growth_bytes()
+            domain = self._domains[key]
+            self._memory_bytes += domain.fingerprints.size_bytes - domain.size_bytes
+            domain.size_bytes = domain.fingerprints.size_bytes
         while self._memory_bytes > self._memory_bytes_max and self._domains:
             oldest = self._domains.pop(next(iter(self._domains)))
             self._memory_bytes -= oldest.size_bytes

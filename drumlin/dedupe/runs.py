@@ -41,20 +41,21 @@ class Run:
         self._mask = (1 << bits) - 1
         quarters = simhashes[begin:end].astype("<u8", copy=False).view("<u2").reshape(-1, TABLES)
         starts = np.zeros(TABLES * (1 << bits) + 1, np.int32)
-        self._ordinals = np.empty(TABLES * (end - begin), np.int32)
+        ordinals = np.empty((TABLES, end - begin), np.int32)
         for table in range(TABLES):
             lists = quarters[:, table] & np.uint16(self._mask)
-            self._ordinals[table * len(lists) : (table + 1) * len(lists)] = np.argsort(lists, kind="stable")
+            ordinals[table] = np.argsort(lists, kind="stable")
             starts[1 + (table << bits) : 1 + (table + 1 << bits)] = np.bincount(lists, minlength=1 << bits)
-        self._ordinals += np.int32(begin)
-        # A memoryview gives plain integers several times faster than an array does.
+        ordinals += np.int32(begin)
+        # Memoryviews give plain integers and slices several times faster than arrays do.
+        self._ordinals = ordinals.ravel().data
         self._starts = np.cumsum(starts, dtype=np.int32).data
 
     @property
     def size_bytes(self) -> int:
         return self._ordinals.nbytes + self._starts.nbytes
 
-    def lists(self, simhash: int) -> list[Ordinals]:
+    def lists(self, simhash: int) -> list[memoryview]:
         """The ordinals that each table lists with this SimHash."""
         starts, ordinals, mask = self._starts, self._ordinals, self._mask
         size = mask + 1
@@ -79,12 +80,9 @@ class DomainFingerprints:
         self._simhashes[: self.count] = simhashes
         self._runs: list[Run] = []
         self._tail_begin = 0
+        self.size_bytes = DOMAIN_BYTES + self._simhashes.nbytes
         if self.count > TAIL_FINGERPRINTS_MAX:
             self._arrange()
-
-    @property
-    def size_bytes(self) -> int:
-        return DOMAIN_BYTES + self._simhashes.nbytes + sum(run.size_bytes for run in self._runs)
 
     def candidates(self, simhash: int) -> list[Simhashes]:
         """The SimHashes to compare with this one, those of the tail first. One may occur more than once."""
@@ -97,13 +95,14 @@ class DomainFingerprints:
         return self._tail_begin + place if place < tail_length else int(self._listed(simhash)[place - tail_length])
 
     def _listed(self, simhash: int) -> Ordinals:
-        lists: list[Ordinals] = []
+        lists: list[memoryview] = []
         for run in self._runs:
             lists += run.lists(simhash)
-        return np.concatenate(lists)
+        return np.frombuffer(b"".join(lists), np.int32)
 
     def append(self, simhash: int) -> None:
         if self.count == len(self._simhashes):
+            self.size_bytes += self._simhashes.nbytes
             self._simhashes = np.concatenate((self._simhashes, np.empty_like(self._simhashes)))
         self._simhashes[self.count] = simhash
         self.count += 1
@@ -118,3 +117,4 @@ class DomainFingerprints:
         else:
             self._runs = [self._runs[0], Run(self._simhashes, first_end, self.count)]
         self._tail_begin = self.count
+        self.size_bytes = DOMAIN_BYTES + self._simhashes.nbytes + sum(run.size_bytes for run in self._runs)

@@ -11,6 +11,8 @@ few inline names of odd spelling are marked too; `test_parse_text.py` checks tha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy
 
 BLOCK_END = b"\x0c"
@@ -58,20 +60,29 @@ BLOCK_TAGS = (
 _KEY_LETTERS = 3
 _LETTER_BITS = 5
 _LETTER_MASK = 31
-_NAME_ENDS = b"> \n\t\r/\x0c"
+# Without the tab: in five bits it is the "i" of <picture>.
+_NAME_ENDS = b"> \n\r/\x0c"
 _PADDING = b">" * (_KEY_LETTERS + 2)
 
 
-def _key(name: bytes) -> int:
-    first, second, third = (byte & _LETTER_MASK for byte in name[:_KEY_LETTERS])
-    return first << 2 * _LETTER_BITS | second << _LETTER_BITS | third
+def _keys(name: bytes) -> Iterator[int]:
+    """The keys of one name: three letters, or fewer and what may follow them."""
+    if len(name) >= _KEY_LETTERS:
+        first, second, third = (byte & _LETTER_MASK for byte in name[:_KEY_LETTERS])
+        yield first << 2 * _LETTER_BITS | second << _LETTER_BITS | third
+    elif len(name) == _KEY_LETTERS - 1:
+        for end in _NAME_ENDS:
+            yield from _keys(name + bytes([end]))
+    else:
+        for end in _NAME_ENDS:
+            for anything in range(_LETTER_MASK + 1):
+                yield from _keys(name + bytes([end, anything]))
 
 
 def _block_table() -> numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]:
     table = numpy.zeros(1 << _KEY_LETTERS * _LETTER_BITS, numpy.bool_)
     for name in BLOCK_TAGS:
-        for end in _NAME_ENDS:
-            table[_key(name.encode() + bytes([end]) * 2)] = True
+        table[list(_keys(name.encode()))] = True
     return table
 
 

@@ -18,9 +18,10 @@ UNCHECKED_BYTES_MAX = TAG_BYTES_MIN * TAGS_UNCHECKED_MAX
 ATTRIBUTES_MAX = 256
 NAME_BYTES_MAX = 4096
 VALUE_BYTES_MAX = 8192
+RUN_BYTES_MAX = 256
 STEP_BYTES_MIN = 1024
 STEP_BYTES_PRODUCT = 2_000_000_000
-DEPTH_SUM_MAX = 60_000_000
+DEPTH_SUM_MAX = 40_000_000
 
 # Elements that never stay open around their like: void ones, and those that the next of their kind closes.
 _NEVER_DEEP = frozenset(
@@ -29,15 +30,20 @@ _NEVER_DEEP = frozenset(
 )
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]{0,20})")
 
-# An attribute as the standard's tokenizer reads it. Possessive throughout: nothing here backtracks.
-_ATTRIBUTE = rb"[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|[^\s>\"'][^\s>]*+)?+)?+"
-_MANY_ATTRIBUTES = rb"(?:%b){%d}" % (_ATTRIBUTE, ATTRIBUTES_MAX)
-# A start tag with more attributes than any honest one has. It is tried at every "<", wherever that stands, so nothing
-# before a tag can hide it.
-_FLOOD = re.compile(rb"<[a-zA-Z](?:[^\s/>]{%d}|[^\s/>]*+%b)" % (NAME_BYTES_MAX, _MANY_ATTRIBUTES))
-# Whether a place may lie within such a tag: between two attributes, or in a value of either quotation.
+
+def _attributes(run: bytes) -> bytes:
+    """A pattern of `ATTRIBUTES_MAX` attributes as the standard's tokenizer reads them; `run` repeats an unquoted byte."""
+    value = rb"\"[^\"]*+\"|'[^']*+'|[^\s>\"'][^\s>]%b" % run
+    return rb"(?:[\s/]*+[^\s/>][^\s/>=]%b(?:\s*+=\s*+(?:%b)?+)?+){%d}" % (run, value, ATTRIBUTES_MAX)
+
+
+# A start tag with more attributes than any honest one has, or a name as long. It is tried at every "<", wherever that
+# stands, so nothing before a tag can hide it. All quantifiers are possessive: nothing here backtracks.
+_FLOOD = re.compile(rb"<[a-zA-Z](?:[^\s/>]{%d}|[^\s/>]*+%b)" % (NAME_BYTES_MAX, _attributes(b"*+")))
+# Whether a place may lie within such a tag: between two attributes, or in a value of either quotation. A long name
+# counts as several, so that a look costs about the same wherever it falls.
 _INSIDE_FLOOD = re.compile(
-    rb"(?:|[^\"]{0,%d}+\"|[^']{0,%d}+')%b" % (VALUE_BYTES_MAX, VALUE_BYTES_MAX, _MANY_ATTRIBUTES)
+    rb"(?:|[^\"]{0,%d}+\"|[^']{0,%d}+')%b" % (VALUE_BYTES_MAX, VALUE_BYTES_MAX, _attributes(b"{0,%d}+" % RUN_BYTES_MAX))
 )
 
 

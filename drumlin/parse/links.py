@@ -11,6 +11,7 @@ LINK_TEXT_CHARS_MAX = 500
 # Anchors can be nested by force, and the text of each is that of all within. This bounds the sum.
 LINK_TEXTS_CHARS_MAX = 4 * 1024 * 1024
 HREF_CHARS_MAX = 8192
+SRCSET_CHARS_MAX = 4 * HREF_CHARS_MAX
 
 FOLLOWED_KINDS = frozenset({"a", "area", "frame", "iframe", "refresh"})
 # What a page needs to look right. Other `link` elements are recorded and are neither.
@@ -35,7 +36,7 @@ KIND_OF_TAG = {
 }
 
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|(.*))", re.IGNORECASE | re.DOTALL)
-_SRCSET = re.compile(r"[\s,]*([^\s,]\S*[^\s,]|[^\s,])(?:\s+[^\s,(]+(?:\([^)]*\))?)*\s*(?:,|$)")
+_SRCSET_URL = re.compile(r"[\s,]*+(\S++)")
 
 Attributes = dict[str, str | None]
 
@@ -45,12 +46,12 @@ class Links:
 
     __slots__ = ("_chars_left", "hrefs", "kinds", "rels", "texts")
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_words: bool = True) -> None:
         self.hrefs: list[str] = []
         self.kinds: list[str] = []
         self.rels: list[str] = []
         self.texts: list[str] = []
-        self._chars_left = LINK_TEXTS_CHARS_MAX
+        self._chars_left = LINK_TEXTS_CHARS_MAX if with_words else 0
 
     def add(self, href: str | None, kind: str, rel: str = "", text: str = "") -> None:
         """Record one link, unless it is empty, oversized, inline data or one too many."""
@@ -90,7 +91,7 @@ class Links:
                 self.add(attributes[name], "img" if name == "poster" else kind, "", text)
         srcset = attributes.get("srcset")
         if srcset:
-            for href in srcset_urls(srcset):
+            for href in srcset_urls(srcset[:SRCSET_CHARS_MAX]):
                 self.add(href, "img", "", text)
 
     def _words(self, node: LexborNode) -> str:
@@ -121,7 +122,16 @@ def _relation(attributes: Attributes) -> tuple[str, str]:
 
 def srcset_urls(srcset: str) -> list[str]:
     """The URLs of a srcset attribute, without their widths and densities."""
-    return [found[1] for found in _SRCSET.finditer(srcset[: 4 * HREF_CHARS_MAX])]
+    urls = []
+    place = 0
+    while found := _SRCSET_URL.match(srcset, place):
+        url = found[1].rstrip(",")
+        urls.append(url)
+        # A comma right after the URL ends the candidate; otherwise it ends with the next one.
+        place = found.end() if url != found[1] else srcset.find(",", found.end()) + 1
+        if not place:
+            break
+    return urls
 
 
 def refresh_url(content: str) -> str:

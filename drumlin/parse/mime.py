@@ -36,12 +36,14 @@ _MAGIC = (
 _MAGIC_STARTS = tuple(start for start, _ in _MAGIC)
 _BOMS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
 _HTML_START = re.compile(
-    rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype html|html|head|body|title|meta|link|script|style|table|div|h1|p|a|br|iframe)"
+    rb"\s*(?:<!--.*?-->\s*)*+<(?:!doctype html|html|head|body|title|meta|link|script|style|table|div|h1|p|a|br|iframe)"
     rb"[\s>/]",
     re.IGNORECASE | re.DOTALL,
 )
 # The root element, after a BOM, the XML declaration, comments, the doctype and processing instructions.
-_XML_ROOT = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->|<![^>]*>)\s*)*<([\w.:-]{1,64})", re.DOTALL)
+_XML_ROOT = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->|<![^>\[]*(?:\[.*?\]\s*)?>)\s*)*+<([\w.:-]{1,64})", re.DOTALL
+)
 _XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml[\s?]")
 _TYPE_OF_ROOT = {
     b"html": XHTML,

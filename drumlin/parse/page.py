@@ -9,7 +9,7 @@ from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNod
 
 from drumlin.parse.blocks import BLOCK_END, mark_blocks
 from drumlin.parse.charset import to_utf8
-from drumlin.parse.hostile import tame
+from drumlin.parse.hostile import UNCHECKED_BYTES_MAX, tame
 from drumlin.parse.language import detected_language, language_codes
 from drumlin.parse.links import KIND_OF_TAG, Attributes, Links, refresh_url, words
 from drumlin.parse.mime import HTML, PLAIN, XHTML, essence
@@ -63,7 +63,9 @@ def _read(page: ParsedPage, html: bytes) -> None:
     except (SelectolaxError, ValueError):
         return
     if tree.root is not None:
-        _Reader(page).read(tree, tree.root)
+        # Anchors nest only by force. Each then contains the words of all within, and to read them all is quadratic.
+        nested = len(html) > UNCHECKED_BYTES_MAX and tree.css_first("a a") is not None
+        _Reader(page, Links(with_words=not nested)).read(tree, tree.root)
 
 
 class _Reader:
@@ -71,9 +73,9 @@ class _Reader:
 
     __slots__ = ("_links", "_page", "_parts")
 
-    def __init__(self, page: ParsedPage) -> None:
+    def __init__(self, page: ParsedPage, links: Links) -> None:
         self._page = page
-        self._links = Links()
+        self._links = links
         self._parts = TextParts()
 
     def read(self, tree: LexborHTMLParser, root: LexborNode) -> None:

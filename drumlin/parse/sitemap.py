@@ -31,10 +31,10 @@ _ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
 _XML_MARKS = ("xml", "gzip", "octet-stream")
 _VALUE = rb"\s*(?:<!\[CDATA\[\s*)?([^<\]]{0,%d})" % LOC_BYTES_MAX
 # The elements of an entry that matter. A prefix is allowed, and looked at, because <image:loc> is not the page's.
-_ELEMENT = re.compile(rb"<(/?)((?:[\w.-]{1,32}:)?[a-zA-Z]{3,10})((?:\s[^>]{0,2000})?)>" + _VALUE)
+_ELEMENT = re.compile(rb"<(/?)((?:[\w.-]{1,32}:)?[a-zA-Z]{3,10})((?:\s[^<>]{0,2000}+)?)>" + _VALUE)
 _HREF = re.compile(rb"\shref\s*=\s*[\"']([^\"']{1,%d})" % LOC_BYTES_MAX)
 _REL = re.compile(rb"\srel\s*=\s*[\"']([^\"']{1,100})")
-_TEXT_LINE = re.compile(rb"^[ \t]*(https?://\S{1,%d})[ \t]*$" % LOC_BYTES_MAX, re.MULTILINE | re.IGNORECASE)
+_TEXT_LINE = re.compile(rb"^[ \t]*(https?://\S{1,%d})[ \t\r]*$" % LOC_BYTES_MAX, re.MULTILINE | re.IGNORECASE)
 
 
 class SitemapURL(msgspec.Struct, frozen=True):

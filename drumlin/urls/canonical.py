@@ -36,8 +36,13 @@ PLAIN_ABSOLUTE = re.compile(
     rf"(https?://(?:{_PLAIN_NAME}|{_PLAIN_ADDRESS}){_PLAIN_PORT})(/{PLAIN_PATH}|){PLAIN_TAIL}", re.DOTALL
 ).fullmatch
 
-# Escapes that are not as they should be: lower-case hex, or of an unreserved character (letters, digits, "-._~").
-_UNTIDY_ESCAPE = re.compile("%(?:[0-9A-Fa-f][a-f]|[a-f][0-9A-F]|2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)")
+# A scheme that is neither http nor https, so that no base can make a web address of the href.
+_OTHER_SCHEME = re.compile("(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE).match
+
+# Escapes are written in upper case (a run of them at once), and those of letters, digits and "-._~" are decoded.
+_ESCAPES = re.compile("(?:%[0-9A-Fa-f]{2})+")
+_LOWER_CASE_ESCAPE = re.compile("%(?:[0-9A-Fa-f][a-f]|[a-f][0-9A-F])")
+_NEEDLESS_ESCAPE = re.compile("%(?:2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])")
 
 # The authority as the parser leaves it, if it is a name that DNS could hold or an address; credentials are not in
 # the groups, nor is the dot of the root. Groups: name, port.
@@ -46,8 +51,6 @@ _AUTHORITY = re.compile(
 ).fullmatch
 _NAME_LENGTH_MAX = 253  # characters: the longest name that DNS can carry
 
-_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
-_DECODED = {f"%{ord(character):02X}": character for character in _UNRESERVED}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _name_and_value = methodcaller("partition", "=")
 
@@ -62,31 +65,35 @@ def canonical(href: str, base: str | None = None) -> str | None:
     plain = PLAIN_ABSOLUTE(href)
     if plain is not None:
         origin, path, query = plain.groups()
-        if len(origin) <= _NAME_LENGTH_MAX and is_plain(path, query):
-            return with_query(origin + (path or "/"), query)
+        if len(origin) <= _NAME_LENGTH_MAX and is_plain(path):
+            return assembled(origin, path or "/", query)
+    elif _OTHER_SCHEME(href) is not None:
+        return None
     parsed = _parse(href, base)
     return None if parsed is None else _tidy(parsed)
 
 
-def is_plain(path: str, query: str | None) -> bool:
-    """Whether a path and a query of plain characters are free of what would have to be rewritten."""
-    if "/." in path or ("%" in path and _UNTIDY_ESCAPE.search(path) is not None):
-        return False
-    return not (query and "%" in query and _UNTIDY_ESCAPE.search(query) is not None)
+def is_plain(path: str) -> bool:
+    """Whether a path of plain characters has no dot segment, however it is written."""
+    return "/." not in path and ("%" not in path or "%2e" not in path.lower())
 
 
-def with_query(url: str, query: str | None) -> str | None:
-    """Append what identifies a page in a query, in the order of names and values, if the whole is not too long."""
+def assembled(origin: str, path: str, query: str | None) -> str | None:
+    """The URL of these parts, with tidy escapes and what identifies a page in the query, if it is not too long."""
+    url = origin + (_tidy_escapes(path) if "%" in path else path)
     if query:
-        if "&" in query:
-            kept = [parameter for parameter in query.split("&") if parameter and not is_dropped(parameter)]
-            kept.sort(key=_name_and_value)
-            query = "&".join(kept)
-        elif is_dropped(query):
-            query = ""
+        query = _tidy_query(_tidy_escapes(query) if "%" in query else query)
         if query:
             url = f"{url}?{query}"
     return url if len(url) <= URL_LENGTH_MAX else None
+
+
+def _tidy_query(query: str) -> str:
+    if "&" not in query:
+        return "" if is_dropped(query) else query
+    kept = [parameter for parameter in query.split("&") if parameter and not is_dropped(parameter)]
+    kept.sort(key=_name_and_value)
+    return "&".join(kept)
 
 
 def _parse(href: str, base: str | None) -> str | None:
@@ -116,20 +123,23 @@ def _tidy(parsed: str) -> str | None:
     host = _AUTHORITY(authority)
     if host is None or len(host[1]) > _NAME_LENGTH_MAX:
         return None
-    return with_query(f"{scheme}://{host[1]}{host[2]}/{_tidy_path(path)}", _tidy_escapes(query))
-
-
-def _tidy_path(path: str) -> str:
-    path = _tidy_escapes(path)
-    return without_session(path) if ";" in path else path
+    if ";" in path:
+        path = without_session(_tidy_escapes(path))
+    return assembled(f"{scheme}://{host[1]}{host[2]}", "/" + path, query)
 
 
 def _tidy_escapes(text: str) -> str:
-    return _UNTIDY_ESCAPE.sub(_tidy_triple, text) if "%" in text else text
+    if _LOWER_CASE_ESCAPE.search(text) is not None:
+        text = _ESCAPES.sub(_upper_case, text)
+    return _NEEDLESS_ESCAPE.sub(_decoded, text)
 
 
-def _tidy_triple(triple: re.Match[str]) -> str:
-    raw = triple[0].upper()
-    start = triple.start()
-    # Right after a stray "%" or "%4" a decoded character would become part of a new triple.
-    return raw if "%" in triple.string[max(0, start - 2) : start] else _DECODED.get(raw, raw)
+def _upper_case(escapes: re.Match[str]) -> str:
+    return escapes[0].upper()
+
+
+def _decoded(escape: re.Match[str]) -> str:
+    start = escape.start()
+    # Right after a stray "%" or "%4" a decoded character would become part of a new escape.
+    stray = "%" in escape.string[max(0, start - 2) : start]
+    return escape[0] if stray else chr(int(escape[0][1:], 16))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from drumlin.urls.canonical import HREF_LENGTH_MAX, PLAIN_PATH, PLAIN_TAIL, canonical, is_plain, with_query
+from drumlin.urls.canonical import HREF_LENGTH_MAX, PLAIN_PATH, PLAIN_TAIL, assembled, canonical, is_plain
 
 ENTRIES_MAX = 100_000  # remembered hrefs, directories and origins; about 30 MB
 
@@ -66,8 +66,10 @@ class _Directory(dict[str, str | None]):
         plain = _PLAIN_RELATIVE(href)
         if plain is not None and len(href) <= HREF_LENGTH_MAX:
             rooted, climb, path, query = plain.groups()
-            if is_plain(rooted or "/" + path, query):
-                return with_query(self._origin + rooted if rooted else self._climbed(climb) + path, query)
+            if rooted and is_plain(rooted):
+                return assembled(self._origin, rooted, query)
+            if path and is_plain("/" + path):
+                return assembled(self._climbed(climb), path, query)
         return canonical(href, self.page)
 
     def _climbed(self, climb: str) -> str:

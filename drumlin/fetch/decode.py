@@ -1,0 +1,137 @@
+"""Undoing Content-Encoding, with a limit on what comes out.
+
+Bodies come from strangers: a few kilobytes can stand for gigabytes, so every decoder is asked for at most one byte more
+than is allowed. A stream that ends too early is kept as far as it decoded, as browsers do, because servers that
+cut the last bytes are common and what arrived is the page; a stream that is damaged, or yields nothing, is an error.
+Rubbish after the end of a gzip or deflate stream is ignored; gzip members and zstd frames may follow one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import brotli
+import zstandard
+from isal import igzip_lib, isal_zlib
+
+from drumlin.errors import SiteError
+from drumlin.model import FailureKind
+
+ENCODINGS_MAX = 3
+"""Encodings on one body; nobody honest stacks more than one."""
+
+ZSTD_WINDOW_BYTES_MAX = 8 << 20
+"""The window that RFC 9659 allows for zstd on the web."""
+
+ZSTD_READ_BYTES = 131_072
+"""Decoded bytes asked for at a time."""
+
+GZIP_MEMBERS_MAX = 256
+"""Members of one gzip body. Each costs a copy of what follows it, so without a limit small ones could cost hours."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_BITS = 31
+_ZLIB_BITS = 15
+_RAW_BITS = -15
+_ZLIB_METHOD = 8
+
+
+def decode(body: bytes, encoding: str, bytes_max: int) -> bytes:
+    """The body as it was before `encoding`, a Content-Encoding header; the same object if there is none.
+
+    Raises `SiteError`: TOO_LARGE when more than `bytes_max` would come out, DECODE when the body is damaged or the
+    encoding unknown.
+    """
+    names = [name for name in encoding.lower().replace(" ", "").split(",") if name and name != "identity"]
+    if len(names) > ENCODINGS_MAX:
+        raise SiteError(FailureKind.DECODE, f"The body is encoded {len(names)} times; the limit is {ENCODINGS_MAX}.")
+    for name in reversed(names):
+        # An empty body has no encoding to undo: answers to HEAD, 304 and 204 say what it would have been.
+        body = _decoder(name)(body, bytes_max) if body else body
+    if len(body) > bytes_max:
+        raise _too_large(bytes_max)
+    return body
+
+
+def _decoder(name: str) -> Callable[[bytes, int], bytes]:
+    try:
+        return _DECODERS[name]
+    except KeyError:
+        raise SiteError(FailureKind.DECODE, f"The Content-Encoding {name[:40]!r} is not known.") from None
+
+
+def _gunzip(body: bytes, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    rest = body
+    # What follows a member and is no gzip is padding, or rubbish.
+    while not parts or rest.startswith(_GZIP_MAGIC):
+        if len(parts) == GZIP_MEMBERS_MAX:
+            raise SiteError(FailureKind.DECODE, f"The gzip body has more than {GZIP_MEMBERS_MAX} members.")
+        part, rest = _inflate(rest, _GZIP_BITS, bytes_max - sum(map(len, parts)))
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _inflate_either(body: bytes, bytes_max: int) -> bytes:
+    """`deflate` means a zlib stream, but some servers send the bare deflate stream: then the two bytes do not check."""
+    is_zlib = body[0] & 0x0F == _ZLIB_METHOD and int.from_bytes(body[:2], "big") % 31 == 0
+    return _inflate(body, _ZLIB_BITS if is_zlib else _RAW_BITS, bytes_max)[0]
+
+
+def _inflate(body: bytes, bits: int, bytes_max: int) -> tuple[bytes, bytes]:
+    """What one stream holds, and what follows it."""
+    inflater = isal_zlib.decompressobj(bits)
+    try:
+        part = inflater.decompress(body, bytes_max + 1)
+    except igzip_lib.IsalError as error:
+        raise _damaged(error) from error
+    return _checked(part, bytes_max, complete=inflater.eof), inflater.unused_data
+
+
+def _unbrotli(body: bytes, bytes_max: int) -> bytes:
+    decompressor = brotli.Decompressor()
+    try:
+        part = decompressor.process(body, output_buffer_limit=bytes_max + 1)
+    except brotli.error as error:
+        raise _damaged(error) from error
+    return _checked(part, bytes_max, complete=decompressor.is_finished())
+
+
+def _unzstd(body: bytes, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    room = bytes_max + 1
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX).stream_reader(body, read_across_frames=True) as reader:
+            while room and (part := reader.read(min(room, ZSTD_READ_BYTES))):
+                parts.append(part)
+                room -= len(part)
+    except zstandard.ZstdError as error:
+        raise _damaged(error) from error
+    # The reader does not tell a stream that was cut before its first byte from one that holds nothing, which
+    # nobody sends.
+    return _checked(b"".join(parts), bytes_max, complete=False)
+
+
+def _checked(decoded: bytes, bytes_max: int, complete: bool) -> bytes:
+    if len(decoded) > bytes_max:
+        raise _too_large(bytes_max)
+    if not decoded and not complete:
+        raise SiteError(FailureKind.DECODE, "The encoded body ends before its first byte.")
+    return decoded
+
+
+def _too_large(bytes_max: int) -> SiteError:
+    return SiteError(FailureKind.TOO_LARGE, f"The decoded body is larger than {bytes_max} bytes.")
+
+
+def _damaged(error: Exception) -> SiteError:
+    return SiteError(FailureKind.DECODE, f"The encoded body is damaged: {error}.")
+
+
+_DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
+    "gzip": _gunzip,
+    "x-gzip": _gunzip,
+    "deflate": _inflate_either,
+    "br": _unbrotli,
+    "zstd": _unzstd,
+}

@@ -187,6 +187,14 @@ class Web:
     def stop(self) -> None:
         self.stopping = True
 
+    def close(self) -> None:
+        """Close every socket; only after `serve` has returned."""
+        for listener, _ in self.listeners.values():
+            listener.close()
+        for connection in self.connections.values():
+            connection.sock.close()
+        self.epoll.close()
+
     def _wait_s(self) -> float:
         # The timeout of epoll counts whole milliseconds, rounded up, so a due answer is at most 1 ms late.
         return max(0.0, self.delayed[0][0] - monotonic()) if self.delayed else POLL_S_MAX

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import msgspec
-import xxhash
 
 from drumlin.dedupe import digest, simhashes
 from drumlin.errors import SiteError
@@ -26,6 +25,7 @@ from drumlin.frontier import TrapFilter, TrapLimits
 from drumlin.model import Capture, FailureKind, LinkSet, Task
 from drumlin.parse import ASSET_KINDS, FOLLOWED_KINDS, looks_like_sitemap, parse, parse_sitemap, sniff
 from drumlin.robots import directives
+from drumlin.store import record_id_of
 from drumlin.urls import LinkResolver, Scope, canonical, domain_of
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
@@ -100,13 +100,13 @@ class Pipeline:
             body_raw=body_raw,
             body=body,
             headers=headers,
-            record_id=record_id(task.url, now),
         )
 
     def read(self, captures: Sequence[Capture]) -> None:
         """Parse and fingerprint a batch: fills in each capture's page, links and fingerprints."""
         for capture in captures:
             capture.digest = digest(capture.body)
+            capture.record_id = record_id_of(capture)
             capture.mime = sniff(capture.headers.get("content-type", ""), capture.body)
             if 300 <= capture.status < 400:
                 continue
@@ -228,12 +228,6 @@ def header_values(block: bytes, name: str) -> list[str]:
     """Every value of a field that must not be joined: each X-Robots-Tag may name a crawler of its own."""
     lines = (line.partition(":") for line in block.decode("latin-1").split("\r\n")[1:])
     return [value.strip() for field, _, value in lines if field.strip().lower() == name]
-
-
-def record_id(url: str, fetched: float) -> str:
-    """The id of a capture: of this URL at this moment, the same wherever it is computed."""
-    value = xxhash.xxh3_128_hexdigest(f"{url} {fetched!r}".encode())
-    return f"urn:uuid:{value[:8]}-{value[8:12]}-{value[12:16]}-{value[16:20]}-{value[20:]}"
 
 
 def redirect_target(capture: Capture, redirects_max: int) -> str:

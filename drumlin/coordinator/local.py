@@ -43,7 +43,7 @@ TICK_S = 0.25
 LOCK_WAIT_S = 10.0
 PARSE_HANG_S = 30.0
 RESTART_WAIT_S = 0.2
-RESTARTS_IN_A_ROW_MAX = 20
+RESTARTS_IN_A_ROW_MAX = 5
 LEAVE_WAIT_S = 90.0
 ELAPSED_KEY = "elapsed_s"
 STATE_KEY = "state"
@@ -294,10 +294,11 @@ class LocalCrawl:
         """Hold the page that a node died on against that page."""
         path = self.directory.paths.blackbox(name)
         url, _ = read_blackbox(path)
-        if not url or code >= 0:
+        if not url:
             return
-        crashed = -code in CRASH_SIGNALS
-        error = f"its process ended with {signal.Signals(-code).name} while parsing it"
+        crashed = code > 0 or -code in CRASH_SIGNALS
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        error = f"its process ended with {how} while parsing it"
         # A kill from outside may have hit this page by chance; only a habit of it is held against the page.
         self.dispatcher.strike(
             url, time.time(), kind=FailureKind.CRASH, error=error, **({} if crashed else {"limit": KILLS_MAX})

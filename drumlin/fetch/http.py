@@ -251,7 +251,7 @@ class Fetcher:
             pycurl.NOSIGNAL: 1,
             pycurl.FOLLOWLOCATION: 0,
             pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_2TLS,
-            pycurl.PROTOCOLS_STR: "http,https",
+            pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
             pycurl.PROXY: "",
             pycurl.USERAGENT: self._user_agent,
             pycurl.HTTPHEADER: [f"Accept: {ACCEPT}", f"Accept-Encoding: {ACCEPT_ENCODING}"],
@@ -269,7 +269,7 @@ class Fetcher:
         }
         if self._ca_file:
             options[pycurl.CAINFO] = self._ca_file
-        if not self._guard.allows_everything:
+        if not self._guard.allow_private:
             options[pycurl.OPENSOCKETFUNCTION] = lambda purpose, address: self._open_socket(transfer, address)
         for option, value in options.items():
             curl.setopt(option, value)

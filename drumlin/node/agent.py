@@ -229,7 +229,13 @@ class Agent:
             error = f"status {transfer.status}"
             asked_s = self._slow_down(transfer, host, wall)
         result = self._result(
-            host, task, Outcome.FAILED, status=transfer.status, kind=kind, error=error, retry_after_s=asked_s
+            host,
+            task,
+            Outcome.FAILED,
+            status=0 if transfer.failure else transfer.status,
+            kind=kind,
+            error=error,
+            retry_after_s=asked_s,
         )
         return Arrival(result, fetch_record(result, self.settings.node, transfer))
 

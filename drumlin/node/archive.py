@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from drumlin.store import FetchRecord
 
 SEGMENT_PAGES_MAX = 10_000
 RECOVER_BATCH = 200
+LOCK_POLL_S = 0.05
 
 Submit = Callable[[list[Result]], Accepted]
 
@@ -67,7 +69,7 @@ class _Segment:
 
     def __init__(self, paths: CrawlPaths, node: str, name: str, *, sync: bool) -> None:
         self.journal = Journal(paths.spool(node) / (name + JOURNAL_SUFFIX), sync=sync)
-        self.tables = SegmentWriter(paths.tables, name)
+        self.tables = SegmentWriter(paths.tables, name, node=node, sync=sync)
         self.pages = 0
         self.waiting = 0
 
@@ -180,15 +182,20 @@ class SpoolLock:
         self._fd = fd
 
     @classmethod
-    def take(cls, folder: Path) -> SpoolLock | None:
+    def take(cls, folder: Path, *, wait_s: float = 0.0) -> SpoolLock | None:
+        """The lock, or None when another process holds it still after `wait_s`."""
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        return cls(fd)
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return cls(fd)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    os.close(fd)
+                    return None
+                time.sleep(LOCK_POLL_S)
 
     def free(self) -> None:
         os.close(self._fd)
@@ -199,7 +206,7 @@ def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) ->
     repair(paths.warc, node)
     recovered = 0
     for path in sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX)):
-        tables = SegmentWriter(paths.tables, path.name.removesuffix(JOURNAL_SUFFIX))
+        tables = SegmentWriter(paths.tables, path.name.removesuffix(JOURNAL_SUFFIX), node=node)
         for entries in _batches(read_journal(path), RECOVER_BATCH):
             accepted = submit([entry.result for entry in entries])
             add_rows(tables, _rebuild(paths, entries, pipeline), accepted.verdicts, accepted.duplicates)

@@ -70,7 +70,7 @@ class RobotsContact:
         host, wall = self._host, time.time()
         headers = header_fields(transfer.response_headers())
         max_age = _MAX_AGE.search(headers.get("cache-control", ""))
-        body, failure = _robots_body(transfer, headers)
+        body, failure = robots_body(transfer, headers)
         decision = decide(
             transfer.status or None,
             body,
@@ -98,7 +98,7 @@ class RobotsContact:
         self._agent.report_note(host, [url for url in sitemaps if url])
 
 
-def _robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str]:
+def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str]:
     """The file, cut where RFC 9309 lets us stop, and the failure of a body that does not decode."""
     body = b"".join(transfer.body)
     encoding = headers.get("content-encoding", "")

@@ -31,6 +31,7 @@ SOFTWARE = f"drumlin/{__version__}"
 ABORT_HOOK = "DRUMLIN_TEST_ABORT_ON"
 GC_THRESHOLDS = (50_000, 20, 50)
 PR_SET_PDEATHSIG = 1
+SPOOL_WAIT_S = 60.0
 
 
 class NodeOptions(msgspec.Struct, frozen=True):
@@ -49,7 +50,8 @@ def run_node(options: NodeOptions) -> None:
     die_with_parent(options.parent_pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     paths = CrawlPaths(options.out)
-    lock = SpoolLock.take(paths.spool(options.node))
+    # A neighbour may just be finishing what an earlier process of this name left behind.
+    lock = SpoolLock.take(paths.spool(options.node), wait_s=SPOOL_WAIT_S)
     if lock is None:
         raise BusyError(f"Another process is node {options.node} of {options.out}.", "Stop it or choose another name.")
     gateway = CoordinatorClient(_plain_fetcher(), options.endpoint)

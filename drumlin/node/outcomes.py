@@ -54,10 +54,6 @@ def result_of_capture(capture: Capture, task: Task, outcome: Outcome, capture_id
         fetched=capture.fetched,
         size=len(capture.body_raw),
         redirects=task.redirects,
-        digest=capture.digest,
-        simhash=capture.simhash,
-        record_id=capture.record_id,
-        mime=capture.mime,
     )
 
 

@@ -114,6 +114,7 @@ class Settling:
         if capture is None:
             return
         result.digest, result.simhash, result.mime = capture.digest, capture.simhash, capture.mime
+        result.record_id = arrival.fetch.record_id = capture.record_id
         found = self._pipeline.discover(capture)
         result.links, result.link_hints, result.traps = found.urls, found.hints, found.refused
 

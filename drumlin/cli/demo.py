@@ -1,0 +1,52 @@
+"""`drumlin demo`: crawl a bundled fake web on loopback with the real product, and check what came of it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+from drumlin.cli.console import say
+from drumlin.config import Loaded, load
+from drumlin.errors import DrumlinError
+
+
+@click.command("demo")
+@click.option("--out", metavar="DIR", help="the crawl directory; default: a new one in the temporary folder")
+@click.option("--quiet", is_flag=True, help="print no progress")
+def command(out: str | None, quiet: bool) -> int:
+    """Crawl a small web of about thirty hosts, full of what real sites do to crawlers.
+
+    It runs on loopback only, takes about half a minute, and leaves the crawl directory for you to look at.
+    """
+    from drumlin.cli.crawl import crawl
+    from drumlin.testing import DEMO_OPTIONS, FakeWeb
+
+    folder = out or tempfile.mkdtemp(prefix="drumlin-demo-")
+    flags: dict[str, object] = {name.replace("-", "_"): value for name, value in DEMO_OPTIONS.items()}
+    flags |= {"out": folder, "allow_private": True, "quiet": quiet}
+    environ = {name: value for name, value in os.environ.items() if name == "NO_COLOR"}
+    loaded = load(flags, environ, None, Path(folder))
+    with FakeWeb() as web:
+        say(loaded.process, f"A web of {len(web.hosts)} hosts listens on loopback; crawling it into {folder}")
+        code = crawl(loaded, list(web.seeds))
+        _check(loaded, web)
+    return code
+
+
+def _check(loaded: Loaded, web: object) -> None:
+    """Say whether the crawler kept the rules of this web: all that should be fetched was, nothing else."""
+    from drumlin.testing import FakeWeb
+
+    assert isinstance(web, FakeWeb)
+    missed = web.expected.fetched - web.requested
+    forbidden = web.expected.never & web.requested
+    if missed or forbidden:
+        examples = ", ".join(sorted(missed | forbidden)[:5])
+        raise DrumlinError(
+            f"The demo went wrong: {len(missed)} pages missed, {len(forbidden)} forbidden ones requested ({examples}).",
+            "This is a bug; please report it.",
+        )
+    say(loaded.process, f"\nEvery page that should be fetched was ({len(web.expected.fetched)}), and none that must not be.")

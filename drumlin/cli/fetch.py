@@ -1,0 +1,208 @@
+"""`drumlin fetch URL`: one page through the whole pipeline, each decision explained. Nothing is stored."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from drumlin.cli.console import results, write_json
+from drumlin.config import CrawlConfig, Loaded, config_options
+from drumlin.errors import EXIT_OK, ConfigError, DrumlinError, SiteError
+
+if TYPE_CHECKING:
+    from drumlin.fetch import Fetcher, Transfer
+    from drumlin.model import Capture, Task
+    from drumlin.pipeline import Pipeline
+    from drumlin.robots import Decision
+
+EXIT_NOT_FETCHED = 1
+TEXT_SHOWN_CHARS = 300
+LINKS_SHOWN = 10
+
+
+class FetchFailed(DrumlinError):
+    """The page was not fetched; the steps printed before say why."""
+
+    exit_code = EXIT_NOT_FETCHED
+
+
+@click.command("fetch")
+@click.argument("url")
+@config_options(
+    "user_agent", "allow_private", "fetch_timeout", "connect_timeout", "body_bytes_max", "delay", "json", "color"
+)
+def command(loaded: Loaded, url: str) -> int:
+    """Fetch one page as a crawl would, and explain every decision on the way."""
+    explained = Explained(loaded)
+    try:
+        explained.run(url)
+    finally:
+        explained.show()
+    return EXIT_OK
+
+
+class Explained:
+    """The steps of one fetch, in order, as (step, what happened)."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._config: CrawlConfig = loaded.crawl
+        self._steps: list[tuple[str, str]] = []
+
+    def show(self) -> None:
+        if self._loaded.process.json:
+            write_json([{"step": step, "says": says} for step, says in self._steps])
+            return
+        console = results(self._loaded.process)
+        for step, says in self._steps:
+            console.print(f"{step:<12} {says}", soft_wrap=True)
+
+    def say(self, step: str, says: str) -> None:
+        self._steps.append((step, says))
+
+    def run(self, href: str) -> None:
+        from drumlin.node.main import make_fetcher
+        from drumlin.urls import canonical
+
+        url = canonical(href if "://" in href else f"http://{href}")
+        if url is None:
+            raise ConfigError(f"{href!r} is not a web address.", "Give an http:// or https:// URL.")
+        fetcher = make_fetcher(self._config, 4)
+        try:
+            capture = self._follow(fetcher, url)
+        finally:
+            fetcher.close()
+        self._explain_page(capture)
+
+    def _follow(self, fetcher: Fetcher, url: str) -> Capture:
+        """Fetch `url` and wherever it redirects to, politely."""
+        from drumlin.model import Task
+        from drumlin.pipeline import redirect_target
+
+        chain: tuple[str, ...] = ()
+        while True:
+            self._check_robots(fetcher, url)
+            task = Task(0, url, 5, 0, 0, "", chain)
+            capture = self._fetch(fetcher, task)
+            if not 300 <= capture.status < 400 or capture.status == 304:
+                return capture
+            try:
+                target = redirect_target(capture, self._config.redirects_max)
+            except SiteError as broken:
+                raise FetchFailed(f"{broken.kind}: {broken.message}.") from broken
+            self.say("redirect", f"to {target}")
+            chain = (*chain, url)
+            url = target
+
+    def _check_robots(self, fetcher: Fetcher, url: str) -> None:
+        from drumlin.robots import parse
+        from drumlin.urls import domain_of, host_of
+
+        host = host_of(url)
+        self.say("url", f"{url} (host {host}, registrable domain {domain_of(host)})")
+        decision = self._robots(fetcher, f"{url.partition(':')[0]}://{host}/robots.txt")
+        agent = self._config.product_token
+        rules = parse(decision.rules_body or b"")
+        allowed = not decision.deny_all and (decision.allow_all or rules.allowed(agent, url))
+        delay = rules.crawl_delay(agent)
+        pace = f"; Crawl-delay {delay:g} s" if delay else ""
+        verdict = "allows" if allowed else "denies"
+        self.say("robots", f"robots.txt ({decision.reason}) {verdict} {agent} this URL{pace}")
+        if not allowed:
+            raise FetchFailed(f"robots.txt does not let {agent} fetch {url}.", "It was not requested.")
+        time.sleep(max(self._config.delay_s, delay or 0.0))
+
+    def _robots(self, fetcher: Fetcher, robots_url: str) -> Decision:
+        from drumlin.node.contact import robots_body
+        from drumlin.pipeline import header_fields
+        from drumlin.robots import REDIRECTS_MAX, decide
+        from drumlin.urls import canonical
+
+        redirects = 0
+        while True:
+            transfer = self._transfer(fetcher, robots_url)
+            headers = header_fields(transfer.response_headers())
+            target = canonical(headers.get("location", ""), robots_url) if 300 <= transfer.status < 400 else None
+            if target and redirects <= REDIRECTS_MAX:
+                redirects += 1
+                robots_url = target
+                time.sleep(self._config.delay_s)
+                continue
+            body, failure = robots_body(transfer, headers)
+            return decide(transfer.status or None, body, redirects, transfer.failure or failure, time.time())
+
+    def _fetch(self, fetcher: Fetcher, task: Task) -> Capture:
+        from drumlin.node.contact import request_block
+        from drumlin.node.outcomes import status_failure
+        from drumlin.urls import host_of
+
+        transfer = self._transfer(fetcher, task.url)
+        if transfer.failure:
+            raise FetchFailed(f"{transfer.failure}: {transfer.error or 'no answer'}.", _retry_hint(transfer.failure))
+        host = host_of(task.url)
+        request = request_block(task.url, host, fetcher.request_headers)
+        try:
+            capture = self._pipeline().capture(transfer, task, host, token="", request=request, now=time.time())
+        except SiteError as broken:
+            raise FetchFailed(f"{broken.kind}: {broken.message}.", _retry_hint(broken.kind)) from broken
+        encoding = capture.headers.get("content-encoding", "identity")
+        duration_s = transfer.finished - transfer.started
+        self.say(
+            "fetch",
+            f"status {capture.status} over {capture.protocol} from {capture.ip} in {duration_s:.3f} s, "
+            f"{len(capture.body_raw):,} bytes ({encoding}; {len(capture.body):,} decoded)",
+        )
+        failure = status_failure(capture.status)
+        if failure:
+            raise FetchFailed(f"{failure}: status {capture.status}.", _retry_hint(failure))
+        return capture
+
+    def _transfer(self, fetcher: Fetcher, url: str) -> Transfer:
+        arrived: list[Transfer] = []
+        fetcher.start(url, arrived.append)
+        while not arrived:
+            fetcher.run_once(1.0)
+        return arrived[0]
+
+    def _pipeline(self) -> Pipeline:
+        from drumlin.node.main import make_pipeline
+        from drumlin.protocol import Setup
+
+        return make_pipeline(self._config, Setup(b"", "", [], []), lambda url: None)
+
+    def _explain_page(self, capture: Capture) -> None:
+        pipeline = self._pipeline()
+        pipeline.read([capture])
+        self.say("type", f"{capture.mime or 'unknown'}, charset {capture.charset or 'none'}")
+        if capture.title or capture.text:
+            self.say("page", f"title {capture.title!r}, language {capture.languages or 'unknown'}")
+            text = capture.text.decode("utf-8", "replace")
+            self.say("text", f"{len(capture.text):,} bytes: {text[:TEXT_SHOWN_CHARS]!r}")
+        asked = [name for name, said in (("noindex", capture.noindex), ("nofollow", capture.nofollow)) if said]
+        self.say("directives", ", ".join(asked) or "none: the page may be indexed and its links followed")
+        near = f"{capture.simhash:016x}" if capture.simhash is not None else "none (too little text)"
+        self.say("content", f"sha256 {capture.digest.hex()}, simhash {near}")
+        self._explain_links(capture)
+
+    def _explain_links(self, capture: Capture) -> None:
+        kinds: dict[str, int] = {}
+        for kind in capture.links.kinds:
+            kinds[kind] = kinds.get(kind, 0) + 1
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
+        followed = list(dict.fromkeys(url for url in capture.links.urls if url))
+        self.say("links", f"{counted}; {len(followed)} distinct web addresses")
+        for url in followed[:LINKS_SHOWN]:
+            self.say("", url)
+        if len(followed) > LINKS_SHOWN:
+            self.say("", f"and {len(followed) - LINKS_SHOWN} more")
+
+
+def _retry_hint(kind: str) -> str:
+    from drumlin.frontier import RETRY_RULES
+
+    rule = RETRY_RULES.get(kind)
+    if rule is None or rule.retries:
+        return "A crawl would try again later."
+    return f"A crawl would not try again: {rule.why}."

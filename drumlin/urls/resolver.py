@@ -68,7 +68,7 @@ class _Directory(dict[str, str | None]):
             rooted, climb, path, query = plain.groups()
             if rooted and is_plain(rooted):
                 return assembled(self._origin, rooted, query)
-            if path and is_plain("/" + path):
+            if path and is_plain(path):
                 return assembled(self._climbed(climb), path, query)
         return canonical(href, self.page)
 

@@ -106,6 +106,7 @@ def test_a_query_is_sorted_and_keeps_only_what_identifies_a_page(query: str, kep
         ("a;jsessionid=1;v=2", "a;v=2"),
         ("a;v=2;jsessionid=1.;jsessionid=2", "a;v=2"),
         ("a;v=2", "a;v=2"),
+        ("a;%6asessionid=1", "a"),
         (".;jsessionid=1/b", ".;jsessionid=1/b"),
     ],
 )

@@ -32,16 +32,17 @@ _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]{0,20})")
 
 
 def _attributes(run: bytes) -> bytes:
-    """A pattern of `ATTRIBUTES_MAX` attributes as the standard's tokenizer reads them; `run` repeats an unquoted byte."""
+    """A pattern of `ATTRIBUTES_MAX` attributes as the tokenizer reads them; `run` repeats a byte outside quotes."""
     value = rb"\"[^\"]*+\"|'[^']*+'|[^\s>\"'][^\s>]%b" % run
-    return rb"(?:[\s/]*+[^\s/>][^\s/>=]%b(?:\s*+=\s*+(?:%b)?+)?+){%d}" % (run, value, ATTRIBUTES_MAX)
+    name = rb"[\s/]%b[^\s/>][^\s/>=]%b" % (run, run)
+    return rb"(?:%b(?:\s%b=\s%b(?:%b)?+)?+){%d}" % (name, run, run, value, ATTRIBUTES_MAX)
 
 
 # A start tag with more attributes than any honest one has, or a name as long. It is tried at every "<", wherever that
 # stands, so nothing before a tag can hide it. All quantifiers are possessive: nothing here backtracks.
 _FLOOD = re.compile(rb"<[a-zA-Z](?:[^\s/>]{%d}|[^\s/>]*+%b)" % (NAME_BYTES_MAX, _attributes(b"*+")))
-# Whether a place may lie within such a tag: between two attributes, or in a value of either quotation. A long name
-# counts as several, so that a look costs about the same wherever it falls.
+# Whether a place may lie within such a tag: between two attributes, or in a value of either quotation. Runs are
+# bounded, and a longer name counts as several, so that a look costs about the same wherever it falls.
 _INSIDE_FLOOD = re.compile(
     rb"(?:|[^\"]{0,%d}+\"|[^']{0,%d}+')%b" % (VALUE_BYTES_MAX, VALUE_BYTES_MAX, _attributes(b"{0,%d}+" % RUN_BYTES_MAX))
 )

@@ -7,6 +7,7 @@ should still give its beginning, and entities other than characters have no busi
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from typing import cast
 
@@ -18,6 +19,7 @@ from drumlin.parse.charset import to_utf8
 from drumlin.parse.mime import PLAIN, xml_root
 
 SITEMAP_URLS_MAX = 50_000
+SITEMAP_ELEMENTS_MAX = 1_500_000
 SITEMAP_BYTES_MAX = 50 * 1024 * 1024
 LOC_BYTES_MAX = 8192
 PEEK_BYTES = 4096
@@ -95,8 +97,8 @@ def _inflated(body: bytes, bytes_max: int) -> bytes:
 
 
 def _from_lines(text: bytes) -> Sitemap:
-    locations = [_plain(found[1]) for found in _TEXT_LINE.finditer(text)]
-    return Sitemap([SitemapURL(loc) for loc in locations[:SITEMAP_URLS_MAX]])
+    lines = itertools.islice(_TEXT_LINE.finditer(text), SITEMAP_URLS_MAX)
+    return Sitemap([SitemapURL(_plain(found[1])) for found in lines])
 
 
 class _Entries:
@@ -111,7 +113,7 @@ class _Entries:
     def read(self, text: bytes) -> Sitemap:
         """All entries, the last one even if the text ends inside it."""
         prefix = _root_prefix(text)
-        for element in _ELEMENT.finditer(text):
+        for element in itertools.islice(_ELEMENT.finditer(text), SITEMAP_ELEMENTS_MAX):
             closing, name, attributes, value = element.groups()
             if prefix:
                 name = name.removeprefix(prefix)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import brotli
 import zstandard
-from isal import igzip_lib, isal_zlib
+from isal import isal_zlib
 
 from drumlin.errors import SiteError
 from drumlin.model import FailureKind
@@ -29,6 +29,8 @@ ZSTD_READ_BYTES = 131_072
 GZIP_MEMBERS_MAX = 256
 """Members of one gzip body. Each costs a copy of what follows it, so without a limit small ones could cost hours."""
 
+# The stubs of isal declare its exception as an instance, not as a class.
+_InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_BITS = 31
 _ZLIB_BITS = 15
@@ -83,7 +85,7 @@ def _inflate(body: bytes, bits: int, bytes_max: int) -> tuple[bytes, bytes]:
     inflater = isal_zlib.decompressobj(bits)
     try:
         part = inflater.decompress(body, bytes_max + 1)
-    except igzip_lib.IsalError as error:
+    except _InflateError as error:
         raise _damaged(error) from error
     return _checked(part, bytes_max, complete=inflater.eof), inflater.unused_data
 
@@ -101,7 +103,9 @@ def _unzstd(body: bytes, bytes_max: int) -> bytes:
     parts: list[bytes] = []
     room = bytes_max + 1
     try:
-        with zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX).stream_reader(body, read_across_frames=True) as reader:
+        with zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX).stream_reader(
+            body, read_across_frames=True
+        ) as reader:
             while room and (part := reader.read(min(room, ZSTD_READ_BYTES))):
                 parts.append(part)
                 room -= len(part)

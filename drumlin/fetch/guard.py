@@ -45,7 +45,7 @@ _FORBIDDEN_4 = tuple(
     )
 )
 # Only 2000::/3 is global unicast; everything outside of it is refused: unspecified, loopback, link-local, site-local,
-# unique local (with cloud metadata at fd00:ec2::254), multicast, and what is not assigned.
+# unique local (with cloud metadata at fd00:ec2::254), local NAT64 (64:ff9b:1::/48), multicast, what is not assigned.
 _GLOBAL_6 = IPv6Network("2000::/3")
 _FORBIDDEN_6 = tuple(
     IPv6Network(network)
@@ -57,7 +57,6 @@ _FORBIDDEN_6 = tuple(
     )
 )
 _NAT64 = IPv6Network("64:ff9b::/96")
-_NAT64_LOCAL = IPv6Network("64:ff9b:1::/48")
 _COMPATIBLE = IPv6Network("::/96")
 _LOW_32_BITS = 0xFFFF_FFFF
 
@@ -123,6 +122,6 @@ def _embedded(address: _Address) -> list[IPv4Address]:
     if address.teredo is not None:
         return list(address.teredo)
     carried = address.ipv4_mapped or address.sixtofour
-    if carried is None and (address in _NAT64 or address in _NAT64_LOCAL or address in _COMPATIBLE):
+    if carried is None and (address in _NAT64 or address in _COMPATIBLE):
         carried = IPv4Address(int(address) & _LOW_32_BITS)
     return [] if carried is None else [carried]

@@ -32,6 +32,7 @@ CONTROL_S_MAX = 30.0
 WGET2_THREADS = 20
 SCRAPY_PER_HOST = 16
 POLITE_S = 60
+POLITE_MARGIN_S = 10
 POLITE_DELAY_S = 1.0
 
 Command = Callable[[Path, Path, argparse.Namespace], list[str]]
@@ -197,8 +198,8 @@ def polite(options: argparse.Namespace) -> list[Run]:
     hosts = options.hosts or 300
 
     def command(seeds: Path, out: Path, settings: argparse.Namespace) -> list[str]:
-        # The last of a repeated flag counts.
-        limits = ["--delay", str(POLITE_DELAY_S), "--time-max", f"{POLITE_S}s"]
+        # The last of a repeated flag counts. Starting and draining must not fall into the time that is looked at.
+        limits = ["--delay", str(POLITE_DELAY_S), "--time-max", f"{POLITE_S + POLITE_MARGIN_S}s"]
         return [*drumlin_command(seeds, out, settings), *limits]
 
     with serving(hosts, options.pages or 100, "--gap-s", str(POLITE_DELAY_S)) as site:

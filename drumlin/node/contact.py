@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SITEMAPS_MAX = 50
 ROBOTS_DECODED_BYTES_MAX = 16 * 1024 * 1024
+# Failures before anything could be asked: they are the host's, and every URL of it would fail in the same way.
+HOST_FAILURES = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TLS, FailureKind.FORBIDDEN_ADDRESS})
 _MAX_AGE = re.compile(r"max-age=(\d{1,9})")
 
 
@@ -82,10 +84,15 @@ class RobotsContact:
         )
         if decision.retry:
             host.robots_failures += 1
-            self._agent.fail_tasks(host, FailureKind.ROBOTS_UNREACHABLE, f"robots.txt: {decision.reason}")
+            self._agent.fail_tasks(host, self._failure_kind(transfer), f"robots.txt: {transfer.error or decision.reason}")
             return
         expires = min(decision.expires, wall + self._agent.settings.robots_ttl_s)
         self._remember(Robots(msgspec.structs.replace(decision, expires=expires), self._agent.settings.agent), transfer)
+
+    def _failure_kind(self, transfer: Transfer) -> str:
+        """A host that cannot be reached at all is called that, not a host without rules. (A redirect's target is another.)"""
+        own = not self._redirects and transfer.failure in HOST_FAILURES
+        return transfer.failure if own else FailureKind.ROBOTS_UNREACHABLE
 
     def _remember(self, robots: Robots, transfer: Transfer) -> None:
         host, settings = self._host, self._agent.settings

@@ -5,9 +5,11 @@ SimHashes differ in at most 3 bits are near-duplicates. `ContentIndex` remembers
 that the caller supplies (`KeyValue`), and answers in batches which earlier capture a page repeats.
 
 Invariants: recording a capture again answers as the first time and changes nothing; a capture is never its own
-duplicate; everything of a batch is written by one atomic `put_many`; no state outside the store, so a restart
-forgets nothing. Limits: `near` says when a near-duplicate could be missed, `fingerprints` what is too short to judge.
-Costs, bench/dedupe.py: about 2.4 µs per KB of text for a SimHash, 10 to 20 µs for a look-up and insert.
+duplicate; a batch is written by one atomic `put_many` per 128 contents before it is answered; memory holds only copies
+of what the store holds, so a restart forgets nothing. Limits: one `ContentIndex` per store; `near` says how many
+fingerprints a domain keeps and what memory that takes, `fingerprints` which texts are too short to judge.
+Costs in CPU-µs (bench/dedupe.py, RocksDB, batches of 32): SimHash 2.4 per KB of text; look-up and insert 13 to 19 with
+100 pages in each domain, 17 to 22 with a million pages in one, `known` 1.5.
 """
 
 from drumlin.dedupe.fingerprints import digest, simhashes

@@ -23,6 +23,8 @@ EVENTS_MAX = 256
 RECEIVE_BUFFER_BYTES = 64 * 1024
 CONNECTION_AGE_MAX_S = 120
 POLL_MAX_S = 1.0
+# libcurl itself cuts off a response head at 300 KiB, so that no more than this is ever held.
+HEADER_BYTES_MAX = 256 * 1024
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
@@ -58,6 +60,7 @@ _KIND_OF_ERROR = {
     pycurl.E_SEND_ERROR: FailureKind.RESET,
     pycurl.E_GOT_NOTHING: FailureKind.RESET,
     pycurl.E_PARTIAL_FILE: FailureKind.RESET,
+    pycurl.E_ABORTED_BY_CALLBACK: FailureKind.RESET,
     pycurl.E_FILESIZE_EXCEEDED: FailureKind.TOO_LARGE,
 }
 
@@ -70,6 +73,7 @@ class FetchLimits(msgspec.Struct, frozen=True):
     body_bytes_max: int
     speed_min_bytes_s: int
     speed_window_s: int
+    header_bytes_max: int = HEADER_BYTES_MAX
 
 
 class Transfer:
@@ -91,6 +95,7 @@ class Transfer:
         "on_done",
         "protocol",
         "refused",
+        "sends",
         "started",
         "status",
         "url",
@@ -109,7 +114,14 @@ class Transfer:
         self.failure = ""
         self.error = ""
         self.refused = False
+        self.sends = 0
         self.started = self.first_byte = self.finished = 0.0
+
+    def before_send(self, *connection: object) -> int:
+        """libcurl repeats a request at once when a kept connection breaks before the answer. The server may have seen
+        the first, and two contacts so close are against the host's delay: the repetition is refused."""
+        self.sends += 1
+        return pycurl.PREREQFUNC_OK if self.sends == 1 else pycurl.PREREQFUNC_ABORT
 
     def response_headers(self) -> bytes:
         """The header block of the final response: what came before it (100 Continue, 103) is left out."""
@@ -228,7 +240,10 @@ class Fetcher:
         transfer.first_byte = transfer.finished - max(0.0, after_first_byte_s) if not code else transfer.finished
         if code:
             transfer.failure = _failure_kind(code, transfer.refused)
-            transfer.error = message
+            transfer.error = message if code != pycurl.E_ABORTED_BY_CALLBACK else "the connection broke before the answer"
+        if sum(map(len, transfer.header_lines)) > self._limits.header_bytes_max:
+            transfer.failure = FailureKind.TOO_LARGE
+            transfer.error = f"a response head of more than {self._limits.header_bytes_max} bytes"
         try:
             transfer.on_done(transfer)
         finally:
@@ -241,6 +256,7 @@ class Fetcher:
         transfer.context = None
         transfer.failure = transfer.error = ""
         transfer.refused = False
+        transfer.sends = 0
         self._idle.append(transfer)
 
     def _new_transfer(self) -> Transfer:
@@ -266,6 +282,7 @@ class Fetcher:
             pycurl.MAXAGE_CONN: CONNECTION_AGE_MAX_S,
             pycurl.HEADERFUNCTION: transfer.header_lines.append,
             pycurl.WRITEFUNCTION: transfer.body.append,
+            pycurl.PREREQFUNCTION: transfer.before_send,
         }
         if self._ca_file:
             options[pycurl.CAINFO] = self._ca_file

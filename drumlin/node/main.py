@@ -130,6 +130,7 @@ def make_fetcher(config: CrawlConfig, concurrency: int) -> Fetcher:
         body_bytes_max=config.body_bytes_max,
         speed_min_bytes_s=config.speed_min_bytes_s,
         speed_window_s=int(config.speed_window_s),
+        header_bytes_max=config.header_bytes_max,
     )
     guard = Guard(allow_private=config.allow_private)
     return Fetcher(limits, user_agent=config.user_agent, guard=guard, connections_max=2 * concurrency + 16)

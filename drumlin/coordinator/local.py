@@ -188,7 +188,7 @@ class LocalCrawl:
 
     async def _crawl(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._interrupt)
         self._socket_folder = tempfile.mkdtemp(prefix="drumlin-")
         app = CoordinatorApp(self.dispatcher, self._fail)

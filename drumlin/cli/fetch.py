@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from drumlin.pipeline import Pipeline
     from drumlin.robots import Decision
 
-EXIT_NOT_FETCHED = 1
+EXIT_NOT_FETCHED = 6
 TEXT_SHOWN_CHARS = 300
 LINKS_SHOWN = 10
 
@@ -130,6 +130,8 @@ class Explained:
                 robots_url = target
                 time.sleep(self._config.delay_s)
                 continue
+            if transfer.failure and not redirects:
+                raise FetchFailed(f"{transfer.failure}: {transfer.error or 'no answer'}.", _retry_hint(transfer.failure))
             body, failure = robots_body(transfer, headers)
             return decide(transfer.status or None, body, redirects, transfer.failure or failure, time.time())
 

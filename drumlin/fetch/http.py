@@ -240,7 +240,8 @@ class Fetcher:
         transfer.first_byte = transfer.finished - max(0.0, after_first_byte_s) if not code else transfer.finished
         if code:
             transfer.failure = _failure_kind(code, transfer.refused)
-            transfer.error = message if code != pycurl.E_ABORTED_BY_CALLBACK else "the connection broke before the answer"
+            repeated = code == pycurl.E_ABORTED_BY_CALLBACK
+            transfer.error = "the connection broke before the answer" if repeated else message
         if sum(map(len, transfer.header_lines)) > self._limits.header_bytes_max:
             transfer.failure = FailureKind.TOO_LARGE
             transfer.error = f"a response head of more than {self._limits.header_bytes_max} bytes"

@@ -15,7 +15,7 @@ Invariants
 Limits. `PARSE_BYTES_MAX` of a page are read, `TEXT_BYTES_MAX` of its text and `LINKS_MAX` of its links kept. Some HTML
 makes any parser's work quadratic (`drumlin.parse.hostile`): such a page is read up to where it begins. At most
 `SITEMAP_BYTES_MAX` and `SITEMAP_URLS_MAX` of a sitemap are read. A process that parses many pages should call
-`keep_freed_memory` once: it halves the cost of a parse.
+`keep_freed_memory` once: it nearly halves the cost of small ones.
 """
 
 from drumlin.parse.charset import to_utf8

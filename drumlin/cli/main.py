@@ -74,7 +74,15 @@ def drumlin() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the `drumlin` script."""
+    _open_closed_streams()
     sys.exit(run(arguments))
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the caller has closed leads nowhere; else the next file opened would take its number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None and os.open(os.devnull, os.O_RDWR) == number:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  # for the whole run
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from drumlin.engines import Engine, open_engine
+from drumlin.engines.rocksdb import RocksEngine
 from drumlin.model import Lease, NewURL, Settled, Settlement, TaskState
 
 SEED = 1
@@ -28,7 +29,10 @@ URLS_PER_HOST = 10
 LINKS_NEW = 5
 LINKS_KNOWN = 5
 LINK_ELSEWHERE_SHARE = 0.1
-PAGES = 20_000
+# Enough for several compactions to fall within.
+PAGES = 60_000
+REST_POLL_S = 0.1
+REST_POLLS_MAX = 3_000
 
 
 class Case(NamedTuple):
@@ -127,6 +131,14 @@ def crawl(engine: Engine, web: Web, pages: int, now: float) -> tuple[int, float,
     return done, lease_s, settle_s, add_s
 
 
+def wait_until_at_rest(engine: RocksEngine) -> None:
+    """Let RocksDB sort out what was filled in within minutes: a crawl takes hours for it and pays as it goes."""
+    for _ in range(REST_POLLS_MAX):
+        if engine.at_rest():
+            return
+        time.sleep(REST_POLL_S)
+
+
 def settlement(lease: Lease, now: float) -> Settlement:
     settled = [
         Settled(task.id, task.url, TaskState.DONE, b"capture:%08d" % task.id, size=37_000, counts={"pages": 1})
@@ -143,9 +155,10 @@ def resident_mb() -> float:
 def measure(case: Case, path: str, pages: int = PAGES) -> Result:
     web = Web(case.hosts)
     before_mb = resident_mb()
-    engine = open_engine(f"rocksdb:{path}")
+    engine = RocksEngine(path)
     begin = time.process_time()
     fill(engine, web, case.urls)
+    wait_until_at_rest(engine)
     fill_s = time.process_time() - begin
     done, lease_s, settle_s, add_s = crawl(engine, web, pages, 1.0)
     engine_mb = resident_mb() - before_mb

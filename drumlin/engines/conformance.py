@@ -230,6 +230,16 @@ class EngineConformance:
         engine.expire(lease.shard, 200.0)
         assert [task.attempts for task in self.lease_one(engine, 201.0).tasks] == [1]
 
+    def test_an_extension_gives_a_retried_task_again_but_none_that_the_lease_still_holds(self, engine: Engine) -> None:
+        self.seed(engine, count=3)
+        lease = self.lease_one(engine, urls_per_host=2)
+        retry = settled(lease.tasks[0], b"1", TaskState.SCHEDULED, retry_at=102.0)
+        engine.settle(lease.shard, [settlement(lease, retry)], 101.0)
+        engine.expire(lease.shard, 102.0)
+        more = engine.extend(lease.shard, lease.host, lease.token, 103.0, until=120.0, urls_max=9)
+        assert more is not None
+        assert [task.url[-1] for task in more.tasks] == ["0", "2"]
+
     # Leases that are lost
 
     def test_a_lost_lease_comes_back_a_delay_after_its_deadline(self, engine: Engine) -> None:
@@ -309,6 +319,12 @@ class EngineConformance:
         more = engine.extend(lease.shard, lease.host, lease.token, 101.0, until=120.0, urls_max=9)
         assert more is not None
         assert [(task.url[-1], task.priority) for task in more.tasks] == [("2", 9), ("1", 5)]
+
+    def test_of_two_changes_to_one_url_the_second_counts(self, engine: Engine) -> None:
+        self.seed(engine, count=1)
+        url = url_of("a.example", 0).url
+        assert engine.reprioritise(engine.shard_of("a.example"), [(url, 7), (url, 8)]) == 2
+        assert [task.priority for task in self.lease_one(engine).tasks] == [8]
 
     def test_statistics_follow_every_state(self, engine: Engine) -> None:
         self.seed(engine, count=6)

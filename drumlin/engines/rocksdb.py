@@ -438,6 +438,11 @@ class RocksEngine:
         with translated():
             self._storage.database.flush_wal(True)
 
+    def at_rest(self) -> bool:
+        """Whether nothing is being written or reordered in the background, as benchmarks want it when they begin."""
+        with translated():
+            return self._storage.at_rest()
+
     def close(self) -> None:
         self._shards.clear()
         self._storage.close()

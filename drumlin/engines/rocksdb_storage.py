@@ -31,6 +31,7 @@ WRITE_BUFFERS_BYTES = 64 << 20
 WRITE_BUFFER_BYTES = 16 << 20
 WRITE_BUFFER_FILTER_SHARE = 0.1
 BLOCK_BYTES = 8 << 10
+BLOB_BYTES_MIN = 64
 BLOOM_BITS_PER_KEY = 10
 WAL_BYTES_MAX = 256 << 20
 OPEN_FILES_MAX = 512
@@ -52,7 +53,7 @@ def _database_options() -> Options:
     return options
 
 
-def _family_options(cache: Cache) -> Options:
+def _family_options(family: str, cache: Cache) -> Options:
     table = BlockBasedOptions()
     table.set_block_cache(cache)
     table.set_block_size(BLOCK_BYTES)
@@ -66,7 +67,14 @@ def _family_options(cache: Cache) -> Options:
     # Most look-ups are of keys written lately or never: a filter over the write buffer answers the second kind.
     options.set_memtable_prefix_bloom_ratio(WRITE_BUFFER_FILTER_SHARE)
     options.set_memtable_whole_key_filtering(True)
-    options.set_compression_type(DBCompressionType.lz4())
+    # Hashes do not compress.
+    options.set_compression_type(DBCompressionType.none() if family == "seen" else DBCompressionType.lz4())
+    if family == "queue":
+        # Tasks lie in files of their own, so that compaction rewrites only their keys: otherwise it is most of the cost
+        # of a page once the queue holds millions.
+        options.set_enable_blob_files(True)
+        options.set_min_blob_size(BLOB_BYTES_MIN)
+        options.set_enable_blob_gc(True)
     return options
 
 
@@ -98,7 +106,7 @@ class Storage:
 
     def __init__(self, path: str, *, sync: bool) -> None:
         cache = Cache(BLOCK_CACHE_BYTES)
-        families = {name: _family_options(cache) for name in ("default", *FAMILIES)}
+        families = {name: _family_options(name, cache) for name in ("default", *FAMILIES)}
         with translated():
             self.database = Rdict(path, _database_options(), families, AccessType.read_write())
         self.families: dict[str, Rdict] = {name: self.database.get_column_family(name) for name in FAMILIES}
@@ -135,6 +143,15 @@ class Storage:
     def write(self, batch: WriteBatch) -> None:
         if not batch.is_empty():
             self.database.write(batch, self._write_options)
+
+    def at_rest(self) -> bool:
+        """Whether RocksDB has nothing to do in the background."""
+        busy = ("rocksdb.num-running-compactions", "rocksdb.num-running-flushes")
+        due = ("rocksdb.compaction-pending", "rocksdb.mem-table-flush-pending")
+        running = any(self.database.property_int_value(name) for name in busy)
+        return not running and not any(
+            family.property_int_value(name) for family in self.families.values() for name in due
+        )
 
     def close(self) -> None:
         """Close every column family too: RocksDB gives up its lock only with the last of them."""

@@ -64,3 +64,13 @@ def check_rows_lead_to_records(out: Path) -> int:
                 assert record.headers["WARC-Type"] in ("response", "revisit"), (name, offset)
                 assert record.headers["WARC-Target-URI"] == url, (name, offset)
     return sum(map(len, places.values()))
+
+
+def count_captures(out: Path) -> int:
+    """Responses in all WARC files, however often a URL is among them."""
+    count = 0
+    for path in warc_files(out):
+        with path.open("rb") as stream:
+            types = (record.headers["WARC-Type"] for record in ArchiveIterator(stream, parse_http=False))
+            count += sum(kind in ("response", "revisit") for kind in types)
+    return count

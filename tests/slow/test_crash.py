@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.crawls import Crawl, benchmark_web
-from tests.harness.kills import check_nothing_lost, crawl_through_kills
+from tests.harness.kills import NODES, check_nothing_lost, crawl_through_kills
 
 KILLS = 20
 SEED = 2
@@ -32,7 +32,7 @@ def fast_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.timeout(1800)
 def test_twenty_kills_lose_no_url_and_store_no_page_twice(fast_disk: Path) -> None:
     with benchmark_web(fast_disk, 200, 100, "--latency-ms", str(LATENCY_MS)) as web:
-        crawl = Crawl(fast_disk / "crawl", "-i", str(web.seeds), "--nodes", "2")
+        crawl = Crawl(fast_disk / "crawl", "-i", str(web.seeds), "--nodes", str(NODES))
         try:
             story = crawl_through_kills(web, crawl, KILLS, random.Random(SEED))
             assert crawl.wait(CRAWL_S_MAX) == 0, crawl.errors

@@ -6,9 +6,9 @@
            links ◄── settle ◄── store (WARC, Parquet) ◄── fingerprint ◄── parse
 
 The left half is the frontier's (`drumlin.coordinator` over `drumlin.engines`), contact with sites is the node's
-(`drumlin.node` over `drumlin.fetch`). This file is what happens to a response in between: `capture` makes a record of it,
-`read` parses and fingerprints a batch of them, `discover` picks the links worth telling the frontier. Storing and settling
-are then a line each in `drumlin.node.agent`.
+(`drumlin.node` over `drumlin.fetch`). This file is what happens to a response in between: `capture` makes a record of
+it, `read` parses and fingerprints a batch of them, `discover` picks the links worth telling the frontier. Storing and
+settling are then a line each in `drumlin.node.agent`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What nodes and coordinators say to each other, over HTTP on a Unix socket or TLS, as MessagePack.
 
-A node registers, asks for work, asks which contents are known, settles results, sends heartbeats, leaves. Every answer is
-safe to ask for again: tokens guard leases, capture ids guard results. Waits are sent as durations, never as clock times,
-so that no two clocks need agree.
+A node registers, asks for work, asks which contents are known, settles results, sends heartbeats, leaves. Every answer
+is safe to ask for again: tokens guard leases, capture ids guard results. Waits are sent as durations, never as clock
+times, so that no two clocks need agree.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Result(msgspec.Struct, array_like=True):
 
 
 class HostReport(msgspec.Struct, array_like=True):
-    """What a node says of a leased host: whether it gives the lease back, when the next contact is allowed, its note."""
+    """What a node says of a leased host: whether it gives the lease back, when the next contact is due, its note."""
 
     lease_id: str
     host: str

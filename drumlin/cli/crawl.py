@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ import click
 from drumlin.cli.console import messages, results, say, write_json
 from drumlin.config import Loaded, crawl_options
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK, ConfigError
+
+_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?![0-9])", re.IGNORECASE)
+HREF_SHOWN_CHARS = 200
 
 
 @click.command("crawl")
@@ -31,7 +35,7 @@ def crawl(loaded: Loaded, seeds: list[str]) -> int:
     """Run the crawl and print its report; the exit code says how it ended."""
     from drumlin.cli.progress import Progress
     from drumlin.cli.summary import print_report
-    from drumlin.coordinator.local import LocalCrawl, LocalOptions
+    from drumlin.local import LocalCrawl, LocalOptions
 
     process = loaded.process
     out = Path(process.out).absolute()
@@ -55,7 +59,8 @@ def read_seeds(urls: tuple[str, ...], input_file: str | None) -> list[str]:
     for where, href in _hrefs(urls, input_file):
         url = canonical(_with_scheme(href))
         if url is None:
-            raise ConfigError(f"{where}: {href!r} is not a web address.", "Give http:// or https:// URLs.")
+            shown = href[:HREF_SHOWN_CHARS]
+            raise ConfigError(f"{where}: {shown!r} is not a web address.", "Give http:// or https:// URLs.")
         seeds[url] = None
     if not seeds:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
@@ -78,8 +83,5 @@ def _hrefs(urls: tuple[str, ...], input_file: str | None) -> Iterator[tuple[str,
 
 
 def _with_scheme(href: str) -> str:
-    """A bare name such as example.com/docs means its web site."""
-    return href if "://" in href else f"http://{href}"
-
-
-
+    """A bare name such as example.com/docs or example.com:8080 means its web site; mailto:someone does not."""
+    return href if "://" in href or _OTHER_SCHEME.match(href) else f"http://{href}"

@@ -47,7 +47,9 @@ def list_letters(loaded: Loaded, kind: str, host: str) -> None:
     for letter in letters:
         when = datetime.fromtimestamp(letter.last_failed, UTC).strftime("%Y-%m-%d %H:%M:%S")
         console.print(f"{when}  {letter.kind}  {letter.url}", soft_wrap=True)
-        console.print(f"    {_attempts(letter)}: {letter.last_error or 'no details'}{_found_on(letter)}", soft_wrap=True)
+        console.print(
+            f"    {_attempts(letter)}: {letter.last_error or 'no details'}{_found_on(letter)}", soft_wrap=True
+        )
     console.print(f"{len(letters)} dead letters.")
 
 
@@ -89,8 +91,8 @@ def drop(loaded: Loaded, urls: tuple[str, ...], kind: str, host: str) -> None:
 @contextmanager
 def _frontier(loaded: Loaded) -> Iterator[Engine]:
     """The frontier of a crawl that is not running."""
-    from drumlin.coordinator.local import CrawlDirectory
     from drumlin.engines import open_engine
+    from drumlin.local import CrawlDirectory
 
     out = Path(loaded.process.out)
     if not (out / "frontier").is_dir():

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from drumlin.cli.console import say
 from drumlin.config import Loaded, load
 from drumlin.errors import DrumlinError
+
+if TYPE_CHECKING:
+    from drumlin.testing import FakeWeb
 
 
 @click.command("demo")
@@ -36,11 +40,8 @@ def command(out: str | None, quiet: bool) -> int:
     return code
 
 
-def _check(loaded: Loaded, web: object) -> None:
+def _check(loaded: Loaded, web: FakeWeb) -> None:
     """Say whether the crawler kept the rules of this web: all that should be fetched was, nothing else."""
-    from drumlin.testing import FakeWeb
-
-    assert isinstance(web, FakeWeb)
     missed = web.expected.fetched - web.requested
     forbidden = web.expected.never & web.requested
     if missed or forbidden:
@@ -49,4 +50,7 @@ def _check(loaded: Loaded, web: object) -> None:
             f"The demo went wrong: {len(missed)} pages missed, {len(forbidden)} forbidden ones requested ({examples}).",
             "This is a bug; please report it.",
         )
-    say(loaded.process, f"\nEvery page that should be fetched was ({len(web.expected.fetched)}), and none that must not be.")
+    say(
+        loaded.process,
+        f"\nEvery page that should be fetched was ({len(web.expected.fetched)}), and none that must not be.",
+    )

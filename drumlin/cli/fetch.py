@@ -131,7 +131,7 @@ class Explained:
                 time.sleep(self._config.delay_s)
                 continue
             if transfer.failure and not redirects:
-                raise FetchFailed(f"{transfer.failure}: {transfer.error or 'no answer'}.", _retry_hint(transfer.failure))
+                raise _failed(transfer.failure, transfer.error)
             body, failure = robots_body(transfer, headers)
             return decide(transfer.status or None, body, redirects, transfer.failure or failure, time.time())
 
@@ -142,7 +142,7 @@ class Explained:
 
         transfer = self._transfer(fetcher, task.url)
         if transfer.failure:
-            raise FetchFailed(f"{transfer.failure}: {transfer.error or 'no answer'}.", _retry_hint(transfer.failure))
+            raise _failed(transfer.failure, transfer.error)
         host = host_of(task.url)
         request = request_block(task.url, host, fetcher.request_headers)
         try:
@@ -199,6 +199,10 @@ class Explained:
             self.say("", url)
         if len(followed) > LINKS_SHOWN:
             self.say("", f"and {len(followed) - LINKS_SHOWN} more")
+
+
+def _failed(kind: str, error: str) -> FetchFailed:
+    return FetchFailed(f"{kind}: {error or 'no answer'}.", _retry_hint(kind))
 
 
 def _retry_hint(kind: str) -> str:

@@ -14,8 +14,8 @@ from rich.table import Table
 from drumlin.config.quantities import format_duration
 
 if TYPE_CHECKING:
-    from drumlin.coordinator.local import LocalCrawl
     from drumlin.coordinator.totals import Totals
+    from drumlin.local import LocalCrawl
 
 REDRAW_S = 0.5
 LINE_S = 5.0
@@ -74,8 +74,12 @@ class Progress:
     def _panel(self, totals: Totals, crawl: LocalCrawl) -> Table:
         pages_s, megabytes_s = self._rates()
         table = Table.grid(padding=(0, 2))
-        draining = f" · {crawl.dispatcher.stop_reason}: finishing what is in flight" if crawl.dispatcher.stop_reason else ""
-        table.add_row("pages", f"{totals.pages:,} done · {totals.known:,} URLs known · {totals.pending:,} to go{draining}")
+        draining = (
+            f" · {crawl.dispatcher.stop_reason}: finishing what is in flight" if crawl.dispatcher.stop_reason else ""
+        )
+        table.add_row(
+            "pages", f"{totals.pages:,} done · {totals.known:,} URLs known · {totals.pending:,} to go{draining}"
+        )
         table.add_row("speed", f"{pages_s:,.0f} pages/s · {megabytes_s:,.1f} MB/s · {crawl.in_flight:,} in flight")
         table.add_row("answers", f"{_statuses(totals)} · {totals.counters.get('outcome.failed', 0):,} errors")
         table.add_row("hosts", _hosts(totals))
@@ -84,7 +88,7 @@ class Progress:
 
 
 def _statuses(totals: Totals) -> str:
-    classes = {name: 0 for name in ("2xx", "3xx", "4xx", "5xx")}
+    classes = dict.fromkeys(("2xx", "3xx", "4xx", "5xx"), 0)
     for status, count in totals.group("status.").items():
         name = f"{status[0]}xx"
         classes[name] = classes.get(name, 0) + count

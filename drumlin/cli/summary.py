@@ -35,7 +35,9 @@ def _ending(report: Report) -> str:
         return f"Stopped: {report.urls_pending:,} URLs are left. The same command goes on from here."
     if report.stop_reason:
         key = report.stop_reason.replace("_", "-")
-        return f"Stopped by --{key}: {report.urls_pending:,} URLs are left. Raise it and run the command again to go on."
+        return (
+            f"Stopped by --{key}: {report.urls_pending:,} URLs are left. Raise it and run the command again to go on."
+        )
     return "Finished: nothing is left to fetch."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -120,10 +121,8 @@ class CoordinatorApp:
         work = self._dispatcher.work(node, request, time.time())
         if work.leases or work.lost or not request.max_hosts or work.state is not CrawlState.RUNNING:
             return work
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(changed.wait(), LONG_POLL_S)
-        except TimeoutError:
-            pass
         return self._dispatcher.work(node, request, time.time())
 
     async def _known(self, node: str, request: KnownRequest) -> Any:

@@ -216,7 +216,9 @@ class Dispatcher:
             if result.redirect_to and self._may_follow(result):
                 chain = (*result.redirects, result.url)
                 target = result.redirect_to
-                found.append(NewURL(target, host_of(target), priority_of(result.depth), result.depth, result.url, chain))
+                found.append(
+                    NewURL(target, host_of(target), priority_of(result.depth), result.depth, result.url, chain)
+                )
         for report in results.hosts:
             found += [NewURL(url, host_of(url), priority_of(0), 0, "robots.txt") for url in report.sitemaps]
         return found

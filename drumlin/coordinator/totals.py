@@ -43,26 +43,26 @@ class Totals(msgspec.Struct, frozen=True):
 
     def group(self, prefix: str) -> dict[str, int]:
         """The counters whose names begin with `prefix`, without it, largest first."""
-        members = [(name.removeprefix(prefix), value) for name, value in self.counters.items() if name.startswith(prefix)]
+        members = [
+            (name.removeprefix(prefix), value) for name, value in self.counters.items() if name.startswith(prefix)
+        ]
         return dict(sorted(members, key=lambda member: (-member[1], member[0])))
 
 
 def add_up(shards: Iterable[ShardStats]) -> Totals:
+    all_stats = list(shards)
     counters: Counter[str] = Counter()
-    sums = [0] * 8
-    next_event = math.inf
-    for stats in shards:
+    for stats in all_stats:
         counters.update(stats.counters)
-        values = (
-            stats.queued,
-            stats.scheduled,
-            stats.leased,
-            stats.done,
-            stats.dead,
-            stats.hosts_ready,
-            stats.hosts_waiting,
-            stats.hosts_leased,
-        )
-        sums = [total + value for total, value in zip(sums, values, strict=True)]
-        next_event = min(next_event, stats.next_event)
-    return Totals(*sums, next_event, dict(counters))
+    return Totals(
+        queued=sum(stats.queued for stats in all_stats),
+        scheduled=sum(stats.scheduled for stats in all_stats),
+        leased=sum(stats.leased for stats in all_stats),
+        done=sum(stats.done for stats in all_stats),
+        dead=sum(stats.dead for stats in all_stats),
+        hosts_ready=sum(stats.hosts_ready for stats in all_stats),
+        hosts_waiting=sum(stats.hosts_waiting for stats in all_stats),
+        hosts_leased=sum(stats.hosts_leased for stats in all_stats),
+        next_event=min((stats.next_event for stats in all_stats), default=math.inf),
+        counters=dict(counters),
+    )

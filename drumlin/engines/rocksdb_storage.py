@@ -15,6 +15,7 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     ColumnFamily,
+    DataBlockIndexType,
     DBCompressionType,
     Options,
     Rdict,
@@ -30,14 +31,18 @@ BLOCK_CACHE_BYTES = 96 << 20
 WRITE_BUFFERS_BYTES = 64 << 20
 WRITE_BUFFER_BYTES = 16 << 20
 WRITE_BUFFER_FILTER_SHARE = 0.1
+FLUSHES_PER_COMPACTION = 8
 BLOCK_BYTES = 8 << 10
 BLOB_BYTES_MIN = 64
+# How much of the oldest is rewritten to win back the space of tasks done: work that a larger share would multiply.
+BLOB_COLLECTED_SHARE = 0.05
 BLOOM_BITS_PER_KEY = 10
 WAL_BYTES_MAX = 256 << 20
 OPEN_FILES_MAX = 512
 BACKGROUND_JOBS_MAX = 2
 LOG_FILES_KEPT = 2
 LOG_FILE_BYTES_MAX = 1 << 20
+LOCKED_SIGNS = ("Resource temporarily unavailable", "lock hold by current process")
 
 
 def _database_options() -> Options:
@@ -60,10 +65,15 @@ def _family_options(family: str, cache: Cache) -> Options:
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
+    if family == "seen":
+        table.set_block_size(4096)
+        table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
+        table.set_data_block_hash_ratio(0.75)
     table.set_format_version(5)
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_level_zero_file_num_compaction_trigger(FLUSHES_PER_COMPACTION)
     # Most look-ups are of keys written lately or never: a filter over the write buffer answers the second kind.
     options.set_memtable_prefix_bloom_ratio(WRITE_BUFFER_FILTER_SHARE)
     options.set_memtable_whole_key_filtering(True)
@@ -75,6 +85,7 @@ def _family_options(family: str, cache: Cache) -> Options:
         options.set_enable_blob_files(True)
         options.set_min_blob_size(BLOB_BYTES_MIN)
         options.set_enable_blob_gc(True)
+        options.set_blob_gc_age_cutoff(BLOB_COLLECTED_SHARE)
     return options
 
 
@@ -91,13 +102,19 @@ def translated() -> Iterator[None]:
 
 def translate(error: BaseException) -> BaseException:
     """The drumlin error for one of RocksDB's; other programs' mistakes stay what they are."""
-    text = str(error)
+    text = str(error).rstrip(".")
     if type(error) is not Exception:
         return error
-    if "lock" in text.lower() and "LOCK" in text:
+    if any(sign in text for sign in LOCKED_SIGNS):
         return BusyError("The crawl's frontier is in use by another process.", "Stop it, or use another directory.")
-    if text.startswith("IO error"):
+    if "No space left on device" in text:
+        hint = "Free some space and run the same command again: it resumes."
+        return StorageError("The crawl's frontier cannot be written: the disk is full.", hint)
+    if text.startswith("IO error") or "(os error" in text:
         return StorageError(f"The crawl's frontier cannot be read or written: {text}.")
+    if text.startswith("Corruption"):
+        hint = "The pages stored so far are safe; restore the frontier from a copy, or crawl into another directory."
+        return EngineError(f"The crawl's frontier is damaged: {text}.", hint)
     return EngineError(f"The crawl's frontier failed: {text}.")
 
 
@@ -156,9 +173,15 @@ class Storage:
     def close(self) -> None:
         """Close every column family too: RocksDB gives up its lock only with the last of them."""
         self.handles.clear()
-        for family in self.families.values():
-            family.close()
-        self.database.close()
+        failures: list[Exception] = []
+        for part in (*self.families.values(), self.database):
+            # Closing writes out what only the log holds; a disk too full for that must not keep the lock alive.
+            try:
+                part.close()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise translate(failures[0]) from failures[0]
 
 
 class RocksKeyValue:

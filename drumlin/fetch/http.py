@@ -6,6 +6,7 @@ raw (still content-encoded), so that the archive holds what the server sent and 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -121,7 +122,7 @@ class Transfer:
         """libcurl repeats a request at once when a kept connection breaks before the answer. The server may have seen
         the first, and two contacts so close are against the host's delay: the repetition is refused."""
         self.sends += 1
-        return pycurl.PREREQFUNC_OK if self.sends == 1 else pycurl.PREREQFUNC_ABORT
+        return int(pycurl.PREREQFUNC_OK if self.sends == 1 else pycurl.PREREQFUNC_ABORT)
 
     def response_headers(self) -> bytes:
         """The header block of the final response: what came before it (100 Continue, 103) is left out."""
@@ -298,7 +299,7 @@ class Fetcher:
         family, kind, protocol, target = address
         if self._guard.refuses(target[0] if isinstance(target, tuple) else ""):
             transfer.refused = True
-            return pycurl.SOCKET_BAD
+            return int(pycurl.SOCKET_BAD)
         return socket.socket(family, kind, protocol)
 
     def _on_socket(self, what: int, fd: int, multi: Any, data: Any) -> None:
@@ -306,10 +307,8 @@ class Fetcher:
             if fd in self._watched:
                 self._watched.discard(fd)
                 # The socket may be closed by now, which has already taken it out of the epoll set.
-                try:
+                with contextlib.suppress(OSError, ValueError):
                     self._epoll.unregister(fd)
-                except (OSError, ValueError):
-                    pass
             return
         mask = (select.EPOLLIN if what & pycurl.POLL_IN else 0) | (select.EPOLLOUT if what & pycurl.POLL_OUT else 0)
         if fd in self._watched:

@@ -1,7 +1,7 @@
 """How each kind of failure is retried: at once dead, or again after a growing, jittered wait.
 
-The wait before attempt n+1 is `base * 2^(n-1)`, stretched by the kind's factor, spread by ±50 % so that URLs that failed
-together do not come back together, and never under what the site asked for with Retry-After.
+The wait before attempt n+1 is `base * 2^(n-1)`, stretched by the kind's factor, spread by ±50 % so that URLs that
+failed together do not come back together, and never under what the site asked for with Retry-After.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A crawl's budgets. Pages are counted before they are leased, so that their limit is never exceeded; bytes and time are
+"""A crawl's budgets. Pages are counted before they are leased, so that their limit is never exceeded; bytes and time
+are
 known only afterwards, so reaching them stops all leasing and takes back what was not started."""
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The priority of a URL, 0 to 9, higher first: what the operator gave its seed, less for depth, with the sitemap's hint."""
+"""The priority of a URL, 0 to 9, higher first: what the operator gave its seed, less for depth, with the sitemap's
+hint.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Where a node keeps what it fetched: WARC files, a journal, and tables, in segments.
 
-Order is what makes it safe: capture into the WARC file, entry into the journal, result to the coordinator, and only after
-its answer the rows into the tables. A segment ends after `SEGMENT_PAGES_MAX` pages; when all its results are answered its
-tables are completed and its journal is deleted. After a crash `recover` repairs the WARC files, sends the journals' results
-again and makes the tables from the archive.
+Order is what makes it safe: capture into the WARC file, entry into the journal, result to the coordinator, and only
+after its answer the rows into the tables. A segment ends after `SEGMENT_PAGES_MAX` pages; when all its results are
+answered its tables are completed and its journal is deleted. After a crash `recover` repairs the WARC files, sends the
+journals' results again and makes the tables from the archive.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from drumlin.model import Capture, Duplicate, Outcome, Verdict
 from drumlin.node.spool import JOURNAL_SUFFIX, Entry, Journal, read_journal
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import Accepted, Result
-from drumlin.store import SegmentWriter, WarcWriter, read_capture, repair
-from drumlin.store import FetchRecord
+from drumlin.store import FetchRecord, SegmentWriter, WarcWriter, read_capture, repair
 
 SEGMENT_PAGES_MAX = 10_000
 RECOVER_BATCH = 200
@@ -244,7 +243,9 @@ def _read_back(paths: CrawlPaths, entry: Entry) -> Capture | None:
     capture.fetched, capture.duration_s = result.fetched, entry.fetch.duration_s
     capture.record_id, capture.ip, capture.protocol = result.record_id, entry.fetch.ip, entry.fetch.protocol
     try:
-        capture.body = decode(capture.body_raw, capture.headers.get("content-encoding", ""), len(capture.body_raw) * 1000)
+        capture.body = decode(
+            capture.body_raw, capture.headers.get("content-encoding", ""), len(capture.body_raw) * 1000
+        )
     except SiteError:
         capture.body = capture.body_raw
     return capture

@@ -1,7 +1,7 @@
 """A node's black box: the URL it is parsing, readable by others after its process died of it.
 
-Native parsers face hostile bytes. The URL is put into a small file-backed memory map before each parse (a microsecond, no
-system call) and taken out when the batch is done, so that whoever finds a dead node knows what killed it.
+Native parsers face hostile bytes. The URL is put into a small file-backed memory map before each parse (a microsecond,
+no system call) and taken out when the batch is done, so that whoever finds a dead node knows what killed it.
 """
 
 from __future__ import annotations

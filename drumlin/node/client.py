@@ -1,4 +1,6 @@
-"""Talking to a coordinator, over the same libcurl loop that fetches pages: a Unix socket or HTTP(S), MessagePack bodies."""
+"""Talking to a coordinator, over the same libcurl loop that fetches pages: a Unix socket or HTTP(S), MessagePack
+bodies.
+"""
 
 from __future__ import annotations
 

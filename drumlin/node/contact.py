@@ -30,8 +30,8 @@ _MAX_AGE = re.compile(r"max-age=(\d{1,9})")
 class RobotsContact:
     """One fetch of robots.txt, following redirects. The host's other URLs wait for it.
 
-    A redirect may lead to another host, whose lease we do not hold: RFC 9309 wants it followed all the same, and without
-    the rules nothing here may be fetched. It is one small request a day for each host that redirects so.
+    A redirect may lead to another host, whose lease we do not hold: RFC 9309 wants it followed all the same, and
+    without the rules nothing here may be fetched. It is one small request a day for each host that redirects so.
     """
 
     def __init__(self, agent: Agent, host: HostWork, scheme: str) -> None:
@@ -84,13 +84,17 @@ class RobotsContact:
         )
         if decision.retry:
             host.robots_failures += 1
-            self._agent.fail_tasks(host, self._failure_kind(transfer), f"robots.txt: {transfer.error or decision.reason}")
+            self._agent.fail_tasks(
+                host, self._failure_kind(transfer), f"robots.txt: {transfer.error or decision.reason}"
+            )
             return
         expires = min(decision.expires, wall + self._agent.settings.robots_ttl_s)
         self._remember(Robots(msgspec.structs.replace(decision, expires=expires), self._agent.settings.agent), transfer)
 
     def _failure_kind(self, transfer: Transfer) -> str:
-        """A host that cannot be reached at all is called that, not a host without rules. (A redirect's target is another.)"""
+        """A host that cannot be reached at all is called that, not a host without rules. (A redirect's target is
+        another.)
+        """
         own = not self._redirects and transfer.failure in HOST_FAILURES
         return transfer.failure if own else FailureKind.ROBOTS_UNREACHABLE
 

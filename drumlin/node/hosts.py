@@ -1,8 +1,8 @@
 """The hosts a node holds leases of, and when each may be contacted.
 
-The law of this file: between two contacts of a host lie at least `delay_s`, counted from the moment the answer to the first
-began to arrive (its request must have reached the server by then), so that the server can never see them closer, however
-the network delays either. With `per_host` > 1 there is no answer to wait for: it is counted from sending.
+The law of this file: between two contacts of a host lie at least `delay_s`, counted from the moment the answer to the
+first began to arrive (its request must have reached the server by then), so that the server can never see them closer,
+however the network delays either. With `per_host` > 1 there is no answer to wait for: it is counted from sending.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.archive import Archive, CrawlPaths, SpoolLock, recover
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.client import CoordinatorClient
+from drumlin.parse import keep_freed_memory
 from drumlin.pipeline import Pipeline, Reading
 from drumlin.protocol import Accepted, Done, Failure, Register, Registered, Result, Results, Setup, SetupRequest
 from drumlin.urls import Scope
@@ -83,6 +84,7 @@ def _work(options: NodeOptions, paths: CrawlPaths, gateway: CoordinatorClient) -
         sync=options.sync,
     )
     client = CoordinatorClient(fetcher, options.endpoint)
+    keep_freed_memory()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -1,11 +1,11 @@
 """A node's journal: what it has archived, written down before the coordinator hears of it.
 
-A segment's journal holds, batch by batch, the results sent and where their captures lie in the WARC files. It is deleted
-when the segment's tables are complete. So a journal found at start belongs to a node that died: its results are sent again
-(settling twice changes nothing) and its rows are read again from the archive.
+A segment's journal holds, batch by batch, the results sent and where their captures lie in the WARC files. It is
+deleted when the segment's tables are complete. So a journal found at start belongs to a node that died: its results are
+sent again (settling twice changes nothing) and its rows are read again from the archive.
 
-A frame is: length (4 bytes), crc32 (4 bytes), MessagePack of a list of entries. A torn frame ends the journal: what it would
-have said was never sent.
+A frame is: length (4 bytes), crc32 (4 bytes), MessagePack of a list of entries. A torn frame ends the journal: what it
+would have said was never sent.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 
 from drumlin.protocol import Result
-from drumlin.store.disk import AppendFile, remove
 from drumlin.store import FetchRecord
+from drumlin.store.disk import AppendFile, remove
 
 JOURNAL_SUFFIX = ".journal"
 _FRAME = struct.Struct("<II")

@@ -23,6 +23,7 @@ LAYERS: list[set[str]] = [
     {"config", "telemetry"},
     {"pipeline"},
     {"coordinator", "node"},
+    {"local"},
     {"testing"},
     {"cli", "dashboard", "sim"},
 ]

@@ -1,9 +1,10 @@
-"""A whole crawl on one machine: this process coordinates, one child process per core fetches, a Unix socket between them.
+"""A whole crawl on one machine: this process coordinates, one child process per core fetches, a Unix socket between
+them.
 
-The crawl directory holds everything: `frontier/` (the engine), `warc/`, `tables/`, `nodes/` (each node's journal), `logs/`,
-`seeds.txt`, `report.json`. Whatever is killed, running the same command again goes on from there: the engine knows what is
-settled, the journals know what was stored and not yet settled, and leases of dead processes end when their node's successor
-registers.
+The crawl directory holds everything: `frontier/` (the engine), `warc/`, `tables/`, `nodes/` (each node's journal),
+`logs/`, `seeds.txt`, `report.json`. Whatever is killed, running the same command again goes on from there: the engine
+knows what is settled, the journals know what was stored and not yet settled, and leases of dead processes end when
+their node's successor registers.
 """
 
 from __future__ import annotations
@@ -139,7 +140,9 @@ class LocalCrawl:
         """Crawl; the report says how it ended. Raises DrumlinError when it could not go on."""
         self.directory.open()
         try:
-            engine = open_engine(f"rocksdb:{self.options.out / 'frontier'}", shard_count=SHARD_COUNT, sync=self.options.sync)
+            engine = open_engine(
+                f"rocksdb:{self.options.out / 'frontier'}", shard_count=SHARD_COUNT, sync=self.options.sync
+            )
         except BaseException:
             self.directory.close()
             raise
@@ -161,7 +164,10 @@ class LocalCrawl:
         saved = engine.get_meta(ELAPSED_KEY)
         self.elapsed_before_s = float(saved) if saved else 0.0
         self.dispatcher = Dispatcher(
-            engine, self.config, self._seeds, chance=random.Random(), elapsed_s=self.elapsed_before_s
+            engine,
+            self.config,
+            self._seeds,
+            chance=random.Random(),  # noqa: S311  # spreads retries; nothing secret, elapsed_s=self.elapsed_before_s
         )
         self.dispatcher.seed(self._seeds, time.time())
         totals = self.dispatcher.totals(time.time())
@@ -194,7 +200,7 @@ class LocalCrawl:
         app = CoordinatorApp(self.dispatcher, self._fail)
         server = _Server(
             uvicorn.Config(
-                app,  # type: ignore[arg-type]  # a bare ASGI callable; uvicorn's own type is narrower
+                app,
                 uds=self._socket,
                 log_config=None,
                 lifespan="off",

@@ -1,0 +1,180 @@
+"""What each stage of the pipeline costs: `make bench-micro` prints CPU-µs per page, on the pages of `bench.web`.
+
+Every stage is the product's own code, called as a node or a coordinator calls it. Fetching is left out: it needs the
+other end, and `make bench` measures it with everything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from bench.pages import PageMaker, WebShape
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.dedupe import digest, simhashes
+from drumlin.engines import open_engine
+from drumlin.fetch import Transfer
+from drumlin.model import Outcome, Task
+from drumlin.node.archive import Archive, Arrival
+from drumlin.node.contact import request_block
+from drumlin.node.main import make_pipeline
+from drumlin.node.outcomes import fetch_record, result_of_capture, result_without_capture
+from drumlin.parse import keep_freed_memory, parse
+from drumlin.pipeline import Pipeline
+from drumlin.protocol import HostReport, KnownRequest, Results, Setup, WorkRequest
+from drumlin.urls import host_of
+
+Result = TypeVar("Result")
+
+BATCH = 32
+PORT = 8080
+REQUEST = b"User-Agent: bench\r\nAccept: */*\r\n\r\n"
+
+
+class Stages:
+    """CPU time by stage, and how many pages went through."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.pages = 0
+
+    def run(self, name: str, work: Callable[[], Result]) -> Result:
+        start = time.process_time()
+        result = work()
+        self.seconds[name] += time.process_time() - start
+        return result
+
+    def show(self) -> None:
+        for name, seconds in self.seconds.items():
+            print(f"{name:<44} {seconds / self.pages * 1e6:8.1f}")
+
+
+class Transferred(Transfer):
+    """A transfer that has ended: what libcurl would have handed over."""
+
+    def __init__(self, response: bytes) -> None:
+        super().__init__(None)
+        head, _, body = response.partition(b"\r\n\r\n")
+        self.header_lines = [line + b"\r\n" for line in head.split(b"\r\n")] + [b"\r\n"]
+        self.body = [body]
+        self.status = 200
+        self.protocol = "http/1.1"
+        self.ip = "127.0.0.1"
+        self.finished = 0.1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=20)
+    parser.add_argument("--pages", type=int, default=100, help="pages per host")
+    options = parser.parse_args()
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        stages = Stages()
+        crawl(stages, Path(folder), WebShape(options.hosts, options.pages))
+        print(f"{'stage':<44} µs a page ({stages.pages} pages, batches of {BATCH})")
+        stages.show()
+        steps = {"parse alone", "sha256 alone", "simhash alone"}
+        total = sum(seconds for name, seconds in stages.seconds.items() if name not in steps)
+        print(f"{'all but the fetch itself':<44} {total / stages.pages * 1e6:8.1f}")
+
+
+def crawl(stages: Stages, folder: Path, shape: WebShape) -> None:
+    """Take every page of the web through the stages, leased and settled as in a crawl."""
+    maker = PageMaker(shape, PORT)
+    web = {
+        maker.origins[host] + path: b"".join(parts)
+        for host in range(shape.hosts)
+        for path, parts in maker.host_pages(host)
+    }
+    config = CrawlConfig(delay_s=0.0)
+    seeds = [origin + "/" for origin in maker.origins]
+    engine = open_engine(f"rocksdb:{folder / 'frontier'}", shard_count=16)
+    dispatcher = Dispatcher(engine, config, seeds, chance=random.Random(1))
+    dispatcher.seed(seeds, time.time())
+    for name in ("warc", "tables", "nodes/n0"):
+        (folder / name).mkdir(parents=True)
+    archive = Archive(folder, "n0", software="bench", info={}, now=time.time(), sync=False)
+    pipeline = make_pipeline(config, Setup(b"", "", seeds, []), lambda url: None)
+    node = Node(stages, dispatcher, archive, pipeline, web)
+    while node.lease():
+        pass
+    stages.run("store: close segment and WARC", archive.close)
+    engine.close()
+
+
+class Node:
+    """Does what a node does, one batch after the other, with a stop watch."""
+
+    def __init__(
+        self, stages: Stages, dispatcher: Dispatcher, archive: Archive, pipeline: Pipeline, web: dict[str, bytes]
+    ) -> None:
+        self.stages = stages
+        self.dispatcher = dispatcher
+        self.archive = archive
+        self.pipeline = pipeline
+        self.web = web
+        self.requests = 0
+
+    def lease(self) -> bool:
+        """One round of leases: fetch all their URLs and give them back. False when nothing is left."""
+        self.requests += 1
+        request = WorkRequest(f"r{self.requests}", 2_000, 32, [], 0)
+        work = self.stages.run("lease", lambda: self.dispatcher.work("n0", request, time.time()))
+        tasks = [(lease.lease_id, task) for lease in work.leases for task in lease.tasks]
+        self.deny([(token, task) for token, task in tasks if task.url not in self.web])
+        pages = [(token, task) for token, task in tasks if task.url in self.web]
+        for start in range(0, len(pages), BATCH):
+            self.batch(pages[start : start + BATCH])
+        reports = [HostReport(lease.lease_id, lease.host, True, 0.0) for lease in work.leases]
+        self.stages.run("release", lambda: self.dispatcher.results(Results([], reports), time.time()))
+        return bool(tasks)
+
+    def deny(self, tasks: list[tuple[str, Task]]) -> None:
+        """Settle what robots.txt forbids, uncounted."""
+        results = [
+            result_without_capture(task, host_of(task.url), token, Outcome.DENIED, b"denied", time.time())
+            for token, task in tasks
+        ]
+        self.dispatcher.results(Results(results, []), time.time())
+
+    def batch(self, tasks: list[tuple[str, Task]]) -> None:
+        run = self.stages.run
+        self.stages.pages += len(tasks)
+        transfers = [(token, task, Transferred(self.web[task.url])) for token, task in tasks]
+        arrivals = run("capture, result, fetch record", lambda: [self.arrival(*each) for each in transfers])
+        captures = [arrival.capture for arrival in arrivals if arrival.capture is not None]
+        run("parse alone", lambda: [parse(c.body, "text/html; charset=utf-8", c.url) for c in captures])
+        run("sha256 alone", lambda: [digest(c.body) for c in captures])
+        run("read: parse, resolve, sha256, simhash", lambda: self.pipeline.read(captures))
+        run("simhash alone", lambda: simhashes([c.text for c in captures]))
+        found = run("discover: scope, traps, told before", lambda: [self.pipeline.discover(c) for c in captures])
+        for arrival, capture, discovered in zip(arrivals, captures, found, strict=True):
+            result = arrival.result
+            result.digest, result.simhash, result.record_id = capture.digest, capture.simhash, capture.record_id
+            result.links = discovered.urls
+        known = KnownRequest([(c.domain, c.digest) for c in captures])
+        run("known contents", lambda: self.dispatcher.known(known))
+        stored = run("store: WARC and journal", lambda: self.archive.store(arrivals))
+        results = Results([arrival.result for arrival in arrivals], [])
+        accepted = run("settle: links, contents, frontier", lambda: self.dispatcher.results(results, time.time()))
+        run("store: tables", lambda: self.archive.publish(stored, accepted))
+
+    def arrival(self, token: str, task: Task, transfer: Transferred) -> Arrival:
+        host = host_of(task.url)
+        now = time.time()
+        request = request_block(task.url, host, REQUEST)
+        capture = self.pipeline.capture(transfer, task, host, token=token, request=request, now=now)
+        result = result_of_capture(capture, task, Outcome.FETCHED, f"{task.id}:{now!r}".encode())
+        return Arrival(result, fetch_record(result, "n0", transfer), capture)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,6 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     ColumnFamily,
-    DataBlockIndexType,
     DBCompressionType,
     Options,
     Rdict,
@@ -65,10 +64,6 @@ def _family_options(family: str, cache: Cache) -> Options:
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
-    if family == "seen":
-        table.set_block_size(4096)
-        table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
-        table.set_data_block_hash_ratio(0.75)
     table.set_format_version(5)
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(table)

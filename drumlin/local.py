@@ -203,6 +203,8 @@ class LocalCrawl:
                 app,
                 uds=self._socket,
                 log_config=None,
+                # Whatever goes wrong is told by the application; ending while nodes wait for an answer is nothing wrong.
+                log_level="critical",
                 lifespan="off",
                 access_log=False,
                 timeout_keep_alive=3600,
@@ -248,6 +250,8 @@ class LocalCrawl:
             app.work_may_have_come()
             self._on_progress(totals, self)
             self._end_hung_parses()
+            if app.bug is not None:
+                raise app.bug
             if self._failure is not None or self._interrupts > 1:
                 return False
             for keeper in keepers:

@@ -54,6 +54,8 @@ class CoordinatorApp:
         self._dispatcher = dispatcher
         self._on_failure = on_failure
         self._changed = asyncio.Event()
+        self.bug: Exception | None = None
+        """What nobody foresaw, for whoever runs the server to raise."""
         self._routes: dict[str, tuple[Answer, msgspec.msgpack.Decoder[Any]]] = {
             name: (answer, msgspec.msgpack.Decoder(message))
             for name, answer, message in (
@@ -85,6 +87,10 @@ class CoordinatorApp:
         except DrumlinError as broken:
             self._on_failure(Failure(broken.message, broken.hint, broken.exit_code))
             error = {"error": {"code": "failed", "message": broken.message, "hint": broken.hint}}
+            await _reply(send, 500, _encoder.encode(error))
+        except Exception as bug:
+            self.bug = self.bug or bug
+            error = {"error": {"code": "bug", "message": repr(bug), "hint": ""}}
             await _reply(send, 500, _encoder.encode(error))
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> bytes:

@@ -1,0 +1,79 @@
+"""A crawl's outputs in the hands of others: pywb replays it, Chromium shows it, DuckDB reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drumlin.parse.links import ASSET_KINDS
+from tests.harness.crawls import Crawl
+from tests.harness.manuals import manuals
+from tests.harness.outputs import check_rows_lead_to_records, check_warcs, query
+from tests.harness.replay import browse, pywb, screenshot
+
+PAGE = "library/json.html"
+CRAWL_S_MAX = 600.0
+# A picture of a page with text has many times the bytes of an empty one of the same size.
+NOT_BLANK_FACTOR = 5
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A page of Python's manual and the crawl directory that holds it, with assets; its web server is gone by then."""
+    folder = tmp_path_factory.mktemp("replay")
+    with manuals(folder) as (python, _):
+        crawl = Crawl(folder / "crawl", python + PAGE, "--assets", "--depth", "1")
+        crawl.run(CRAWL_S_MAX)
+    yield python + PAGE, crawl.out
+
+
+def test_pywb_replays_a_page_with_everything_it_shows(crawled: tuple[str, Path], tmp_path: Path) -> None:
+    url, out = crawled
+    kinds = ", ".join(f"'{kind}'" for kind in sorted(ASSET_KINDS))
+    assets = query(out, f"SELECT DISTINCT target FROM {{links}} WHERE url = '{url}' AND kind IN ({kinds})")
+    with pywb(tmp_path / "pywb", out) as replay:
+        assert replay.status(url) == 200
+        assert len(assets) >= 5
+        host = url.removesuffix(PAGE)
+        assert {a: replay.status(a) for (a,) in assets if a.startswith(host) and replay.status(a) != 200} == {}
+        assert replay.status(url + "x") == 404
+
+
+def test_chromium_shows_a_replayed_page(crawled: tuple[str, Path], tmp_path: Path) -> None:
+    url, out = crawled
+    picture = out / "replayed.png"
+    with pywb(tmp_path / "pywb", out) as replay:
+        document = browse(replay.address(url), "--dump-dom")
+        size = screenshot(replay.address(url), picture)
+    assert "<title>json — JSON encoder and decoder — Python 3.11" in document
+    assert "Basic Usage" in document
+    assert size > NOT_BLANK_FACTOR * screenshot("about:blank", tmp_path / "blank.png")
+    print(f"the replayed page: {picture}")
+
+
+def test_duckdb_reads_and_joins_all_tables(crawled: tuple[str, Path]) -> None:
+    url, out = crawled
+    [(pages, urls, texts)] = query(out, "SELECT count(*), count(DISTINCT url), count(nullif(text, '')) FROM {pages}")
+    [(fetches, fetched)] = query(out, "SELECT count(*), count(*) FILTER (outcome = 'fetched') FROM {fetches}")
+    [(links, linking)] = query(out, "SELECT count(*), count(DISTINCT url) FROM {links}")
+    print(f"{pages} pages ({texts} with text), {fetches} fetches, {links} links")
+    assert pages == urls == fetched <= fetches
+    assert 15 < texts <= pages
+    assert links > 10 * linking
+    joined = "SELECT count(*) FROM {pages} p JOIN {fetches} f ON p.record_id = f.record_id AND p.url = f.url"
+    assert query(out, joined) == [(pages,)]
+    targets = "SELECT count(DISTINCT target) FROM {links} l JOIN {pages} p ON l.target = p.url WHERE l.url = "
+    [(followed,)] = query(out, f"{targets}'{url}'")
+    assert followed > 20
+    times = "SELECT max(fetch_time) >= min(fetch_time) AND max(fetch_time) <= now() FROM {pages}"
+    assert query(out, times) == [(True,)]
+
+
+def test_both_checkers_accept_the_archive(crawled: tuple[str, Path]) -> None:
+    _, out = crawled
+    assert check_rows_lead_to_records(out) > 30
+    check_warcs(out)

@@ -203,7 +203,7 @@ class LocalCrawl:
                 app,
                 uds=self._socket,
                 log_config=None,
-                # Whatever goes wrong is told by the application; ending while nodes wait for an answer is nothing wrong.
+                # Whatever goes wrong is told by the application; ending while nodes wait for an answer is not wrong.
                 log_level="critical",
                 lifespan="off",
                 access_log=False,

@@ -63,6 +63,7 @@ bench-micro: .venv/.ready ## microseconds per page of each stage
 
 docs: .venv/.ready ## write the reference pages that are generated from code
 	$(BIN)/python -m drumlin.config.reference docs/reference/configuration.md
+	$(BIN)/python -m drumlin.frontier.reference docs/reference/failures.md
 
 format: .venv/.ready ## format and fix what ruff can
 	$(BIN)/ruff check --fix $(CHECKED)

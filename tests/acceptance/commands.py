@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from drumlin.testing import FakeWeb
 
 TIMEOUT_S = 60.0
@@ -30,14 +32,14 @@ Done = subprocess.CompletedProcess[str]
 def environment(folder: Path, more: Mapping[str, str] = {}) -> dict[str, str]:
     """The environment of the tests without what would change a command's settings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("DRUMLIN_", "NO_COLOR"))}
-    return clean | {"TMPDIR": str(folder)} | more
+    return clean | {"TMPDIR": str(folder), **more}
 
 
 def drumlin(folder: Path, *arguments: str | Path, **more: Any) -> Done:
     """Run one command to its end. `more` goes to subprocess.run."""
     command = [sys.executable, "-m", "drumlin", *map(str, arguments)]
-    more = {"capture_output": True, "text": True, "timeout": TIMEOUT_S, "env": environment(folder)} | more
-    return subprocess.run(command, cwd=folder, check=False, **more)
+    options: dict[str, Any] = {"capture_output": True, "timeout": TIMEOUT_S, "env": environment(folder)} | more
+    return subprocess.run(command, cwd=folder, check=False, text=True, **options)
 
 
 def crawl(folder: Path, *arguments: str | Path, **more: Any) -> Done:
@@ -49,11 +51,22 @@ def report(folder: Path, out: str = "crawl") -> dict[str, Any]:
     return found
 
 
+def stored_urls(out: Path) -> list[str]:
+    """The URLs in a crawl's table of pages."""
+    rows = duckdb.read_parquet(str(out / "tables" / "pages" / "*.parquet")).project("url").fetchall()
+    return sorted(url for (url,) in rows)
+
+
 @contextmanager
 def running(folder: Path, *arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[str]]:
     """A command at work; whatever the test does, it is gone afterwards."""
     command = [sys.executable, "-m", "drumlin", *map(str, arguments)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment(folder)}
+    pipes: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "env": environment(folder),
+    }
     with subprocess.Popen(command, cwd=folder, **(pipes | more)) as process:
         try:
             yield process
@@ -113,15 +126,15 @@ class NamedHosts:
                 name = self.headers["Host"].partition(":")[0] + self.path
                 if not self.path.startswith("/robots.txt"):
                     asked.append(name)
-                body = pages.get(name, "").replace("PORT", str(self.server.server_address[1])).encode()
+                body = pages.get(name, "").replace("PORT", self.headers["Host"].partition(":")[2]).encode()
                 self.send_response(200 if body else 404)
                 self.send_header("Content-Type", "text/html")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
+            def log_request(self, *code_and_size: object) -> None:
+                """Say nothing: the test looks at what was asked."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
         self._server.daemon_threads = True

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +18,7 @@ import pytest
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK
 from drumlin.testing import Ending, FakeWeb, Response
 from tests.acceptance.commands import (
+    FAST,
     NO_PATIENCE,
     Done,
     NamedHosts,
@@ -21,9 +26,11 @@ from tests.acceptance.commands import (
     crawl,
     drumlin,
     end,
+    environment,
     pages_of,
     report,
     running,
+    stored_urls,
     wait_until,
 )
 
@@ -55,11 +62,6 @@ def web() -> Iterator[FakeWeb]:
     """One empty web; each test makes hosts of its own in it."""
     with FakeWeb(hosts=0) as made:
         yield made
-
-
-def stored_urls(folder: Path, out: str = "crawl") -> list[str]:
-    rows = duckdb.sql(f"SELECT url FROM '{folder / out}/tables/pages/*.parquet' ORDER BY url").fetchall()
-    return [url for (url,) in rows]
 
 
 # The demo
@@ -150,8 +152,8 @@ def test_nofollow_links_and_the_links_of_nofollow_pages_are_not_followed(
 
 def test_a_noindex_page_is_marked_in_the_table(web: FakeWeb, finished: tuple[Path, list[str], Done]) -> None:
     folder, _, _ = finished
-    query = f"SELECT url FROM '{folder}/crawl/tables/pages/*.parquet' WHERE noindex"
-    assert duckdb.sql(query).fetchall() == [(web.url("site", "/quiet.html"),)]
+    pages = duckdb.read_parquet(str(folder / "crawl" / "tables" / "pages" / "*.parquet"))
+    assert pages.filter("noindex").project("url").fetchall() == [(web.url("site", "/quiet.html"),)]
 
 
 def test_pages_that_only_a_sitemap_knows_are_fetched(web: FakeWeb, finished: tuple[Path, list[str], Done]) -> None:
@@ -183,7 +185,7 @@ def test_the_report_has_every_figure_and_they_agree(web: FakeWeb, finished: tupl
 
 
 def test_the_tables_hold_each_page_once(finished: tuple[Path, list[str], Done]) -> None:
-    urls = stored_urls(finished[0])
+    urls = stored_urls(finished[0] / "crawl")
     assert len(urls) == len(set(urls)) == 6
 
 
@@ -217,6 +219,51 @@ def test_a_new_seed_on_a_finished_crawl_is_fetched(tmp_path: Path, web: FakeWeb)
     assert report(tmp_path)["pages"] == 4
 
 
+# On a terminal
+
+
+@pytest.fixture(scope="module")
+def on_a_terminal(web: FakeWeb, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a terminal gets to see of a short crawl, plain and with NO_COLOR."""
+    seen: dict[str, str] = {}
+    for name, color in (("plain", {}), ("no colour", {"NO_COLOR": "1"})):
+        folder = tmp_path_factory.mktemp("terminal")
+        home = chain(web, f"terminal {name}", 8)
+        seen[name] = terminal_output(folder, ["crawl", *FAST, "--delay", "0.2", home], color)
+    return seen
+
+
+def terminal_output(folder: Path, arguments: list[str], more: dict[str, str]) -> str:
+    leader, follower = pty.openpty()
+    variables = environment(folder, {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"} | more)
+    streams = {"stdin": follower, "stdout": follower, "stderr": follower}
+    with running(folder, *arguments, env=variables, text=None, **streams) as process:
+        os.close(follower)
+        output = b""
+        # The terminal reports an error once the last process that had it open is gone.
+        with contextlib.suppress(OSError):
+            while piece := os.read(leader, 65_536):
+                output += piece
+        os.close(leader)
+        assert process.wait() == EXIT_OK
+    return output.decode()
+
+
+def test_on_a_terminal_progress_is_redrawn_in_place_and_put_away(on_a_terminal: dict[str, str]) -> None:
+    output = on_a_terminal["plain"]
+    assert output.count("URLs known") >= 3
+    assert f"{ESCAPE}[1A" in output, "the panel is drawn over the one before"
+    assert output.rindex(f"{ESCAPE}[?25h") > output.rindex(f"{ESCAPE}[?25l"), "the cursor is shown again"
+    ending = output[output.rindex(f"{ESCAPE}[?25h") :]
+    assert "Finished: nothing is left to fetch." in ending
+    assert "URLs known" not in ending
+
+
+def test_no_color_takes_colours_away_on_a_terminal(on_a_terminal: dict[str, str]) -> None:
+    assert not re.search(ESCAPE + r"\[[0-9;]*3[0-9][0-9;]*m", on_a_terminal["no colour"])
+    assert "URLs known" in on_a_terminal["no colour"]
+
+
 # What is crawled
 
 NAMED = {
@@ -246,9 +293,7 @@ SEED, DEEP, DEEPER, OTHER, SIBLING, STRANGER = NAMED
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_scope_patterns_and_depth_decide_what_is_fetched(
-    tmp_path: Path, flags: list[str], expected: set[str]
-) -> None:
+def test_scope_patterns_and_depth_decide_what_is_fetched(tmp_path: Path, flags: list[str], expected: set[str]) -> None:
     with NamedHosts(NAMED) as hosts:
         done = crawl(tmp_path, f"http://a.site.localhost:{hosts.port}/docs/", *flags)
         assert (done.returncode, sorted(hosts.asked)) == (EXIT_OK, sorted(expected))
@@ -284,7 +329,7 @@ def test_no_more_pages_are_fetched_than_allowed_also_by_two_nodes_and_raising_th
         assert done.stdout.startswith("Stopped by --pages-max: ")
         counts.append((fetched(), report(tmp_path)["pages"], report(tmp_path)["stop_reason"]))
     assert counts == [(37, 37, "pages_max"), (37, 37, "pages_max"), (60, 60, "pages_max")]
-    assert len(stored_urls(tmp_path)) == 60
+    assert len(stored_urls(tmp_path / "crawl")) == 60
 
 
 def test_bytes_max_stops_and_raising_it_resumes(tmp_path: Path, web: FakeWeb) -> None:
@@ -326,9 +371,7 @@ def slow_hosts(web: FakeWeb, name: str, delay_s: float) -> tuple[list[str], list
     return hosts, seeds
 
 
-def test_ctrl_c_finishes_what_is_in_flight_exits_130_and_the_same_command_goes_on(
-    tmp_path: Path, web: FakeWeb
-) -> None:
+def test_ctrl_c_finishes_what_is_in_flight_exits_130_and_the_same_command_goes_on(tmp_path: Path, web: FakeWeb) -> None:
     hosts, seeds = slow_hosts(web, "drained", 0.7)
     command = ("crawl", "--allow-private", "--delay", "0", "--nodes", "2", *seeds)
     with running(tmp_path, *command) as process:
@@ -343,7 +386,7 @@ def test_ctrl_c_finishes_what_is_in_flight_exits_130_and_the_same_command_goes_o
     resumed = drumlin(tmp_path, *command)
     assert (resumed.returncode, report(tmp_path)["pages"]) == (EXIT_OK, 32)
     assert all(sorted(pages_of(web, host)) == ["/", "/1.html", "/2.html", "/3.html"] for host in hosts)
-    assert len(stored_urls(tmp_path)) == 32
+    assert len(stored_urls(tmp_path / "crawl")) == 32
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -365,25 +408,15 @@ def test_ctrl_c_twice_stops_at_once_and_still_loses_nothing(tmp_path: Path, web:
         wait_until(lambda: all(len(pages_of(web, host)) > 1 for host in hosts), "pages in flight")
         process.send_signal(signal.SIGINT)
         # The second must not merge with the first, and the crawl must not have ended: its pages take 20 s.
-        with pytest.raises(TimeoutError):
-            wait_for_end(process, 0.5)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
         stopped = end(process, signal.SIGINT)
     assert stopped.returncode == EXIT_INTERRUPTED
     for host in hosts:
         for number in range(1, 4):
             web.page(host, f"/{number}.html", f"<p>{host} {number} is quick now")
     assert drumlin(tmp_path, *command).returncode == EXIT_OK
-    assert len(stored_urls(tmp_path)) == 32
-
-
-def wait_for_end(process: object, seconds: float) -> None:
-    import subprocess
-
-    assert isinstance(process, subprocess.Popen)
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired as late:
-        raise TimeoutError from late
+    assert len(stored_urls(tmp_path / "crawl")) == 32
 
 
 # Politeness
@@ -403,7 +436,7 @@ def test_two_contacts_of_a_host_are_never_closer_than_the_delay_also_across_kill
     done = drumlin(tmp_path, *command)
     assert done.returncode == EXIT_OK
     assert min(web.min_gap(host) for host in hosts) >= 0.3
-    assert len(stored_urls(tmp_path)) == 42
+    assert len(stored_urls(tmp_path / "crawl")) == 42
 
 
 # Failures

@@ -23,13 +23,16 @@ from drumlin.fetch.decode import decode
 from drumlin.fetch.http import Transfer
 from drumlin.frontier import TrapFilter, TrapLimits
 from drumlin.model import Capture, FailureKind, LinkSet, Task
-from drumlin.parse import ASSET_KINDS, FOLLOWED_KINDS, looks_like_sitemap, parse, parse_sitemap, sniff
+from drumlin.parse import ASSET_KINDS, FOLLOWED_KINDS, looks_like_sitemap, parse, parse_sitemap, sniff, style_hrefs
 from drumlin.robots import directives
 from drumlin.store import record_id_of
 from drumlin.urls import LinkResolver, Scope, canonical, domain_of
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+STYLE_TYPE = "text/css"
 RECENT_URLS_MAX = 100_000
+# How far beyond the crawl's depth a page's assets may be: a stylesheet imports others, and those use images.
+ASSET_DEPTH_EXTRA = 5
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -69,7 +72,7 @@ class Pipeline:
         self._year = year
         self._before_parse = before_parse
         self._resolver = LinkResolver()
-        self._traps = TrapFilter(TrapLimits(depth_max=reading.depth_max))
+        self._traps = TrapFilter(TrapLimits(depth_max=None))  # `discover` knows the depth
         self._recent: set[str] = set()
         self._recent_before: set[str] = set()
         self._followed = FOLLOWED_KINDS | ASSET_KINDS if reading.assets else FOLLOWED_KINDS
@@ -142,17 +145,26 @@ class Pipeline:
         if capture.nofollow or capture.status >= 300:
             return found
         depth = capture.depth + 1
-        if self._reading.depth_max is not None and depth > self._reading.depth_max:
-            return found
-        if capture.mime not in HTML_TYPES:
+        followed = self._followed_at(depth)
+        if capture.mime in HTML_TYPES:
+            links = capture.links
+            for url, kind, rel in zip(links.urls, links.kinds, links.rels, strict=True):
+                if url is not None and kind in followed and not (rel and "nofollow" in rel):
+                    self._offer(url, depth, found)
+        elif capture.mime == STYLE_TYPE:
+            if followed >= ASSET_KINDS:
+                for href in style_hrefs(capture.body):
+                    self._offer_href(href, capture, found)
+        elif followed >= FOLLOWED_KINDS:
             self._discover_in_sitemap(capture, found)
-            return found
-        links = capture.links
-        followed = self._followed
-        for url, kind, rel in zip(links.urls, links.kinds, links.rels, strict=True):
-            if url is not None and kind in followed and not (rel and "nofollow" in rel):
-                self._offer(url, depth, found)
         return found
+
+    def _followed_at(self, depth: int) -> frozenset[str]:
+        """Which kinds of links lead on. Beyond the crawl's depth there are no pages, only what its last pages show."""
+        depth_max = self._reading.depth_max
+        if depth_max is None or depth <= depth_max:
+            return self._followed
+        return ASSET_KINDS & self._followed if depth <= depth_max + ASSET_DEPTH_EXTRA else frozenset()
 
     @property
     def scope_version(self) -> int:

@@ -14,8 +14,8 @@ Invariants
 
 Limits. `PARSE_BYTES_MAX` of a page are read, `TEXT_BYTES_MAX` of its text and `LINKS_MAX` of its links kept. Some HTML
 makes any parser's work quadratic (`drumlin.parse.hostile`): such a page is read up to where it begins. At most
-`SITEMAP_BYTES_MAX` and `SITEMAP_URLS_MAX` of a sitemap are read. A process that parses many pages should call
-`keep_freed_memory` once: it nearly halves the cost of small ones.
+`SITEMAP_BYTES_MAX` and `SITEMAP_URLS_MAX` of a sitemap are read, and of a stylesheet only the addresses in it.
+A process that parses many pages should call `keep_freed_memory` once: it nearly halves the cost of small ones.
 """
 
 from drumlin.parse.charset import to_utf8
@@ -32,6 +32,7 @@ from drumlin.parse.sitemap import (
     looks_like_sitemap,
     parse_sitemap,
 )
+from drumlin.parse.style import style_hrefs
 from drumlin.parse.text import TEXT_BYTES_MAX
 
 __all__ = [
@@ -52,5 +53,6 @@ __all__ = [
     "parse",
     "parse_sitemap",
     "sniff",
+    "style_hrefs",
     "to_utf8",
 ]

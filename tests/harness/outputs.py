@@ -21,11 +21,11 @@ LEFTOVERS = ("*.open", "*.partial", "*.tmp", "*.journal")
 PROGRAMS = Path(sys.executable).parent
 
 
-def query(out: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Ask DuckDB; `{pages}`, `{links}` and `{fetches}` stand for the tables of the crawl."""
+def query(out: Path, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    """Ask DuckDB; `{pages}`, `{links}` and `{fetches}` stand for the tables of the crawl, `?` for the parameters."""
     tables = {name: f"read_parquet('{out}/tables/{name}/*.parquet')" for name in ("pages", "links", "fetches")}
     with duckdb.connect() as connection:
-        return connection.execute(sql.format(**tables)).fetchall()
+        return connection.execute(sql.format(**tables), parameters).fetchall()
 
 
 def stored_urls(out: Path) -> list[str]:

@@ -1,11 +1,10 @@
-"""HTTPS and broken connections, against a real nginx: what works is crawled, what fails is named and retried as promised.
+"""HTTPS and broken connections: what works is crawled, what fails is named and tried again as promised.
 
-`drumlin.frontier.backoff.RETRY_RULES` is the promise.
+The servers are a real nginx and a few that break on purpose; the promise is `drumlin.frontier.backoff.RETRY_RULES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,10 @@ from tests.harness.outputs import check_warcs, query
 CRAWL_S_MAX = 120.0
 RETRIES_MAX = 1
 PAGES = 12
+NO_ROBOTS = "location = /robots.txt { return 404; }"
 QUICKLY = ("--retries-max", str(RETRIES_MAX), "--backoff-base", "0.1s", "--nodes", "1")
 
-# Each bad host: where it is, and the kind of failure that its URL must end with.
+# Each bad host, and the kind of failure that its URL must end with.
 BAD_HOSTS = {
     "expired": "tls",
     "wrong-name": "tls",
@@ -57,12 +57,10 @@ class Site:
             "unresolvable": "http://nowhere.invalid/",
         }
 
-    def url_of(self, name: str) -> str:
-        return self.bad[name]
-
 
 def tls_server(address: str, port: int, certificate: Certificate, flags: str, root: Path) -> str:
-    return f"server {{ listen {address}:{port} ssl {flags}; {certificate.nginx()} root {root}; gzip on; gzip_min_length 1; }}"
+    content = f"root {root}; gzip on; gzip_min_length 1;"
+    return f"server {{ listen {address}:{port} ssl {flags}; {certificate.nginx()} {content} }}"
 
 
 def configuration(site: Site, authority: Authority, stranger: Authority, root: Path) -> str:
@@ -76,7 +74,8 @@ def configuration(site: Site, authority: Authority, stranger: Authority, root: P
         good("127.0.0.3", "DNS:elsewhere.example"),
         tls_server("127.0.0.4", site.port, stranger.sign("stranger", "IP:127.0.0.4"), "http2", root),
         f"server {{ listen 127.0.0.5:{site.port}; root {root}; }}",
-        f"server {{ listen 127.0.0.6:{site.port}; location = /robots.txt {{ return 404; }} location / {{ return 444; }} }}",
+        # 444 is nginx's way of closing the connection without an answer.
+        f"server {{ listen 127.0.0.6:{site.port}; {NO_ROBOTS} location / {{ return 444; }} }}",
     ]
     return "\n".join(blocks)
 
@@ -86,18 +85,22 @@ def write_pages(root: Path) -> None:
     links = "".join(f'<a href="/{number}.html">{number}</a> ' for number in range(PAGES))
     (root / "index.html").write_text(f"<!DOCTYPE html><title>Start</title>{links}")
     for number in range(PAGES):
-        (root / f"{number}.html").write_text(f"<!DOCTYPE html><title>Page {number}</title><p>{f'word{number} ' * 200}</p>")
+        (root / f"{number}.html").write_text(
+            f"<!DOCTYPE html><title>Page {number}</title><p>{f'word{number} ' * 200}</p>"
+        )
 
 
 @pytest.fixture(scope="module")
-def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path]]:
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, Path]:
     """One crawl of all hosts, good and bad."""
     folder = tmp_path_factory.mktemp("tls")
     authority, stranger = Authority(folder, "authority"), Authority(folder, "stranger-authority")
     write_pages(folder / "pages")
     site = Site(free_port())
     with ExitStack() as stack:
-        stack.enter_context(nginx(folder / "nginx", configuration(site, authority, stranger, folder / "pages"), site.port))
+        stack.enter_context(
+            nginx(folder / "nginx", configuration(site, authority, stranger, folder / "pages"), site.port)
+        )
         for name, fault in {"resetting": reset, "cut-short": cut_short, "no-http": no_http}.items():
             site.bad[name] = f"http://{stack.enter_context(faulty_server('127.0.0.8', fault))}/"
         crawl = Crawl(
@@ -105,26 +108,28 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Pa
             environment={"SSL_CERT_FILE": str(authority.file)},
         )  # fmt: skip
         crawl.run(CRAWL_S_MAX)
-    yield site, crawl.out
+    return site, crawl.out
 
 
 def test_https_is_crawled_over_http_2(crawled: tuple[Site, Path]) -> None:
     site, out = crawled
-    rows = query(out, f"SELECT url, protocol, fetch_status FROM {{pages}} WHERE url LIKE '{site.good}%'")
+    rows = query(out, "SELECT url, protocol, fetch_status FROM {pages} WHERE starts_with(url, ?)", site.good)
     assert len(rows) == PAGES + 1
     assert {(protocol, status) for _, protocol, status in rows} == {("h2", 200)}
 
 
 def test_a_server_without_http_2_is_crawled_over_http_1(crawled: tuple[Site, Path]) -> None:
     site, out = crawled
-    rows = query(out, f"SELECT protocol, fetch_status FROM {{pages}} WHERE url LIKE '{site.old}%'")
+    rows = query(out, "SELECT protocol, fetch_status FROM {pages} WHERE starts_with(url, ?)", site.old)
     assert rows == [("http/1.1", 200)] * (PAGES + 1)
 
 
 def test_pages_compressed_by_the_server_are_archived_as_sent_and_read_as_meant(crawled: tuple[Site, Path]) -> None:
     site, out = crawled
     [(name, offset, title, text)] = query(
-        out, f"SELECT warc_filename, warc_record_offset, title, text FROM {{pages}} WHERE url = '{site.good}3.html'"
+        out,
+        "SELECT warc_filename, warc_record_offset, title, text FROM {pages} WHERE url = ?",
+        site.good + "3.html",
     )
     capture = read_capture(out / "warc" / name, offset)
     assert capture.headers["content-encoding"] == "gzip"
@@ -139,9 +144,7 @@ def test_a_bad_host_is_classified_and_tried_as_often_as_documented(
     crawled: tuple[Site, Path], name: str, kind: str
 ) -> None:
     site, out = crawled
-    tries = query(
-        out, f"SELECT outcome, kind, attempt FROM {{fetches}} WHERE url = '{site.bad[name]}' ORDER BY fetch_time"
-    )
+    tries = query(out, "SELECT outcome, kind, attempt FROM {fetches} WHERE url = ? ORDER BY fetch_time", site.bad[name])
     expected = 1 + RETRIES_MAX if RETRY_RULES[kind].retries else 1
     assert tries == [("failed", kind, attempt + 1) for attempt in range(expected)]
 

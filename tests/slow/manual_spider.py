@@ -1,7 +1,7 @@
-"""Scrapy as the other opinion on what a site's pages are: `python manual_spider.py SEED… > JSON lines of URL and status`.
+"""Scrapy as the other opinion on what a site's pages are: `python manual_spider.py SEED…`, JSON lines of URL and status.
 
-It follows what drumlin follows by default (a, area, frame, iframe; not rel=nofollow) within the hosts of its seeds. Runs
-in the environment of the benchmarks, where drumlin is not installed.
+It follows what drumlin follows by default (a, area, frame, iframe; not rel=nofollow) within the hosts of its seeds.
+Runs in the environment of the benchmarks, where drumlin is not installed.
 """
 
 from __future__ import annotations

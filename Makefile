@@ -13,8 +13,8 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 
 # Debian packages, per target; installed only when missing (and only possible as root).
-# nginx serves HTTP/2 with a test certificate to the integration tests.
-DEBIAN_TEST := nginx-light
+# nginx serves HTTP/2 to the integration tests, with certificates made by openssl.
+DEBIAN_TEST := nginx-light openssl
 # The manuals that the real-site tests crawl, and the browser that looks at replayed pages.
 DEBIAN_SLOW := nginx-light python3.11-doc postgresql-doc-15 chromium
 DEBIAN_BENCH := wget2
@@ -47,7 +47,7 @@ real-tests: .venv/.ready
 	tests/setup-debian.sh $(DEBIAN_TEST)
 	$(if $(REAL_TESTS),$(BIN)/pytest -q $(REAL_TESTS))
 
-test-slow: .venv/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
+test-slow: .venv/.ready .venv-bench/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
 	tests/setup-debian.sh $(DEBIAN_SLOW)
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q --timeout 3600 tests/slow
 

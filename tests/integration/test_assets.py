@@ -1,0 +1,46 @@
+"""`--assets`: a page's images, styles and scripts, and what its stylesheets ask for in turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drumlin.testing import FakeWeb, Response
+from tests.harness.crawls import Crawl
+from tests.harness.outputs import stored_urls
+
+CRAWL_S_MAX = 60.0
+PAGE = '<!DOCTYPE html><link rel="stylesheet" href="/a.css"><img src="/a.png"><a href="/next.html">next</a>'
+ASSETS = {"/a.css", "/b.css", "/c.css", "/c.png", "/a.png"}
+
+
+def fill(web: FakeWeb) -> None:
+    for name, sheet in {
+        "a": '@import "b.css";',
+        "b": "@import url(c.css);",
+        "c": "p { background: url('c.png') }",
+    }.items():
+        web.respond("shop", f"/{name}.css", Response(body=sheet, content_type="text/css"))
+    for name in ("a", "c"):
+        web.respond("shop", f"/{name}.png", Response(body=b"\x89PNG\r\n\x1a\n", content_type="image/png"))
+    web.page("shop", "/", PAGE)
+    web.page("shop", "/next.html", "<!DOCTYPE html><title>Next</title>")
+
+
+@pytest.mark.parametrize(
+    ("flags", "paths"),
+    [
+        (("--assets",), {"/", "/next.html"} | ASSETS),
+        (("--assets", "--depth", "0"), {"/"} | ASSETS),
+        (("--depth", "0"), {"/"}),
+        ((), {"/", "/next.html"}),
+    ],
+    ids=["assets", "assets-of-the-last-pages", "depth", "neither"],
+)
+def test_a_page_is_fetched_with_all_that_it_shows(tmp_path: Path, flags: tuple[str, ...], paths: set[str]) -> None:
+    with FakeWeb(hosts=0) as web:
+        fill(web)
+        crawl = Crawl(tmp_path / "crawl", web.url("shop"), "--nodes", "1", *flags)
+        crawl.run(CRAWL_S_MAX)
+        assert set(stored_urls(crawl.out)) == {web.url("shop", path) for path in paths}

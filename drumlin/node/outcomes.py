@@ -30,13 +30,13 @@ def status_failure(status: int) -> str:
 
 def retry_after_s(value: str, now: float) -> float:
     """Seconds that a Retry-After header asks for, as a number or a date; 0 when it makes no sense."""
-    if value.isdigit():
+    if _is_number(value):
         return float(value[:9])
     try:
         when = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+        return max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
+    except (TypeError, ValueError, OverflowError):
         return 0.0
-    return max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
 
 
 def result_of_capture(capture: Capture, task: Task, outcome: Outcome, capture_id: bytes) -> Result:
@@ -105,7 +105,12 @@ def hsts_until(value: str, now: float) -> float:
     """Until when a Strict-Transport-Security header binds us; 0 when it does not."""
     for part in value.lower().split(";"):
         name, _, seconds = part.strip().partition("=")
-        if name == "max-age" and seconds.strip('"').isdigit():
+        if name == "max-age" and _is_number(seconds.strip('"')):
             age_s = min(float(seconds.strip('"')), HSTS_MAX_AGE_S)
             return now + age_s if age_s else 0.0
     return 0.0
+
+
+def _is_number(text: str) -> bool:
+    """Whether these are plain digits: to Python alone, "²" is one too."""
+    return text.isascii() and text.isdigit()

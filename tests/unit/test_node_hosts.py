@@ -1,0 +1,257 @@
+"""When a node may contact the hosts it has leased, and how it keeps and loses their leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumlin.model import Task
+from drumlin.node.client import CoordinatorClient
+from drumlin.node.hosts import LEASE_MARGIN_S, RENEW_EMPTY_WAIT_S, HostTable, HostWork, Robots
+from drumlin.node.leases import HOSTS_PER_REQUEST, Leases
+from drumlin.pipeline import Pipeline
+from drumlin.protocol import CrawlState, HostNote, Work, WorkLease, WorkRequest
+from drumlin.robots import Decision
+
+AGENT = "drumlin"
+RULES = Decision(b"User-agent: *\nDisallow: /no\n", False, False, 1e12, False, "rules")
+
+
+def tasks(count: int) -> list[Task]:
+    return [Task(number, f"http://a.test/{number}", 5, 0, 0, "", ()) for number in range(count)]
+
+
+def lease(name: str = "a.test", *, wait_s: float = 0.0, ttl_s: float = 60.0, urls: int = 3, **more: Any) -> WorkLease:
+    return WorkLease(f"token of {name}", name, ttl_s, wait_s, more.get("delay_s"), tasks(urls), more.get("note", b""))
+
+
+def work_on(granted: WorkLease, *, sent: float = 99.0, now: float = 100.0, delay_s: float = 1.0) -> HostWork:
+    return HostWork(granted, sent, now, delay_s, AGENT)
+
+
+# One host
+
+
+def test_a_host_waits_for_its_first_contact_and_stops_before_its_lease_ends() -> None:
+    host = work_on(lease(wait_s=2.0, ttl_s=10.0))
+    assert [host.may_contact(now, 1) for now in (100.0, 101.9, 102.0)] == [False, False, True]
+    # The lease counts from the moment the request was sent, and the node stops a margin before.
+    assert host.may_contact(109.0 - LEASE_MARGIN_S - 0.01, 1)
+    assert not host.may_contact(109.0 - LEASE_MARGIN_S, 1)
+
+
+def test_a_host_is_contacted_by_no_more_requests_than_allowed_and_by_none_beside_robots_txt() -> None:
+    host = work_on(lease())
+    host.in_flight = 1
+    assert (host.may_contact(100.0, 1), host.may_contact(100.0, 2)) == (False, True)
+    host.robots_in_flight = True
+    assert not host.may_contact(100.0, 2)
+
+
+@pytest.mark.parametrize(("own", "delay_s"), [(None, 1.0), (0.2, 1.0), (5.0, 5.0)])
+def test_the_longer_of_the_crawls_and_the_hosts_delay_counts(own: float | None, delay_s: float) -> None:
+    assert work_on(lease(delay_s=own)).delay_s == delay_s
+
+
+def test_what_was_learnt_of_a_host_comes_back_with_its_next_lease() -> None:
+    host = work_on(lease())
+    host.robots["http"] = Robots(RULES, AGENT)
+    host.hsts_until = 5000.0
+    host.robots_failures = 2
+    again = work_on(lease(note=host.note()))
+    assert (again.hsts_until, again.robots_failures) == (5000.0, 2)
+    assert again.robots["http"].allows("http://a.test/yes")
+    assert not again.robots["http"].allows("http://a.test/no/way")
+
+
+@pytest.mark.parametrize(("allow_all", "deny_all"), [(True, False), (False, True)])
+def test_an_answer_without_rules_allows_or_denies_everything(allow_all: bool, deny_all: bool) -> None:
+    robots = Robots(Decision(None, allow_all, deny_all, 1e12, False, "status"), AGENT)
+    assert robots.allows("http://a.test/") == allow_all
+
+
+def test_a_host_is_idle_only_when_nothing_of_it_is_on_its_way() -> None:
+    assert work_on(lease(urls=0)).idle
+    assert not work_on(lease(urls=1)).idle
+    for name in ("in_flight", "unsettled"):
+        host = work_on(lease(urls=0))
+        setattr(host, name, 1)
+        assert not host.idle
+
+
+def test_a_lease_is_renewed_when_its_time_or_its_urls_run_out_and_not_again_at_once() -> None:
+    host = work_on(lease(ttl_s=60.0, urls=10), sent=100.0)
+    assert not host.wants_renewal(129.0, 3)
+    assert host.wants_renewal(131.0, 3)
+    while len(host.tasks) > 3:
+        host.tasks.popleft()
+    assert host.wants_renewal(101.0, 3)
+    host.renewing = True
+    assert not host.wants_renewal(101.0, 3)
+    host.renew(lease(urls=0), 101.0, 102.0)
+    assert (host.renewing, host.expires) == (False, 161.0)
+    assert not host.wants_renewal(102.0 + RENEW_EMPTY_WAIT_S - 0.01, 3)
+    assert host.wants_renewal(102.0 + RENEW_EMPTY_WAIT_S, 3)
+
+
+# All hosts
+
+
+def test_hosts_are_offered_in_order_of_their_next_contact_and_none_too_early() -> None:
+    table = HostTable()
+    for name, wait_s in (("late", 3.0), ("early", 1.0), ("middle", 2.0)):
+        table.by_name[name] = work_on(lease(name, wait_s=wait_s))
+        table.wait(table.by_name[name])
+    assert table.next_due() == 101.0
+    assert [work.host for work in table.take_due(102.5, 10)] == ["early", "middle"]
+    assert [work.host for work in table.take_due(102.5, 10)] == []
+    assert (table.next_due(), table.due_within(103.0), len(table)) == (103.0, 1, 3)
+
+
+def test_a_host_that_was_given_back_or_put_off_is_not_offered() -> None:
+    table = HostTable()
+    gone, later = work_on(lease("gone")), work_on(lease("later"))
+    for work in (gone, later):
+        table.by_name[work.host] = work
+        table.wait(work)
+    del table.by_name["gone"]
+    later.next_contact = 105.0
+    assert list(table.take_due(101.0, 10)) == []
+    assert list(table.take_due(105.0, 10)) == [later]
+    assert table.next_due() == float("inf")
+
+
+def test_a_host_waits_once_however_often_it_is_told_to() -> None:
+    table = HostTable()
+    work = table.by_name["a.test"] = work_on(lease())
+    table.wait(work)
+    table.wait(work)
+    assert list(table.take_due(200.0, 10)) == [work]
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)), max_size=20), st.integers(0, 5))
+def test_no_host_is_lost_or_offered_before_its_time(plan: list[tuple[float, float]], most: int) -> None:
+    table = HostTable()
+    for number, (wait_s, put_off_s) in enumerate(plan):
+        work = table.by_name[str(number)] = work_on(lease(str(number), wait_s=wait_s))
+        table.wait(work)
+        work.next_contact += put_off_s
+    offered: list[HostWork] = []
+    for step in range(1000):
+        now = 100.0 + step * 0.5
+        due = list(table.take_due(now, most))
+        assert len(due) <= most
+        assert all(work.next_contact <= now for work in due)
+        offered += due
+    assert sorted(work.host for work in offered) == (sorted(table.by_name) if most else [])
+
+
+# Leases
+
+
+class FakeClient:
+    """Keeps what is sent and answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[WorkRequest, Callable[[Work], None]]] = []
+
+    def post(self, path: str, message: WorkRequest, reply: type, on_reply: Callable[[Work], None]) -> None:
+        self.sent.append((message, on_reply))
+
+    def answer(self, *leases: WorkLease, lost: tuple[str, ...] = (), state: CrawlState = CrawlState.RUNNING) -> None:
+        _, on_reply = self.sent.pop(0)
+        on_reply(Work(state, list(leases), list(lost), 0.0, [], 0))
+
+
+class FakePipeline:
+    scope_version = 0
+
+    def widen_scope(self, seeds: list[str], version: int) -> None:
+        self.scope_version = version
+
+
+class Holder:
+    def __init__(self, table: HostTable) -> None:
+        self.table = table
+        self.heard: list[tuple[str, str]] = []
+
+    def granted(self, lease: WorkLease, sent: float) -> None:
+        self.heard.append(("granted", lease.host))
+        self.table.by_name[lease.host] = work_on(lease, sent=sent, now=sent)
+
+    def renewed(self, host: HostWork) -> None:
+        self.heard.append(("renewed", host.host))
+
+    def lost(self, host: HostWork) -> None:
+        self.heard.append(("lost", host.host))
+
+    def follow(self, state: CrawlState) -> None:
+        self.heard.append(("state", state))
+
+
+class Asking(msgspec.Struct):
+    client: Any
+    holder: Any
+    leases: Any
+
+
+@pytest.fixture
+def asking() -> Asking:
+    client, table = FakeClient(), HostTable()
+    holder = Holder(table)
+    made = Leases("n0", cast(CoordinatorClient, client), table, cast(Pipeline, FakePipeline()), holder)
+    return Asking(client, holder, made)
+
+
+def test_hosts_are_asked_for_once_at_a_time_and_no_more_than_there_is_room_for(asking: Asking) -> None:
+    asking.leases.ask(0.0, 0)
+    assert asking.client.sent == []
+    asking.leases.ask(0.0, 5)
+    asking.leases.ask(0.0, 5)
+    assert [request.max_hosts for request, _ in asking.client.sent] == [5]
+    assert asking.leases.due() == float("inf")
+    asking.client.answer(lease("a.test"))
+    assert asking.holder.heard == [("state", "running"), ("granted", "a.test")]
+    asking.leases.ask(1e12, 1000)
+    assert asking.client.sent[0][0].max_hosts == HOSTS_PER_REQUEST
+
+
+def test_every_request_for_work_has_a_name_of_its_own(asking: Asking) -> None:
+    names = set()
+    for _ in range(3):
+        asking.leases.ask(1e12, 5)
+        names.add(asking.client.sent[0][0].request_id)
+        asking.client.answer()
+    assert len(names) == 3
+
+
+def test_a_lease_that_runs_out_is_renewed_and_one_that_cannot_be_is_lost(asking: Asking) -> None:
+    for name in ("kept", "lost", "over"):
+        asking.holder.table.by_name[name] = work_on(lease(name, ttl_s=1000.0), sent=0.0)
+    asking.holder.table.by_name["over"].expires = 500.0
+    asking.leases.renew(600.0)
+    (request, _) = asking.client.sent[0]
+    assert request.renew == [("token of kept", "kept"), ("token of lost", "lost")]
+    asking.client.answer(lease("kept", urls=2), lost=("lost",))
+    assert asking.holder.heard == [("lost", "over"), ("state", "running"), ("renewed", "kept"), ("lost", "lost")]
+    assert len(asking.holder.table.by_name["kept"].tasks) == 5
+
+
+def test_a_renewal_that_crosses_the_end_of_its_lease_gives_no_urls_to_the_next_one(asking: Asking) -> None:
+    old = asking.holder.table.by_name["a.test"] = work_on(lease(urls=1), sent=0.0)
+    asking.leases.check(old, 59.0)
+    asking.leases.renew(59.0)
+    newer = msgspec.structs.replace(lease(urls=1), lease_id="another token")
+    asking.holder.table.by_name["a.test"] = work_on(newer, sent=60.0)
+    asking.client.answer(lease(urls=7))
+    assert len(asking.holder.table.by_name["a.test"].tasks) == 1
+    assert ("renewed", "a.test") not in asking.holder.heard
+
+
+def test_a_note_of_an_older_node_is_understood() -> None:
+    assert work_on(lease(note=msgspec.msgpack.encode(HostNote()))).robots == {}

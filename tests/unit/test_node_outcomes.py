@@ -1,0 +1,97 @@
+"""What came back, and what it means."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumlin.model import FailureKind, Outcome, Task
+from drumlin.node.outcomes import (
+    ERROR_CHARS_MAX,
+    HSTS_MAX_AGE_S,
+    fetch_record,
+    hsts_until,
+    result_without_capture,
+    retry_after_s,
+    status_failure,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TASK = Task(7, "http://a.test/x", 5, 2, 1, "http://a.test/", ("http://a.test/old",))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (200, ""),
+        (304, ""),
+        (404, ""),
+        (429, FailureKind.RATE_LIMITED),
+        (500, "http_5xx"),
+        (503, "http_5xx"),
+        (599, "http_5xx"),
+    ],
+)
+def test_a_status_is_a_failure_only_when_trying_again_makes_sense(status: int, kind: str) -> None:
+    assert status_failure(status) == kind
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120.0),
+        ("0", 0.0),
+        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0),
+        (format_datetime(NOW - timedelta(days=1), usegmt=True), 0.0),
+        ("Fri, 02 Jan 2026 03:05:05", 60.0),
+        ("soon", 0.0),
+        ("-5", 0.0),
+        ("", 0.0),
+        ("9" * 5000, 999_999_999.0),
+        ("²", 0.0),  # a digit to Python, and a byte that a header may hold
+        ("Fri, 02 Jan 0001 00:00:00 +2359", 0.0),
+    ],
+)
+def test_retry_after_is_read_as_seconds_or_a_date(value: str, seconds: float) -> None:
+    assert retry_after_s(value, NOW.timestamp()) == seconds
+
+
+@given(st.text(st.characters(max_codepoint=255), max_size=40))
+def test_no_retry_after_breaks_the_node(value: str) -> None:
+    assert retry_after_s(value, 0.0) >= 0.0
+
+
+@pytest.mark.parametrize(
+    ("value", "until"),
+    [
+        ("max-age=600", 1600.0),
+        ('Max-Age="600"; includeSubDomains', 1600.0),
+        ("includeSubDomains; max-age=600", 1600.0),
+        ("max-age=0", 0.0),
+        ("max-age=forever", 0.0),
+        ("max-age=²", 0.0),
+        ("", 0.0),
+        ("max-age=99999999999999999999", 1000.0 + HSTS_MAX_AGE_S),
+    ],
+)
+def test_strict_transport_security_binds_until_its_age_is_over(value: str, until: float) -> None:
+    assert hsts_until(value, 1000.0) == until
+
+
+@given(st.text(st.characters(max_codepoint=255), max_size=40))
+def test_no_strict_transport_security_breaks_the_node(value: str) -> None:
+    assert hsts_until(f"max-age={value}", 0.0) >= 0.0
+
+
+def test_a_result_without_a_capture_tells_which_attempt_failed_and_why() -> None:
+    result = result_without_capture(
+        TASK, "a.test", "token", Outcome.FAILED, b"id", 5.0, kind="dns", error="e" * 1000, retry_after_s=3.0
+    )
+    record = fetch_record(result, "n0")
+    assert (result.url, result.task_id, result.lease_id, result.redirects) == (TASK.url, 7, "token", TASK.redirects)
+    assert (result.kind, len(result.error), result.retry_after_s) == ("dns", ERROR_CHARS_MAX, 3.0)
+    assert (record.attempt, record.duration_s, record.protocol, record.ip) == (2, 0.0, "", "")

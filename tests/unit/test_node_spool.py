@@ -1,0 +1,96 @@
+"""What a dead node leaves behind: its journal, possibly torn, and the URL it died on."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumlin.model import Outcome, Task
+from drumlin.node.blackbox import URL_BYTES_MAX, BlackBox, read_blackbox
+from drumlin.node.outcomes import fetch_record, result_without_capture
+from drumlin.node.spool import Entry, Journal, read_journal
+
+
+def entry(number: int) -> Entry:
+    task = Task(number, f"http://a.test/{number}", 5, 0, 0, "", ())
+    result = result_without_capture(task, "a.test", "token", Outcome.FETCHED, b"%d" % number, 1.0)
+    return Entry(result, fetch_record(result, "n0"), "file.warc.gz", 100 * number, "http://a.test/")
+
+
+BATCHES = [[entry(1), entry(2)], [entry(3)], [entry(4), entry(5), entry(6)]]
+
+
+def journal_of(folder: Path, batches: list[list[Entry]]) -> Path:
+    journal = Journal(folder / "a.journal")
+    for batch in batches:
+        journal.append(batch)
+    journal.close()
+    return journal.path
+
+
+def test_a_journal_gives_back_what_was_written(tmp_path: Path) -> None:
+    assert read_journal(journal_of(tmp_path, BATCHES)) == [one for batch in BATCHES for one in batch]
+
+
+def test_a_deleted_journal_is_gone(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "a.journal")
+    journal.append(BATCHES[0])
+    journal.delete()
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.data())
+def test_a_journal_cut_anywhere_gives_its_whole_batches_and_no_part_of_another(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ends = []
+        path = Path(folder) / "a.journal"
+        journal = Journal(path)
+        for batch in BATCHES:
+            journal.append(batch)
+            ends.append(path.stat().st_size)
+        journal.close()
+        size = data.draw(st.integers(0, ends[-1]))
+        path.write_bytes(path.read_bytes()[:size])
+        whole = [batch for batch, end in zip(BATCHES, ends, strict=True) if end <= size]
+        assert read_journal(path) == [one for batch in whole for one in batch]
+
+
+@given(st.data())
+def test_a_journal_damaged_anywhere_gives_no_batch_that_was_not_written(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = journal_of(Path(folder), BATCHES)
+        content = bytearray(path.read_bytes())
+        content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(content)
+        found = read_journal(path)
+        everything = [one for batch in BATCHES for one in batch]
+        assert len(found) < len(everything)
+        assert found == everything[: len(found)]
+
+
+def test_the_black_box_tells_what_was_being_parsed_until_it_is_cleared(tmp_path: Path) -> None:
+    path = tmp_path / "parsing"
+    box = BlackBox(path)
+    assert read_blackbox(path) == ("", 0.0)
+    box.parsing("http://a.test/long/path")
+    box.parsing("http://a.test/é")
+    url, since = read_blackbox(path)
+    assert (url, since > 0) == ("http://a.test/é", True)
+    box.clear()
+    assert read_blackbox(path)[0] == ""
+    box.close()
+
+
+def test_a_url_too_long_for_the_black_box_is_cut(tmp_path: Path) -> None:
+    box = BlackBox(tmp_path / "parsing")
+    box.parsing("http://a.test/" + "x" * 10_000)
+    assert len(read_blackbox(tmp_path / "parsing")[0]) == URL_BYTES_MAX
+    box.close()
+
+
+def test_a_missing_or_short_black_box_tells_nothing(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"abc")
+    assert read_blackbox(tmp_path / "missing") == read_blackbox(tmp_path / "short") == ("", 0.0)

@@ -167,7 +167,8 @@ class LocalCrawl:
             engine,
             self.config,
             self._seeds,
-            chance=random.Random(),  # noqa: S311  # spreads retries; nothing secret, elapsed_s=self.elapsed_before_s
+            chance=random.Random(),  # noqa: S311  # spreads retries; nothing secret
+            elapsed_s=self.elapsed_before_s,
         )
         self.dispatcher.seed(self._seeds, time.time())
         totals = self.dispatcher.totals(time.time())
@@ -177,8 +178,9 @@ class LocalCrawl:
             engine.put_meta(STATE_KEY, CrawlState.RUNNING.encode())
             discard_unfinished(self.directory.paths.tables)
             asyncio.run(self._crawl())
-            engine.put_meta(STATE_KEY, self.dispatcher.state.encode())
+            # A crawl is finished when its index is: killed in between, the next run merges again.
             merge(self.directory.paths.warc)
+            engine.put_meta(STATE_KEY, self.dispatcher.state.encode())
         else:
             self.dispatcher.state = CrawlState.FINISHED
         report = make_report(self.dispatcher, self.elapsed_s if not was_finished else self.elapsed_before_s)

@@ -5,6 +5,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
+import drumlin.local
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.report import Report
+from drumlin.local import LocalCrawl, LocalOptions
+from drumlin.testing import FakeWeb
 from tests.harness.crawls import Crawl, benchmark_web
 from tests.harness.kills import NODES, check_nothing_lost, crawl_through_kills
 
@@ -23,3 +30,26 @@ def test_a_small_crawl_killed_three_times_stores_every_page_once(tmp_path: Path)
         figures = check_nothing_lost(web, crawl, KILLS)
     assert crawl.report()["pages"] == 400
     print(figures)
+
+
+def run_here(out: Path, seed: str) -> Report:
+    options = LocalOptions(out, nodes=1, concurrency=10, sync=False)
+    config = CrawlConfig(delay_s=0.0, allow_private=True)
+    return LocalCrawl(options, config, [seed], on_progress=lambda totals, crawl: None).run()
+
+
+def test_a_crawl_killed_before_its_index_was_merged_merges_it_when_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(folder: Path) -> None:
+        raise SystemExit(9)
+
+    with FakeWeb(hosts=0) as web:
+        seed = web.page("shop", "/", "<!DOCTYPE html><title>Shop</title>")
+        with monkeypatch.context() as patched:
+            patched.setattr(drumlin.local, "merge", die)
+            with pytest.raises(SystemExit):
+                run_here(tmp_path / "crawl", seed)
+        assert not run_here(tmp_path / "crawl", seed).already_finished
+        assert run_here(tmp_path / "crawl", seed).already_finished
+    assert (tmp_path / "crawl" / "warc" / "index.cdxj").read_text().count("\n") == 1

@@ -24,9 +24,9 @@ from drumlin.fetch import Transfer
 from drumlin.model import Outcome, Task
 from drumlin.node.archive import Archive, Arrival
 from drumlin.node.contact import request_block
-from drumlin.node.main import make_pipeline
+from drumlin.node.main import make_pipeline, prepare_process
 from drumlin.node.outcomes import fetch_record, result_of_capture, result_without_capture
-from drumlin.parse import keep_freed_memory, parse
+from drumlin.parse import parse
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import HostReport, KnownRequest, Results, Setup, WorkRequest
 from drumlin.urls import host_of
@@ -72,10 +72,10 @@ class Transferred(Transfer):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hosts", type=int, default=20)
+    parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--pages", type=int, default=100, help="pages per host")
     options = parser.parse_args()
-    keep_freed_memory()
+    prepare_process()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         stages = Stages()
         crawl(stages, Path(folder), WebShape(options.hosts, options.pages))

@@ -2,7 +2,9 @@
 
 A page is a list of byte strings: response headers, a part of its own (head, navigation, its links, its anchor
 texts) and shared blocks of prose chosen for it alone. Blocks are drawn from a large pool, so that no two pages are
-near-duplicates, and shared, so that 20,000 pages of 37 KB fit in a tenth of their size.
+near-duplicates, and shared, so that 20,000 pages of 37 KB fit in a tenth of their size. About two fifths of a page is
+text, which is several times the share of real pages (Common Crawl's are nearer a tenth); the rest is markup, embedded
+data and attributes, as on real pages.
 
 Every page of a host is reachable from its "/" within the host: page k links to pages 2k+1 and 2k+2. The other links
 are random: about one in ten leads to another host and a few lead below /private/, which robots.txt denies. Images,
@@ -20,6 +22,8 @@ SIZE_BYTES_MAX = 1_000_000
 MEAN_OVER_MEDIAN = 1.8
 BLOCK_BYTES = 4096
 BLOCKS = 1000
+CARDS_PER_BLOCK = 3
+SCRIPT_ENTRIES_PER_BLOCK = 10
 CRUMB_BYTES = 400
 CRUMBS = 600
 LAYOUTS = 8
@@ -207,12 +211,38 @@ def _make_block(chance: random.Random, words: list[str], size: int) -> bytes:
             picture = f'<img src="{source}" alt="{items[0]}" width="640">'
             extra = f"<figure>{picture}<figcaption>{items[1]}</figcaption></figure>\n"
     heading = f'<section class="part">\n<h2>{title}</h2>\n{extra}'
+    markup = _make_cards(chance, words) + _make_script(chance, words)
     paragraphs = []
-    room = size - len(heading) - len("</section>\n")
+    room = size - len(heading) - len(markup) - len("</section>\n")
     while room > 50:
         paragraphs.append(_make_paragraph(chance, words, min(room, chance.randint(300, 900))))
         room -= len(paragraphs[-1])
-    return (heading + "".join(paragraphs) + "</section>\n").encode()
+    return (heading + "".join(paragraphs) + markup + "</section>\n").encode()
+
+
+def _make_cards(chance: random.Random, words: list[str]) -> str:
+    """Nested elements with many attributes and little text, as component libraries write them."""
+    cards = []
+    for _ in range(CARDS_PER_BLOCK):
+        name, label = chance.choice(words), " ".join(chance.choices(words, k=3))
+        number = chance.randrange(100_000)
+        cards.append(
+            f'<div class="col-12 col-md-6 col-lg-4 mb-3 card card--{name}" data-id="{number}" data-track="list:{name}">'
+            f'<div class="card__body d-flex flex-column p-3" style="min-height:{number % 300}px"><span class="badge '
+            f'badge-pill text-muted">{number % 97}</span><div class="card__title h5 mt-2"><span>{label}</span></div>'
+            '<svg class="icon" width="16" height="16" viewBox="0 0 16 16" aria-hidden="true"><path d="M8 1.5a6.5 6.5 0 1 '
+            f'0 0 13 6.5 6.5 0 0 0 0-13zm{number % 9}.25 {number % 7}.5v3.25h2.5"></path></svg></div></div>\n'
+        )
+    return f'<div class="row cards">\n{"".join(cards)}</div>\n'
+
+
+def _make_script(chance: random.Random, words: list[str]) -> str:
+    """The state that pages embed for their scripts."""
+    entries = (
+        f'{{"id":{chance.randrange(10**7)},"slug":"{chance.choice(words)}","score":{chance.random():.6f},"on":true}}'
+        for _ in range(SCRIPT_ENTRIES_PER_BLOCK)
+    )
+    return f'<script type="application/json">[{",".join(entries)}]</script>\n'
 
 
 def _page_frame(url: str, hrefs: list[str], words: list[str], number: int) -> tuple[bytes, bytes]:

@@ -122,13 +122,14 @@ class Pipeline:
                 capture.simhash = simhash
 
     def _read_page(self, capture: Capture) -> None:
-        page = parse(capture.body, capture.headers.get("content-type", ""), capture.url)
+        headers = capture.headers
+        page = parse(capture.body, headers.get("content-type", ""), capture.url, headers.get("content-language", ""))
         capture.charset = page.charset
         capture.title = page.title
         capture.description = page.description
         capture.languages = page.languages
         capture.text = page.text
-        tags = header_values(capture.response_headers, "x-robots-tag") if "x-robots-tag" in capture.headers else []
+        tags = header_values(capture.response_headers, "x-robots-tag") if "x-robots-tag" in headers else []
         if tags or page.robots:
             asked = directives(page.robots + tags, self._reading.agent)
             capture.noindex, capture.nofollow = asked.noindex, asked.nofollow
@@ -147,10 +148,7 @@ class Pipeline:
         depth = capture.depth + 1
         followed = self._followed_at(depth)
         if capture.mime in HTML_TYPES:
-            links = capture.links
-            for url, kind, rel in zip(links.urls, links.kinds, links.rels, strict=True):
-                if url is not None and kind in followed and not (rel and "nofollow" in rel):
-                    self._offer(url, depth, found)
+            self._discover_in_page(capture.links, followed, depth, found)
         elif capture.mime == STYLE_TYPE:
             if followed >= ASSET_KINDS:
                 for href in style_hrefs(capture.body):
@@ -158,6 +156,15 @@ class Pipeline:
         elif followed >= FOLLOWED_KINDS:
             self._discover_in_sitemap(capture, found)
         return found
+
+    def _discover_in_page(self, links: LinkSet, followed: frozenset[str], depth: int, found: Discovered) -> None:
+        # Nearly all links of a page were told before: a set operation drops them without a look at each.
+        untold = set(links.urls).difference(self._recent, self._recent_before)
+        if not untold:
+            return
+        for url, kind, rel in zip(links.urls, links.kinds, links.rels, strict=True):
+            if url is not None and url in untold and kind in followed and not (rel and "nofollow" in rel):
+                self._offer(url, depth, found)
 
     def _followed_at(self, depth: int) -> frozenset[str]:
         """Which kinds of links lead on. Beyond the crawl's depth there are no pages, only what its last pages show."""

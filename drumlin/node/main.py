@@ -84,13 +84,18 @@ def _work(options: NodeOptions, paths: CrawlPaths, gateway: CoordinatorClient) -
         sync=options.sync,
     )
     client = CoordinatorClient(fetcher, options.endpoint)
+    prepare_process()
+    Agent(node_settings(config, options), fetcher, client, pipeline, archive, blackbox).run()
+    archive.close()
+    gateway.call(f"{api}/leave", SetupRequest(), Done)
+
+
+def prepare_process() -> None:
+    """Tune the allocator and the garbage collector for parsing pages all day: nearly nothing here forms cycles."""
     keep_freed_memory()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    Agent(node_settings(config, options), fetcher, client, pipeline, archive, blackbox).run()
-    archive.close()
-    gateway.call(f"{api}/leave", SetupRequest(), Done)
 
 
 def node_settings(config: CrawlConfig, options: NodeOptions) -> NodeSettings:

@@ -16,46 +16,12 @@ from collections.abc import Iterator
 import numpy
 
 BLOCK_END = b"\x0c"
-BLOCK_TAGS = (
-    *(
-        "p",
-        "div",
-        "li",
-        "ul",
-        "ol",
-        "dl",
-        "dt",
-        "dd",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "br",
-        "table",
-        "tr",
-        "td",
-    ),
-    *(
-        "th",
-        "tbody",
-        "thead",
-        "tfoot",
-        "caption",
-        "pre",
-        "section",
-        "article",
-        "main",
-        "header",
-        "footer",
-        "nav",
-        "aside",
-    ),
-    *("form", "fieldset", "legend", "figure", "figcaption", "address", "blockquote", "body", "option", "summary"),
-    *("details", "center", "dialog", "hgroup"),
+_BLOCK_NAMES = (
+    "p div li ul ol dl dt dd h1 h2 h3 h4 h5 h6 hr br table tr td th tbody thead tfoot caption pre section article main "
+    "header footer nav aside form fieldset legend figure figcaption address blockquote body option summary details "
+    "center dialog hgroup"
 )
+BLOCK_TAGS = _BLOCK_NAMES.split()
 
 _KEY_LETTERS = 3
 _LETTER_BITS = 5
@@ -63,6 +29,8 @@ _LETTER_MASK = 31
 # Without the tab: in five bits it is the "i" of <picture>.
 _NAME_ENDS = b"> \n\r/\x0c"
 _PADDING = b">" * (_KEY_LETTERS + 2)
+# Marks the place of a tag while the page is an array; a control character that means nothing in HTML.
+_STAND_IN = b"\x01"
 
 
 def _keys(name: bytes) -> Iterator[int]:
@@ -91,6 +59,8 @@ _IS_BLOCK = _block_table()
 
 def mark_blocks(html: bytes) -> bytes:
     """The same page with `BLOCK_END` before tags of block elements; of tags that touch, before the first."""
+    if _STAND_IN in html:
+        html = html.replace(_STAND_IN, b" ")
     source = numpy.frombuffer(html + _PADDING, numpy.uint8)
     tags = numpy.flatnonzero(source == ord("<"))
     name = tags + 1
@@ -103,11 +73,7 @@ def mark_blocks(html: bytes) -> bytes:
     touching = source[tags - 1] == ord(">")
     touching[1:] &= is_block[:-1]
     touching[:1] = False
-    blocks = tags[is_block & ~touching]
-    marks = blocks + numpy.arange(len(blocks))
-    marked = numpy.empty(len(html) + len(blocks), numpy.uint8)
-    from_source = numpy.ones(len(marked), numpy.bool_)
-    from_source[marks] = False
-    marked[marks] = ord(BLOCK_END)
-    marked[from_source] = source[: len(html)]
-    return marked.tobytes()
+    marked = source[: len(html)].copy()
+    marked[tags[is_block & ~touching]] = ord(_STAND_IN)
+    # Replacing one byte by two is far cheaper in `bytes` than inserting into an array.
+    return marked.tobytes().replace(_STAND_IN, BLOCK_END + b"<")

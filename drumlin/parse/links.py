@@ -72,7 +72,12 @@ class Links:
         self.hrefs.append(href)
         self.kinds.append("a")
         self.rels.append(rel.lower() if rel else "")
-        self.texts.append(self._words(node))
+        if self._chars_left > 0:
+            text = node.text_lexbor()
+            self._chars_left -= len(text)
+            self.texts.append(" ".join(text.split()) if len(text) <= LINK_TEXT_CHARS_MAX else words(text))
+        else:
+            self.texts.append("")
 
     def add_element(self, kind: str, attributes: Attributes) -> None:
         """Record what any other linking element points to."""
@@ -93,13 +98,6 @@ class Links:
         if srcset:
             for href in srcset_urls(srcset[:SRCSET_CHARS_MAX]):
                 self.add(href, "img", "", text)
-
-    def _words(self, node: LexborNode) -> str:
-        if self._chars_left <= 0:
-            return ""
-        text = node.text_lexbor()
-        self._chars_left -= len(text)
-        return words(text)
 
 
 def words(text: str) -> str:

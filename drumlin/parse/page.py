@@ -21,6 +21,7 @@ ROBOTS_NAMES = frozenset({"robots", "drumlin"})
 # Without mutation events: they only serve <selectedcontent>.
 _OPTIONS = LexborDocumentOptions.WO_EVENTS.value
 _STRUCTURE_TAGS = ("html", "title", "meta", "base", *MAIN_TAGS)
+_ONLY_INVISIBLE = INVISIBLE_TAGS - {*KIND_OF_TAG, "title"}
 # In XML these may be written without an end tag. HTML would swallow the rest of the page into them.
 _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|noscript|div|span|a)\b([^<>]*)/>", re.IGNORECASE)
 
@@ -81,11 +82,11 @@ class _Reader:
     def read(self, tree: LexborHTMLParser, root: LexborNode) -> None:
         """Fill in the page: what its elements say first, because taking the text destroys the tree."""
         links, parts = self._links, self._parts
-        role_of, anchor = _ROLES.get, _ANCHOR
+        add_anchor, role_of, anchor = links.add_anchor, _ROLES.get, _ANCHOR
         for node in root.traverse():
             tag = node.tag_id
             if tag == anchor:
-                links.add_anchor(node)
+                add_anchor(node)
                 continue
             role = role_of(tag)
             if role is None:
@@ -95,6 +96,8 @@ class _Reader:
                 continue
             if role in INVISIBLE_TAGS:
                 parts.invisible.append(node)
+                if role in _ONLY_INVISIBLE:
+                    continue
             self._read_element(node, role)
         page = self._page
         page.hrefs, page.kinds, page.rels, page.texts = links.hrefs, links.kinds, links.rels, links.texts

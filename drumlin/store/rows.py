@@ -7,6 +7,7 @@ bytes all the way; Arrow checks that it is UTF-8, many times faster than making 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any, Final
 
 import msgspec
@@ -124,7 +125,11 @@ class LinkRows:
             return
         before = len(self.targets)
         if None in links.urls:
-            self._add_some(zip(links.urls, links.kinds, links.rels, links.texts, strict=True))
+            usable = [url is not None for url in links.urls]
+            self.targets += compress(links.urls, usable)
+            self.kinds += compress(links.kinds, usable)
+            self.rels += compress(links.rels, usable)
+            self.texts += compress(links.texts, usable)
         else:
             self.targets += links.urls
             self.kinds += links.kinds
@@ -133,14 +138,6 @@ class LinkRows:
         self.sources.append(capture.url)
         self.times.append(micros(capture.fetched))
         self.counts.append(len(self.targets) - before)
-
-    def _add_some(self, rows: Iterable[tuple[str | None, str, str, str]]) -> None:
-        for target, kind, rel, text in rows:
-            if target is not None:
-                self.targets.append(target)
-                self.kinds.append(kind)
-                self.rels.append(rel)
-                self.texts.append(text)
 
     def table(self) -> Any:
         """The rows as Arrow. Source and time are written once a page and repeated by index."""
@@ -192,8 +189,12 @@ def _strings(column: Sequence[Any]) -> Any:
 
 
 def _utf8(column: Sequence[bytes]) -> Any:
-    """Bytes viewed as strings, without a copy once they are known to be UTF-8."""
+    """Bytes that are UTF-8 as strings, with one copy; what is not UTF-8 costs a character."""
+    offsets = np.zeros(len(column) + 1, np.int32)
+    np.cumsum([len(value) for value in column], out=offsets[1:])
+    array = pa.StringArray.from_buffers(len(column), pa.py_buffer(offsets), pa.py_buffer(b"".join(column)))
     try:
-        return pa.array(column, pa.binary()).cast(pa.string())
+        array.validate(full=True)
     except pa.ArrowInvalid:
         return pa.array([value.decode("utf-8", "replace") for value in column], pa.string())
+    return array

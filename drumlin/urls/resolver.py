@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import re
 
-from drumlin.urls.canonical import HREF_LENGTH_MAX, PLAIN_PATH, PLAIN_TAIL, assembled, canonical, is_plain
+from drumlin.urls.canonical import (
+    HREF_LENGTH_MAX,
+    PLAIN_PATH,
+    PLAIN_TAIL,
+    URL_LENGTH_MAX,
+    assembled,
+    canonical,
+    is_plain,
+)
 
 ENTRIES_MAX = 100_000  # remembered hrefs, directories and origins; about 30 MB
 
@@ -23,6 +31,10 @@ _ORIGIN_WIDE = ("/", "http://", "https://")
 _PLAIN_RELATIVE = re.compile(
     rf"(?:(/(?!/){PLAIN_PATH})|((?:\.\.?/)*)([A-Za-z0-9_~%-][A-Za-z0-9_.~/%-]*)){PLAIN_TAIL}", re.DOTALL
 ).fullmatch
+
+# An href that is appended to its directory as it is: path segments of harmless characters, none of which is a dot
+# segment. Most relative links are, and this is the quickest look that can tell.
+_SIMPLE = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/)*[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/?").fullmatch
 
 # What the WHATWG parser ignores: controls and spaces around, tabs and newlines anywhere.
 _AROUND = "".join(map(chr, range(0x21)))
@@ -43,6 +55,11 @@ class _Directory(dict[str, str | None]):
         self._origin_wide = origin_wide
 
     def __missing__(self, href: str) -> str | None:
+        if _SIMPLE(href) is not None:
+            url = self.path + href
+            if len(url) <= URL_LENGTH_MAX and len(href) <= HREF_CACHED_MAX:
+                self[href] = url
+                return url
         if href.startswith(_ORIGIN_WIDE):
             known = self._origin_wide.get(href)
             return self._learn_origin_wide(href) if known is None else known

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -57,7 +59,9 @@ class Crawl:
     def __init__(self, out: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self.out = out
         self._command = [DRUMLIN, "crawl", "--out", str(out), *FLAGS, *arguments]
-        self._environment = {**os.environ, **(environment or {})}
+        # A killed coordinator cannot remove the folder of its socket, so it gets one that `end` removes.
+        self._sockets = tempfile.mkdtemp(prefix="drumlin-test-")
+        self._environment = {**os.environ, "TMPDIR": self._sockets, **(environment or {})}
         self._process: subprocess.Popen[str] | None = None
         self._seen: dict[int, psutil.Process] = {}
 
@@ -108,9 +112,12 @@ class Crawl:
         return self.report()
 
     def end(self) -> None:
-        """Leave no process behind, whatever happened."""
-        if self._process is None:
-            return
+        """Leave no process and no socket behind, whatever happened."""
+        if self._process is not None:
+            self._end_processes()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def _end_processes(self) -> None:
         self.nodes()
         if self.running:
             self.process.kill()

@@ -131,6 +131,19 @@ class Transfer:
         return b"".join(lines[starts[-1] :] if starts else lines)
 
 
+class _LentSocket:
+    """A new socket for libcurl, which makes a copy of its number for itself; this one closes with the object."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        return self._number
+
+    def __del__(self) -> None:
+        os.close(self._number)
+
+
 class Fetcher:
     """Runs transfers. Call `start` any time and `run_once` in a loop; `on_done` is called from `run_once`."""
 
@@ -294,13 +307,13 @@ class Fetcher:
             curl.setopt(option, value)
         return transfer
 
-    def _open_socket(self, transfer: Transfer, address: Any) -> socket.socket | int:
+    def _open_socket(self, transfer: Transfer, address: Any) -> _LentSocket | int:
         """Refuse forbidden addresses at the last moment, when no later resolution can change the address."""
         family, kind, protocol, target = address
         if self._guard.refuses(target[0] if isinstance(target, tuple) else ""):
             transfer.refused = True
             return int(pycurl.SOCKET_BAD)
-        return socket.socket(family, kind, protocol)
+        return _LentSocket(socket.socket(family, kind, protocol).detach())
 
     def _on_socket(self, what: int, fd: int, multi: Any, data: Any) -> None:
         if what == pycurl.POLL_REMOVE:

@@ -1,0 +1,213 @@
+"""From a response to a capture, and from a capture to the links worth following."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+
+from drumlin.errors import SiteError
+from drumlin.fetch.http import Transfer
+from drumlin.model import Capture, Task
+from drumlin.pipeline import Pipeline, Reading, header_fields, header_values, redirect_target
+from drumlin.urls import Scope
+
+HOME = "http://a.test/"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
+PAGE = b"""<!DOCTYPE html><html lang="en"><head><title>A page</title><base href="/docs/">
+<link rel="canonical" href="/true.html"><meta name="description" content="What it is about"></head><body>
+<p>%s</p> <a href="one.html">1</a> <a href="http://b.test/">out</a> <a rel="nofollow" href="/ad">ad</a>
+<a href="mailto:a@b.test">mail</a> <img src="/pic.png"> <a href="one.html#part">again</a></body></html>""" % (
+    b"The quick brown fox jumps over the lazy dog. " * 20
+)
+
+
+def pipeline(parsed: list[str] | None = None, *, scope: str = "host", **reading: Any) -> Pipeline:
+    settings = Reading(agent="drumlin", body_decoded_bytes_max=100_000, **reading)
+
+    def make_scope(more: list[str]) -> Scope:
+        return Scope(scope, [HOME, *more])  # type: ignore[arg-type]  # the test's own words
+
+    before = parsed.append if parsed is not None else lambda url: None
+    return Pipeline(settings, make_scope, year=2026, before_parse=before)
+
+
+def transfer(body: bytes = PAGE, head: bytes = HEAD, status: int = 200) -> Transfer:
+    made = Transfer(None)
+    made.header_lines += head.splitlines(keepends=True)
+    made.body.append(body)
+    made.status, made.protocol, made.ip = status, "http/1.1", "192.0.2.1"
+    made.started, made.finished = 1.0, 1.5
+    return made
+
+
+def captured(made: Pipeline, arrived: Transfer, url: str = HOME, *, depth: int = 0, **task: Any) -> Capture:
+    of = Task(1, url, 5, depth, 0, task.get("found_on", ""), task.get("redirects", ()))
+    capture = made.capture(arrived, of, "a.test", token="t", request=b"GET / HTTP/1.1\r\n\r\n", now=9.0)
+    made.read([capture])
+    return capture
+
+
+def test_a_capture_keeps_what_was_sent_and_reads_what_it_says() -> None:
+    parsed: list[str] = []
+    packed = gzip.compress(PAGE)
+    head = HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+    capture = captured(pipeline(parsed), transfer(packed, head))
+    assert (capture.body_raw, capture.body, capture.response_headers) == (packed, PAGE, head)
+    assert (capture.title, capture.description, capture.languages[:2]) == ("A page", "What it is about", "en")
+    assert (capture.mime, capture.charset, capture.canonical) == ("text/html", "UTF-8", "http://a.test/true.html")
+    assert (capture.domain, capture.duration_s, len(capture.digest)) == ("a.test", 0.5, 32)
+    assert capture.simhash is not None
+    assert b"quick brown fox" in capture.text
+    assert parsed == [HOME]
+
+
+def test_a_body_that_does_not_decode_or_unpacks_to_too_much_is_the_sites_fault() -> None:
+    head = HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+    for body, kind in ((b"no gzip", "decode"), (gzip.compress(b"x" * 200_000), "too_large")):
+        with pytest.raises(SiteError) as broken:
+            captured(pipeline(), transfer(body, head))
+        assert broken.value.kind == kind
+
+
+def test_links_are_followed_in_scope_by_their_base_without_nofollow_and_once() -> None:
+    made = pipeline()
+    capture = captured(made, transfer())
+    assert made.discover(capture).urls == ["http://a.test/docs/one.html"]
+    assert made.discover(capture).urls == []
+    recorded = {"http://a.test/pic.png", "http://a.test/ad", "http://b.test/", "http://a.test/docs/one.html"}
+    assert recorded <= set(capture.links.urls)
+
+
+def test_links_out_of_scope_are_counted() -> None:
+    made = pipeline()
+    assert made.discover(captured(made, transfer())).refused == {"out_of_scope": 1}
+
+
+def test_assets_are_followed_when_asked_for() -> None:
+    made = pipeline(assets=True)
+    assert "http://a.test/pic.png" in made.discover(captured(made, transfer())).urls
+
+
+@pytest.mark.parametrize(
+    ("head", "meta", "noindex", "nofollow"),
+    [
+        (b"", b'<meta name="robots" content="noindex">', True, False),
+        (b"", b'<meta name="robots" content="nofollow">', False, True),
+        (b"", b'<meta name="drumlin" content="none">', True, True),
+        (b"X-Robots-Tag: nofollow\r\nX-Robots-Tag: noindex\r\n", b"", True, True),
+        (b"X-Robots-Tag: otherbot: nofollow\r\n", b"", False, False),
+        (b"", b"", False, False),
+    ],
+)
+def test_the_wishes_of_a_page_are_read_from_its_head_and_its_header(
+    head: bytes, meta: bytes, noindex: bool, nofollow: bool
+) -> None:
+    made = pipeline()
+    page = b"<html><head>" + meta + b'</head><body><a href="/x.html">x</a>'
+    capture = captured(made, transfer(page, HEAD.replace(b"\r\n\r\n", b"\r\n" + head + b"\r\n")))
+    assert (capture.noindex, capture.nofollow) == (noindex, nofollow)
+    assert made.discover(capture).urls == ([] if nofollow else ["http://a.test/x.html"])
+
+
+def test_depth_ends_discovery_and_does_not_hide_a_link_from_a_shallower_page() -> None:
+    made = pipeline(depth_max=2)
+    deep, shallow = (captured(made, transfer(), depth=depth) for depth in (2, 1))
+    assert made.discover(deep).urls == []
+    assert made.discover(shallow).urls == ["http://a.test/docs/one.html"]
+
+
+@pytest.mark.parametrize("status", [301, 404, 500])
+def test_the_links_of_anything_but_a_page_are_not_followed(status: int) -> None:
+    made = pipeline()
+    assert made.discover(captured(made, transfer(status=status))).urls == []
+
+
+def test_a_sitemap_gives_its_urls_with_their_hints() -> None:
+    made = pipeline()
+    entries = b"".join(
+        b"<url><loc>http://a.test/%d</loc>%s</url>" % (number, hint)
+        for number, hint in enumerate((b"", b"<priority>0.9</priority>", b""))
+    )
+    body = b'<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">%s</urlset>' % entries
+    head = HEAD.replace(b"text/html; charset=utf-8", b"application/xml")
+    found = made.discover(captured(made, transfer(body, head), "http://a.test/map.xml"))
+    assert found.urls == [f"http://a.test/{number}" for number in range(3)]
+    assert (found.hints + [-1.0] * 3)[:3] == [-1.0, 0.9, -1.0]
+    ignoring = pipeline(sitemaps=False)
+    assert ignoring.discover(captured(ignoring, transfer(body, head), "http://a.test/map.xml")).urls == []
+
+
+def test_a_wider_scope_lets_a_refused_link_through_and_crossing_answers_do_no_harm() -> None:
+    made = pipeline()
+    capture = captured(made, transfer())
+    made.discover(capture)
+    made.widen_scope(["http://b.test/"], 1)
+    made.widen_scope(["http://b.test/"], 1)
+    assert made.scope_version == 1
+    assert made.in_scope("http://b.test/x")
+    assert "http://b.test/" in made.discover(capture).urls
+
+
+def test_a_trap_is_refused_and_counted() -> None:
+    made = pipeline()
+    page = b'<a href="/calendar/2050/01">far</a><a href="/a/a/a/a/a/a/a/a/">deep</a>'
+    found = made.discover(captured(made, transfer(page)))
+    assert (found.urls, sum(found.refused.values())) == ([], 2)
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00" * 1000, b"<" * 5000, b"<a href='" + b"x" * 5000, bytes(range(256)) * 20])
+def test_no_body_breaks_the_pipeline(body: bytes) -> None:
+    made = pipeline()
+    for mime in (b"text/html", b"text/plain", b"application/xml", b"image/png", b"", b"no/such; charset=\xff"):
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: " + mime + b"\r\n\r\n"
+        made.discover(captured(made, transfer(body, head)))
+
+
+def test_header_fields_are_joined_and_repeated_tags_kept_apart() -> None:
+    block = (
+        b"HTTP/1.1 200 OK\r\nA: 1\r\na :  2 \r\nno colon\r\nX-Robots-Tag: x: noindex\r\nX-Robots-Tag: nofollow\r\n\r\n"
+    )
+    assert header_fields(block)["a"] == "1, 2"
+    assert header_values(block, "x-robots-tag") == ["x: noindex", "nofollow"]
+
+
+# Redirects
+
+
+def redirecting(location: str, redirects: tuple[str, ...] = ()) -> Capture:
+    head = f"HTTP/1.1 302 Found\r\nLocation: {location}\r\n\r\n".encode("latin-1")
+    return captured(pipeline(), transfer(b"", head, 302), "http://a.test/from", redirects=redirects)
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/to", "http://a.test/to"),
+        ("to?x=1#part", "http://a.test/to?x=1"),
+        ("//b.test/", "http://b.test/"),
+        ("HTTPS://B.test:443/", "https://b.test/"),
+    ],
+)
+def test_a_redirect_leads_to_its_canonical_target(location: str, target: str) -> None:
+    assert redirect_target(redirecting(location), 5) == target
+
+
+@pytest.mark.parametrize(
+    ("location", "redirects", "kind"),
+    [
+        ("", (), "bad_redirect"),
+        ("http://", (), "bad_redirect"),
+        ("mailto:a@b.test", (), "bad_redirect"),
+        ("javascript:alert(1)", (), "bad_redirect"),
+        ("/from", (), "redirect_loop"),
+        ("/from#part", (), "redirect_loop"),
+        ("/first", ("http://a.test/first",), "redirect_loop"),
+        ("/next", tuple(f"http://a.test/{number}" for number in range(5)), "redirect_limit"),
+    ],
+)
+def test_a_redirect_that_leads_nowhere_is_named(location: str, redirects: tuple[str, ...], kind: str) -> None:
+    with pytest.raises(SiteError) as broken:
+        redirect_target(redirecting(location, redirects), 5)
+    assert broken.value.kind == kind

@@ -147,9 +147,16 @@ class LocalCrawl:
             self.directory.close()
             raise
         try:
-            return self._run(engine)
-        finally:
+            report = self._run(engine)
+        except BaseException:
+            # Closing a frontier that could not be written fails too, and says less than what failed first.
+            with contextlib.suppress(DrumlinError):
+                engine.close()
+            raise
+        else:
             engine.close()
+            return report
+        finally:
             self.directory.close()
 
     @property
@@ -247,15 +254,15 @@ class LocalCrawl:
     async def _watch(self, app: CoordinatorApp, keepers: list[asyncio.Task[None]]) -> bool:
         """Let time pass until the crawl has ended; False when it must stop at once."""
         while True:
+            if app.bug is not None:
+                raise app.bug
+            if self._failure is not None or self._interrupts > 1:
+                return False
             totals = self.dispatcher.tick(time.time(), self.elapsed_s)
             self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
             app.work_may_have_come()
             self._on_progress(totals, self)
             self._end_hung_parses()
-            if app.bug is not None:
-                raise app.bug
-            if self._failure is not None or self._interrupts > 1:
-                return False
             for keeper in keepers:
                 if keeper.done():
                     keeper.result()

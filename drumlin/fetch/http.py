@@ -254,8 +254,7 @@ class Fetcher:
         transfer.first_byte = transfer.finished - max(0.0, after_first_byte_s) if not code else transfer.finished
         if code:
             transfer.failure = _failure_kind(code, transfer.refused)
-            repeated = code == pycurl.E_ABORTED_BY_CALLBACK
-            transfer.error = "the connection broke before the answer" if repeated else message
+            transfer.error = _error_text(code, transfer.refused, message)
         if sum(map(len, transfer.header_lines)) > self._limits.header_bytes_max:
             transfer.failure = FailureKind.TOO_LARGE
             transfer.error = f"a response head of more than {self._limits.header_bytes_max} bytes"
@@ -359,3 +358,10 @@ def _failure_kind(code: int, refused: bool) -> str:
     if refused:
         return FailureKind.FORBIDDEN_ADDRESS
     return _KIND_OF_ERROR.get(code, FailureKind.PROTOCOL)
+
+
+def _error_text(code: int, refused: bool, message: str) -> str:
+    """What libcurl says, except where it does not know why it failed."""
+    if refused:
+        return "the address is private; --allow-private permits it"
+    return "the connection broke before the answer" if code == pycurl.E_ABORTED_BY_CALLBACK else message

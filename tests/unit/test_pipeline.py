@@ -19,7 +19,7 @@ PAGE = b"""<!DOCTYPE html><html lang="en"><head><title>A page</title><base href=
 <link rel="canonical" href="/true.html"><meta name="description" content="What it is about"></head><body>
 <p>%s</p> <a href="one.html">1</a> <a href="http://b.test/">out</a> <a rel="nofollow" href="/ad">ad</a>
 <a href="mailto:a@b.test">mail</a> <img src="/pic.png"> <a href="one.html#part">again</a></body></html>""" % (
-    b"The quick brown fox jumps over the lazy dog. " * 20
+    b" ".join(b"The quick brown fox jumps over lazy dog number %d." % number for number in range(60))
 )
 
 

@@ -133,7 +133,7 @@ class Explained:
             if transfer.failure and not redirects:
                 raise _failed(transfer.failure, transfer.error)
             body, failure = robots_body(transfer, headers)
-            return decide(transfer.status or None, body, redirects, transfer.failure or failure, time.time())
+            return decide(transfer.status or None, body, redirects, failure or transfer.failure, time.time())
 
     def _fetch(self, fetcher: Fetcher, task: Task) -> Capture:
         from drumlin.node.contact import request_block

@@ -94,6 +94,7 @@ class Transfer:
         "header_lines",
         "ip",
         "on_done",
+        "own_limit",
         "protocol",
         "refused",
         "sends",
@@ -116,6 +117,7 @@ class Transfer:
         self.error = ""
         self.refused = False
         self.sends = 0
+        self.own_limit = False
         self.started = self.first_byte = self.finished = 0.0
 
     def before_send(self, *connection: object) -> int:
@@ -184,14 +186,20 @@ class Fetcher:
             f"User-Agent: {self._user_agent}\r\nAccept: {ACCEPT}\r\nAccept-Encoding: {ACCEPT_ENCODING}\r\n\r\n"
         ).encode("latin-1", "replace")
 
-    def start(self, url: str, on_done: Callable[[Transfer], None], context: Any = None) -> None:
-        """Begin to fetch `url`; `on_done` gets the transfer when it has ended, well or not."""
+    def start(
+        self, url: str, on_done: Callable[[Transfer], None], context: Any = None, *, body_bytes_max: int = 0
+    ) -> None:
+        """Begin to fetch `url`; `on_done` gets the transfer when it has ended, well or not. `body_bytes_max` is for a
+        body that the crawl's own limit is not about."""
         transfer = self._idle.pop() if self._idle else self._new_transfer()
         transfer.url = url
         transfer.on_done = on_done
         transfer.context = context
         transfer.started = self._clock()
         transfer.curl.setopt(pycurl.URL, url)
+        if body_bytes_max:
+            transfer.curl.setopt(pycurl.MAXFILESIZE_LARGE, body_bytes_max)
+            transfer.own_limit = True
         self._active[transfer.curl] = transfer
         self._multi.add_handle(transfer.curl)
 
@@ -271,6 +279,9 @@ class Fetcher:
         transfer.failure = transfer.error = ""
         transfer.refused = False
         transfer.sends = 0
+        if transfer.own_limit:
+            transfer.curl.setopt(pycurl.MAXFILESIZE_LARGE, self._limits.body_bytes_max)
+            transfer.own_limit = False
         self._idle.append(transfer)
 
     def _new_transfer(self) -> Transfer:

@@ -23,7 +23,8 @@ class BlackBox:
     def __init__(self, path: Path) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            os.ftruncate(fd, _SIZE_BYTES)
+            # Truncating would do, but writing to a map without space behind it kills the process.
+            os.posix_fallocate(fd, 0, _SIZE_BYTES)
             self._map = mmap.mmap(fd, _SIZE_BYTES)
         finally:
             os.close(fd)

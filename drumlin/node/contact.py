@@ -15,12 +15,13 @@ from drumlin.model import FailureKind
 from drumlin.node.hosts import HostWork, Robots
 from drumlin.pipeline import header_fields
 from drumlin.robots import BODY_BYTES_MAX, REDIRECTS_MAX, decide, parse
-from drumlin.urls import canonical, host_of
+from drumlin.urls import canonical
 
 if TYPE_CHECKING:
     from drumlin.node.agent import Agent
 
 SITEMAPS_MAX = 50
+ROBOTS_BYTES_MAX = 16 * 1024 * 1024
 ROBOTS_DECODED_BYTES_MAX = 16 * 1024 * 1024
 # Failures before anything could be asked: they are the host's, and every URL of it would fail in the same way.
 HOST_FAILURES = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TLS, FailureKind.FORBIDDEN_ADDRESS})
@@ -45,7 +46,7 @@ class RobotsContact:
         self._host.robots_in_flight = True
         self._host.robots_contact = None
         self._agent.began_contact(self._host, now)
-        self._agent.fetcher.start(self._url, self._arrived, self)
+        self._agent.fetcher.start(self._url, self._arrived, self, body_bytes_max=ROBOTS_BYTES_MAX)
 
     def _arrived(self, transfer: Transfer) -> None:
         host = self._host
@@ -77,7 +78,7 @@ class RobotsContact:
             transfer.status or None,
             body,
             self._redirects,
-            transfer.failure or failure,
+            failure or transfer.failure,
             wall,
             float(max_age[1]) if max_age else None,
             failures_before=host.robots_failures,
@@ -110,8 +111,11 @@ class RobotsContact:
 
 
 def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str]:
-    """The file, cut where RFC 9309 lets us stop, and the failure of a body that does not decode."""
+    """The file, cut where RFC 9309 lets us stop, and the failure of a body that does not decode or is not all there."""
     body = b"".join(transfer.body)
+    if transfer.failure == FailureKind.TOO_LARGE and len(body) < BODY_BYTES_MAX:
+        # A length that is refused before anything is read leaves no rules, which must not be read as "all allowed".
+        return b"", FailureKind.PROTOCOL
     encoding = headers.get("content-encoding", "")
     try:
         return (decode(body, encoding, ROBOTS_DECODED_BYTES_MAX) if encoding else body)[:BODY_BYTES_MAX], ""
@@ -121,5 +125,5 @@ def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str
 
 def request_block(url: str, host: str, headers: bytes) -> bytes:
     """The request as it was sent."""
-    target = url[url.index(host_of(url)) + len(host) :]
+    target = url[url.index("/", len("https://")) :]
     return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n".encode() + headers

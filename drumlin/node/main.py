@@ -26,6 +26,7 @@ from drumlin.node.client import CoordinatorClient
 from drumlin.parse import keep_freed_memory
 from drumlin.pipeline import Pipeline, Reading
 from drumlin.protocol import Accepted, Done, Failure, Register, Registered, Result, Results, Setup, SetupRequest
+from drumlin.store.disk import translated_disk_errors
 from drumlin.urls import Scope
 
 SOFTWARE = f"drumlin/{__version__}"
@@ -49,7 +50,7 @@ class NodeOptions(msgspec.Struct, frozen=True):
 def run_node(options: NodeOptions) -> None:
     """Be a node until the crawl needs none. Failures to store are told to the coordinator before they are raised."""
     die_with_parent(options.parent_pid)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _leave_signals_to_parent(options.parent_pid)
     paths = CrawlPaths(options.out)
     # A neighbour may just be finishing what an earlier process of this name left behind.
     lock = SpoolLock.take(paths.spool(options.node), wait_s=SPOOL_WAIT_S)
@@ -57,13 +58,22 @@ def run_node(options: NodeOptions) -> None:
         raise BusyError(f"Another process is node {options.node} of {options.out}.", "Stop it or choose another name.")
     gateway = CoordinatorClient(_plain_fetcher(), options.endpoint)
     try:
-        _work(options, paths, gateway)
+        with translated_disk_errors(options.out):
+            _work(options, paths, gateway)
     except DrumlinError as broken:
         failure = Failure(broken.message, broken.hint, broken.exit_code)
         gateway.call(f"/api/v1/nodes/{options.node}/failed", failure, Done)
         raise
     finally:
         lock.free()
+
+
+def _leave_signals_to_parent(parent_pid: int) -> None:
+    """Ctrl-C, a closed terminal and a service manager reach all processes of a crawl; its parent drains the nodes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if parent_pid:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _work(options: NodeOptions, paths: CrawlPaths, gateway: CoordinatorClient) -> None:
@@ -107,7 +117,8 @@ def node_settings(config: CrawlConfig, options: NodeOptions) -> NodeSettings:
         concurrency=options.concurrency,
         redirects_max=config.redirects_max,
         robots_ttl_s=config.robots_ttl_s,
-        sitemaps=config.sitemaps,
+        # What a sitemap lists is one link away from it.
+        sitemaps=config.sitemaps and config.depth != 0,
         heartbeat_s=0.5,
     )
 

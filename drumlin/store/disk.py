@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +30,17 @@ def storage_error(path: Path, cause: OSError) -> StorageError:
     """One clear sentence for a failed read or write of `path`, and what to do next."""
     reason, hint = _REASONS.get(cause.errno or 0, (cause.strerror or str(cause), ""))
     return StorageError(f"Cannot write {path}: {reason}.", hint)
+
+
+@contextmanager
+def translated_disk_errors(folder: Path) -> Iterator[None]:
+    """Turn what the operating system says of files in `folder` into a StorageError; other errors stay what they are."""
+    try:
+        yield
+    except OSError as cause:
+        if cause.errno not in _REASONS:
+            raise
+        raise storage_error(Path(cause.filename or folder), cause) from cause
 
 
 def sync_directory(directory: Path) -> None:

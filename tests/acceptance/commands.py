@@ -67,18 +67,19 @@ def running(folder: Path, *arguments: str | Path, **more: Any) -> Iterator[subpr
         "text": True,
         "env": environment(folder),
     }
-    with subprocess.Popen(command, cwd=folder, **(pipes | more)) as process:
+    # A session of its own, as a terminal gives: its signals reach every process of a crawl.
+    with subprocess.Popen(command, cwd=folder, start_new_session=True, **(pipes | more)) as process:
         try:
             yield process
         finally:
             if process.poll() is None:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def end(process: subprocess.Popen[str], number: signal.Signals | None = None) -> Done:
     """Wait for the end of a command, after sending it a signal if one is given."""
     if number is not None:
-        process.send_signal(number)
+        os.killpg(process.pid, number)
     out, err = process.communicate(timeout=TIMEOUT_S)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

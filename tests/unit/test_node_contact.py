@@ -1,0 +1,60 @@
+"""robots.txt as it arrives, and the request as the archive records it."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from drumlin.fetch import Transfer
+from drumlin.model import FailureKind
+from drumlin.node.contact import request_block, robots_body
+from drumlin.robots import BODY_BYTES_MAX, decide
+
+RULES = b"User-agent: *\nDisallow: /\n"
+
+
+def arrived(body: bytes, failure: str = "") -> Transfer:
+    transfer = Transfer(None)
+    transfer.status, transfer.failure = 200, failure
+    transfer.body.append(body)
+    return transfer
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "failure", "expected"),
+    [
+        (RULES, "", "", (RULES, "")),
+        (gzip.compress(RULES), "gzip", "", (RULES, "")),
+        (b"no gzip", "gzip", "", (b"", FailureKind.DECODE)),
+        (b"#" * (BODY_BYTES_MAX + 9), "", "", (b"#" * BODY_BYTES_MAX, "")),
+        (b"#" * (BODY_BYTES_MAX + 9), "", FailureKind.TOO_LARGE, (b"#" * BODY_BYTES_MAX, "")),
+        (b"", "", FailureKind.TOO_LARGE, (b"", FailureKind.PROTOCOL)),
+        (b"User-agent: *\n", "", FailureKind.TOO_LARGE, (b"", FailureKind.PROTOCOL)),
+    ],
+    ids=["plain", "packed", "undecodable", "long", "endless", "refused by its length", "cut early"],
+)
+def test_a_robots_txt_is_read_as_far_as_needed(
+    body: bytes, encoding: str, failure: str, expected: tuple[bytes, str]
+) -> None:
+    assert robots_body(arrived(body, failure), {"content-encoding": encoding} if encoding else {}) == expected
+
+
+def test_a_robots_txt_that_could_not_be_read_allows_nothing() -> None:
+    body, failure = robots_body(arrived(b"", FailureKind.TOO_LARGE), {})
+    decision = decide(200, body, 0, failure, 0.0)
+    assert (decision.deny_all, decision.retry) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "line"),
+    [
+        ("http://a.test/", "a.test", b"GET / HTTP/1.1\r\nHost: a.test\r\n"),
+        ("http://a.test:8080/x?y=a.test", "a.test:8080", b"GET /x?y=a.test HTTP/1.1\r\nHost: a.test:8080\r\n"),
+        ("http://t/t/t", "t", b"GET /t/t HTTP/1.1\r\nHost: t\r\n"),
+        ("http://http/", "http", b"GET / HTTP/1.1\r\nHost: http\r\n"),
+        ("https://s/s", "s", b"GET /s HTTP/1.1\r\nHost: s\r\n"),
+    ],
+)
+def test_the_request_is_recorded_as_it_was_sent(url: str, host: str, line: bytes) -> None:
+    assert request_block(url, host, b"User-Agent: x\r\n\r\n") == line + b"User-Agent: x\r\n\r\n"

@@ -12,9 +12,11 @@ from typing import Any, cast
 
 from rocksdict import (
     AccessType,
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     ColumnFamily,
+    DBCompactionStyle,
     DBCompressionType,
     Options,
     Rdict,
@@ -32,6 +34,7 @@ WRITE_BUFFER_BYTES = 16 << 20
 WRITE_BUFFER_FILTER_SHARE = 0.1
 FLUSHES_PER_COMPACTION = 8
 BLOCK_BYTES = 8 << 10
+METADATA_BLOCK_BYTES = 16 << 10
 BLOB_BYTES_MIN = 64
 # How much of the oldest is rewritten to win back the space of tasks done: work that a larger share would multiply.
 BLOB_COLLECTED_SHARE = 0.05
@@ -64,6 +67,11 @@ def _family_options(family: str, cache: Cache) -> Options:
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
+    # One filter for a whole file would be larger than a slice of the cache, and so be read from disk at every look-up.
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(METADATA_BLOCK_BYTES)
+    table.set_pin_top_level_index_and_filter(True)
     table.set_format_version(5)
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(table)
@@ -72,6 +80,9 @@ def _family_options(family: str, cache: Cache) -> Options:
     # Most look-ups are of keys written lately or never: a filter over the write buffer answers the second kind.
     options.set_memtable_prefix_bloom_ratio(WRITE_BUFFER_FILTER_SHARE)
     options.set_memtable_whole_key_filtering(True)
+    if family in ("seen", "queue"):
+        # The two that grow: merging runs of like size rewrites an entry half as often as merging into one large level.
+        options.set_compaction_style(DBCompactionStyle.universal())
     # Hashes do not compress.
     options.set_compression_type(DBCompressionType.none() if family == "seen" else DBCompressionType.lz4())
     if family == "queue":

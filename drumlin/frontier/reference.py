@@ -19,7 +19,7 @@ MEANINGS: dict[FailureKind, str] = {
     FailureKind.PROTOCOL: "the answer is not HTTP",
     FailureKind.HTTP_4XX: "not given by this version: an answer of 400 to 499 is stored as a page, but for 429",
     FailureKind.RATE_LIMITED: "status 429",
-    FailureKind.HTTP_5XX: "status 500 to 599",
+    FailureKind.HTTP_5XX: "status 500 or above",
     FailureKind.ROBOTS_UNREACHABLE: "robots.txt could not be had, so nothing of the host may be requested",
     FailureKind.TOO_LARGE: "larger than `body_bytes_max`, `body_decoded_bytes_max` or `header_bytes_max`",
     FailureKind.DECODE: "the body does not decode as its Content-Encoding says",

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import psutil
 import pytest
 
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK
@@ -431,11 +432,17 @@ def test_two_contacts_of_a_host_are_never_closer_than_the_delay_also_across_kill
     hosts = [f"polite{number}" for number in range(6)]
     seeds = [chain(web, host, 7) for host in hosts]
     command = ("crawl", "--allow-private", "--delay", "0.3", "--nodes", "2", *seeds)
-    for contacts in (2, 4):
-        with running(tmp_path, *command) as process:
-            wait_until(lambda: len(pages_of(web, "polite0")) >= contacts, "some pages")  # noqa: B023
-            process.kill()
-            process.wait()
+
+    def contacts(count: int) -> None:
+        wait_until(lambda: len(pages_of(web, "polite0")) >= count, "some pages")
+
+    with running(tmp_path, *command) as process:
+        contacts(2)
+        for node in psutil.Process(process.pid).children():
+            node.kill()
+        contacts(4)
+        process.kill()
+        process.wait()
     done = drumlin(tmp_path, *command)
     assert done.returncode == EXIT_OK
     assert min(web.min_gap(host) for host in hosts) >= 0.3

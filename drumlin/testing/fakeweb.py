@@ -160,7 +160,8 @@ class FakeWeb:
         while self._addresses_tried < ADDRESSES_TRIED_MAX:
             high, low = divmod(self._addresses_tried, 250)
             self._addresses_tried += 1
-            sock = socket.socket()
+            # asyncio turns off the delays of Nagle's algorithm only for sockets that say they are TCP.
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 sock.bind((f"127.77.{high}.{low + 1}", self.port))

@@ -2,8 +2,8 @@
 
 A page is a list of byte strings: response headers, a part of its own (head, navigation, its links, its anchor
 texts) and shared blocks of prose chosen for it alone. Blocks are drawn from a large pool, so that no two pages are
-near-duplicates, and shared, so that 20,000 pages of 37 KB fit in a tenth of their size. About two fifths of a page is
-text, which is several times the share of real pages (Common Crawl's are nearer a tenth); the rest is markup, embedded
+near-duplicates, and shared, so that 20,000 pages of 37 KB fit in a tenth of their size. About three tenths of a page are
+text, which is more than on real pages (in Common Crawl it is nearer a tenth); the rest is markup, embedded
 data and attributes, as on real pages.
 
 Every page of a host is reachable from its "/" within the host: page k links to pages 2k+1 and 2k+2. The other links
@@ -23,7 +23,7 @@ MEAN_OVER_MEDIAN = 1.8
 BLOCK_BYTES = 4096
 BLOCKS = 1000
 CARDS_PER_BLOCK = 3
-SCRIPT_ENTRIES_PER_BLOCK = 10
+SCRIPT_ENTRIES_PER_BLOCK = 22
 CRUMB_BYTES = 400
 CRUMBS = 600
 LAYOUTS = 8

@@ -136,9 +136,10 @@ class Pipeline:
         base = capture.url
         if page.base_href:
             base = canonical(page.base_href, capture.url) or base
-        if page.canonical_href:
-            capture.canonical = canonical(page.canonical_href, base) or ""
-        capture.links = LinkSet(self._resolver.resolve(base, page.hrefs), page.kinds, page.rels, page.texts)
+        urls = self._resolver.resolve(base, page.hrefs)
+        if page.canonical_href in page.hrefs:
+            capture.canonical = urls[page.hrefs.index(page.canonical_href)] or ""
+        capture.links = LinkSet(urls, page.kinds, page.rels, page.texts)
 
     def discover(self, capture: Capture) -> Discovered:
         """The links of a capture that are in scope, no trap, and not told to the frontier lately."""

@@ -32,7 +32,7 @@ _PLAIN_RELATIVE = re.compile(
     rf"(?:(/(?!/){PLAIN_PATH})|((?:\.\.?/)*)([A-Za-z0-9_~%-][A-Za-z0-9_.~/%-]*)){PLAIN_TAIL}", re.DOTALL
 ).fullmatch
 
-# An href that is appended to its directory as it is: path segments of harmless characters, none of which is a dot
+# What of an href is appended to its directory as it is: path segments of harmless characters, none of which is a dot
 # segment. Most relative links are, and this is the quickest look that can tell.
 _SIMPLE = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/)*[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/?").fullmatch
 
@@ -45,7 +45,7 @@ _KEEPS_PATH_OF_PAGE = re.compile(r"(?:https?:)?(?:[?#]|\Z)", re.IGNORECASE).matc
 class _Directory(dict[str, str | None]):
     """What hrefs mean on the pages of one directory; `page` is the one being resolved."""
 
-    __slots__ = ("_origin", "_origin_wide", "page", "path")
+    __slots__ = ("_ancestors", "_origin", "_origin_wide", "page", "path")
 
     def __init__(self, path: str, origin: str, origin_wide: dict[str, str]) -> None:
         super().__init__()
@@ -53,13 +53,12 @@ class _Directory(dict[str, str | None]):
         self.page = path
         self._origin = origin
         self._origin_wide = origin_wide
+        self._ancestors = _ancestors(path, len(origin) + 1)
 
     def __missing__(self, href: str) -> str | None:
-        if _SIMPLE(href) is not None:
-            url = self.path + href
-            if len(url) <= URL_LENGTH_MAX and len(href) <= HREF_CACHED_MAX:
-                self[href] = url
-                return url
+        simple = self._simple(href)
+        if simple is not None:
+            return simple
         if href.startswith(_ORIGIN_WIDE):
             known = self._origin_wide.get(href)
             return self._learn_origin_wide(href) if known is None else known
@@ -68,6 +67,30 @@ class _Directory(dict[str, str | None]):
         url = self._join(href)
         if len(href) <= HREF_CACHED_MAX and not _keeps_path_of_page(href):
             self[href] = url
+        return url
+
+    def _simple(self, href: str) -> str | None:
+        """The URL of an href that needs no parser, remembered; None for one that may need it."""
+        if len(href) > HREF_CACHED_MAX:
+            return None
+        if href.startswith("/"):
+            if _SIMPLE(href, 1) is None:
+                return None
+            url = self._origin_wide.get(href) or self._origin + href
+            if len(url) <= URL_LENGTH_MAX:
+                self._origin_wide[href] = url
+                return url
+            return None
+        climbs = 0
+        while href.startswith("../", 3 * climbs):
+            climbs += 1
+        if _SIMPLE(href, 3 * climbs) is None:
+            return None
+        ancestors = self._ancestors
+        url = ancestors[min(climbs, len(ancestors) - 1)] + href[3 * climbs :]
+        if len(url) > URL_LENGTH_MAX:
+            return None
+        self[href] = url
         return url
 
     def _learn_origin_wide(self, href: str) -> str | None:
@@ -91,12 +114,16 @@ class _Directory(dict[str, str | None]):
 
     def _climbed(self, climb: str) -> str:
         """The directory that a run of "./" and "../" leads to; the root is its own parent."""
-        path = self.path
-        root_length = len(self._origin) + 1
-        for _ in range(climb.count("../")):
-            if len(path) > root_length:
-                path = path[: path.rindex("/", 0, -1) + 1]
-        return path
+        return self._ancestors[min(climb.count("../"), len(self._ancestors) - 1)]
+
+
+def _ancestors(path: str, root_length: int) -> list[str]:
+    """A directory, its parent, and so on to the root."""
+    ancestors = [path]
+    while len(path) > root_length:
+        path = path[: path.rindex("/", 0, -1) + 1]
+        ancestors.append(path)
+    return ancestors
 
 
 def _keeps_path_of_page(href: str) -> bool:

@@ -35,19 +35,27 @@ def test_a_relative_href_is_joined_once_for_all_pages_of_a_directory(monkeypatch
     joins = Joins(monkeypatch)
     resolver = LinkResolver()
     for page in ("http://h/a/1", "http://h/a/2?x=/b/", "http://h/a/"):
-        assert resolver.resolve(page, ["b", "mailto:x"]) == ["http://h/a/b", None]
-    assert joins.hrefs == ["b", "mailto:x"]
-    assert resolver.resolve("http://h/z/1", ["b"]) == ["http://h/z/b"]
+        assert resolver.resolve(page, ["b,c", "mailto:x"]) == ["http://h/a/b,c", None]
+    assert joins.hrefs == ["b,c", "mailto:x"]
+    assert resolver.resolve("http://h/z/1", ["b,c"]) == ["http://h/z/b,c"]
 
 
 def test_a_rooted_href_is_joined_once_for_all_directories_of_an_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     joins = Joins(monkeypatch)
     resolver = LinkResolver()
     for page in ("http://h/a/1", "http://h/b/c/2", "http://h/"):
-        assert resolver.resolve(page, ["/x", "//y", "/x"]) == ["http://h/x", "http://y/", "http://h/x"]
-    assert joins.hrefs == ["/x", "//y"]
-    assert resolver.resolve("https://h/a/1", ["/x", "//y"]) == ["https://h/x", "https://y/"]
-    assert resolver.resolve("http://h:81/a/1", ["/x", "//y"]) == ["http://h:81/x", "http://y/"]
+        assert resolver.resolve(page, ["/x,z", "//y", "/x,z"]) == ["http://h/x,z", "http://y/", "http://h/x,z"]
+    assert joins.hrefs == ["/x,z", "//y"]
+    assert resolver.resolve("https://h/a/1", ["/x,z", "//y"]) == ["https://h/x,z", "https://y/"]
+    assert resolver.resolve("http://h:81/a/1", ["/x,z", "//y"]) == ["http://h:81/x,z", "http://y/"]
+
+
+def test_a_simple_href_needs_no_join_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    joins = Joins(monkeypatch)
+    hrefs = ["b/c.html", "../d/", "../../../e", "/f/g"]
+    urls = LinkResolver().resolve("http://h/x/y/1", hrefs)
+    assert urls == ["http://h/x/y/b/c.html", "http://h/x/d/", "http://h/e", "http://h/f/g"]
+    assert joins.hrefs == []
 
 
 @pytest.mark.parametrize("href", ["", "#f", "?q", " ", "\t?q", "\x00#f", "http:", "http:?q", "HTTP:#f", "h\nttp:\t?q"])

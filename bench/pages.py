@@ -2,9 +2,9 @@
 
 A page is a list of byte strings: response headers, a part of its own (head, navigation, its links, its anchor
 texts) and shared blocks of prose chosen for it alone. Blocks are drawn from a large pool, so that no two pages are
-near-duplicates, and shared, so that 20,000 pages of 37 KB fit in a tenth of their size. About three tenths of a page are
-text, which is more than on real pages (in Common Crawl it is nearer a tenth); the rest is markup, embedded
-data and attributes, as on real pages.
+near-duplicates, and shared, so that 20,000 pages of 37 KB fit in a tenth of their size. About three tenths of a page
+are text, which is more than on real pages (in Common Crawl it is nearer a tenth); the rest is markup, embedded data
+and attributes, as on real pages.
 
 Every page of a host is reachable from its "/" within the host: page k links to pages 2k+1 and 2k+2. The other links
 are random: about one in ten leads to another host and a few lead below /private/, which robots.txt denies. Images,
@@ -230,8 +230,8 @@ def _make_cards(chance: random.Random, words: list[str]) -> str:
             f'<div class="col-12 col-md-6 col-lg-4 mb-3 card card--{name}" data-id="{number}" data-track="list:{name}">'
             f'<div class="card__body d-flex flex-column p-3" style="min-height:{number % 300}px"><span class="badge '
             f'badge-pill text-muted">{number % 97}</span><div class="card__title h5 mt-2"><span>{label}</span></div>'
-            '<svg class="icon" width="16" height="16" viewBox="0 0 16 16" aria-hidden="true"><path d="M8 1.5a6.5 6.5 0 1 '
-            f'0 0 13 6.5 6.5 0 0 0 0-13zm{number % 9}.25 {number % 7}.5v3.25h2.5"></path></svg></div></div>\n'
+            '<svg class="icon" width="16" height="16" viewBox="0 0 16 16" aria-hidden="true"><path d="M8 1.5a6.5 6.5 0 '
+            f'1 0 0 13 6.5 6.5 0 0 0 0-13zm{number % 9}.25 {number % 7}.5v3.25h2.5"></path></svg></div></div>\n'
         )
     return f'<div class="row cards">\n{"".join(cards)}</div>\n'
 

@@ -35,6 +35,9 @@ KIND_OF_TAG = {
     "object": "embed",
 }
 
+# Elements that point to something by `src` and `srcset` alone.
+_SOURCE_ONLY = frozenset({"script", "iframe", "frame"})
+
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|(.*))", re.IGNORECASE | re.DOTALL)
 _SRCSET_URL = re.compile(r"[\s,]*+(\S++)")
 
@@ -90,10 +93,18 @@ class Links:
             self._add_source(kind, attributes)
 
     def _add_source(self, kind: str, attributes: Attributes) -> None:
-        text = words(attributes.get("alt") or attributes.get("title") or "")
-        for name in ("src", "data", "poster", "href", "xlink:href"):
-            if name in attributes:
-                self.add(attributes[name], "img" if name == "poster" else kind, "", text)
+        if not attributes:
+            return
+        text = attributes.get("alt") or attributes.get("title") or ""
+        if text:
+            text = words(text)
+        source = attributes.get("src")
+        if source:
+            self.add(source, kind, "", text)
+        if kind not in _SOURCE_ONLY:
+            for name in ("data", "poster", "href", "xlink:href"):
+                if name in attributes:
+                    self.add(attributes[name], "img" if name == "poster" else kind, "", text)
         srcset = attributes.get("srcset")
         if srcset:
             for href in srcset_urls(srcset[:SRCSET_CHARS_MAX]):

@@ -1,7 +1,8 @@
 """Raw hrefs of a page to canonical URLs, remembering the answers: nearly all links of a page were seen before.
 
-An href that begins with "/" or a scheme and "//" means the same on every page of an origin. Any other means the same
-on every page of a directory, except those that keep the page's own path ("", "#top", "?page=2", "http:?x").
+An href that begins with a scheme and "//" means the same everywhere, one that begins with "/" on every page of an
+origin. Any other means the same on every page of a directory, except those that keep the page's own path ("", "#top",
+"?page=2", "http:?x").
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from drumlin.urls.canonical import (
     is_plain,
 )
 
-ENTRIES_MAX = 100_000  # remembered hrefs, directories and origins; about 30 MB
+ENTRIES_MAX = 200_000  # remembered hrefs, directories and origins; about 50 MB
 
 # A longer href is not remembered: it rarely comes twice, and a hostile page could fill the memory with few.
 HREF_CACHED_MAX = 300  # characters
@@ -45,20 +46,21 @@ _KEEPS_PATH_OF_PAGE = re.compile(r"(?:https?:)?(?:[?#]|\Z)", re.IGNORECASE).matc
 class _Directory(dict[str, str | None]):
     """What hrefs mean on the pages of one directory; `page` is the one being resolved."""
 
-    __slots__ = ("_ancestors", "_origin", "_origin_wide", "page", "path")
+    __slots__ = ("_absolute", "_ancestors", "_origin", "_origin_wide", "page", "path")
 
-    def __init__(self, path: str, origin: str, origin_wide: dict[str, str]) -> None:
+    def __init__(self, path: str, origin: str, origin_wide: dict[str, str], absolute: dict[str, str]) -> None:
         super().__init__()
         self.path = path
         self.page = path
         self._origin = origin
         self._origin_wide = origin_wide
+        self._absolute = absolute
         self._ancestors = _ancestors(path, len(origin) + 1)
 
     def __missing__(self, href: str) -> str | None:
-        simple = self._simple(href)
-        if simple is not None:
-            return simple
+        known = self._absolute.get(href) or self._simple(href)
+        if known is not None:
+            return known
         if href.startswith(_ORIGIN_WIDE):
             known = self._origin_wide.get(href)
             return self._learn_origin_wide(href) if known is None else known
@@ -94,12 +96,13 @@ class _Directory(dict[str, str | None]):
         return url
 
     def _learn_origin_wide(self, href: str) -> str | None:
-        url = self._join(href) if href[0] == "/" else canonical(href)
+        rooted = href[0] == "/"
+        url = self._join(href) if rooted else canonical(href)
         if len(href) <= HREF_CACHED_MAX:
             if url is None:
                 self[href] = None
             else:
-                self._origin_wide[href] = url
+                (self._origin_wide if rooted else self._absolute)[href] = url
         return url
 
     def _join(self, href: str) -> str | None:
@@ -138,6 +141,7 @@ class LinkResolver:
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self._entries_max = entries_max
         self._entries = 0
+        self._absolute: dict[str, str] = {}
         self._origins: dict[str, dict[str, str]] = {}
         self._directories: dict[str, _Directory] = {}
 
@@ -150,11 +154,11 @@ class LinkResolver:
             self._forget()
         directory, origin_wide = self._place(page)
         directory.page = page
-        before = len(directory) + len(origin_wide)
+        before = len(directory) + len(origin_wide) + len(self._absolute)
         urls: list[str | None] = list(map(origin_wide.get, hrefs))
         if None in urls:
             urls = [directory[href] if url is None else url for href, url in zip(hrefs, urls, strict=True)]
-        self._entries += len(directory) + len(origin_wide) - before
+        self._entries += len(directory) + len(origin_wide) + len(self._absolute) - before
         return urls
 
     def _place(self, page: str) -> tuple[_Directory, dict[str, str]]:
@@ -168,11 +172,12 @@ class LinkResolver:
             self._entries += 1
         directory = self._directories.get(path)
         if directory is None:
-            directory = self._directories[path] = _Directory(path, origin, origin_wide)
+            directory = self._directories[path] = _Directory(path, origin, origin_wide, self._absolute)
             self._entries += 1
         return directory, origin_wide
 
     def _forget(self) -> None:
         self._entries = 0
+        self._absolute = {}
         self._origins = {}
         self._directories = {}

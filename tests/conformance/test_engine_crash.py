@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,7 @@ LINES_MAX = 120
 LINKS_PER_RUN = 100_000
 
 
-def acknowledged_before_death(directory: str, first: int, lines_max: int) -> list[list[object]]:
+def acknowledged_before_death(directory: str, first: int, lines_max: int) -> list[list[Any]]:
     """Run the child until it has printed `lines_max` lines, kill it, and return all that it printed."""
     child = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("killed_crawl.py")), directory, str(first)],
@@ -40,7 +41,7 @@ def state(engine: Engine, url: str) -> TaskState | None:
     return story.state if story else None
 
 
-def check(engine: Engine, events: list[list[object]]) -> None:
+def check(engine: Engine, events: list[list[Any]]) -> None:
     added = {url for kind, urls in events if kind == "added" for url in urls}
     settled = {url: (end, capture) for kind, parts in events if kind == "settled" for url, end, capture in parts}
     assert all(state(engine, url) is not None for url in added)
@@ -54,7 +55,7 @@ def check(engine: Engine, events: list[list[object]]) -> None:
             assert (story.state, story.capture_id) == (end, capture.encode())
 
 
-def check_that_the_last_lease_is_live_or_settled(engine: Engine, events: list[list[object]]) -> None:
+def check_that_the_last_lease_is_live_or_settled(engine: Engine, events: list[list[Any]]) -> None:
     if events[-1][0] == "leased":
         states = [state(engine, url) for url in events[-1][1]]
         # Of each lease every second task is settled by the one call that may have happened unacknowledged.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from pathlib import Path
+from typing import Any
 from subprocess import run
 
 from warcio.archiveiterator import ArchiveIterator
@@ -32,7 +33,7 @@ def check(path: Path, *, payloads: bool = True) -> None:
         assert fastwarc.returncode == 0, fastwarc.stdout + fastwarc.stderr
 
 
-def encoded(url: str, encoding: bytes = b"gzip", **changes: object) -> Capture:
+def encoded(url: str, encoding: bytes = b"gzip", **changes: Any) -> Capture:
     raw = gzip.compress(HTML, mtime=0)
     block = header_block(raw, b"Content-Encoding: " + encoding)
     headers = {"content-type": "text/html", "content-encoding": encoding.decode()}

@@ -74,6 +74,7 @@ def test_the_resolver_forgets_everything_rather_than_remember_too_much() -> None
         assert resolver.resolve(page, hrefs) == [canonical(href, page) for href in hrefs]
         directories = resolver._directories
         held = sum(map(len, directories.values())) + sum(map(len, resolver._origins.values()))
+        held += len(resolver._absolute)
         assert held + len(directories) + len(resolver._origins) == resolver._entries
         assert resolver._entries <= 100 + 2
 

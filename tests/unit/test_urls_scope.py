@@ -78,7 +78,7 @@ def test_patterns_are_independent_of_each_other() -> None:
 @pytest.mark.parametrize("option", ["include", "exclude"])
 def test_a_bad_pattern_is_reported_with_its_text_and_its_option(option: str) -> None:
     with pytest.raises(ConfigError, match=rf"The {option} pattern '\(' is not a regular expression: missing \)"):
-        Scope("host", ["http://h/"], **{option: ["("]})  # type: ignore[arg-type]
+        Scope("host", ["http://h/"], **{option: ["("]})
 
 
 def test_a_bad_mode_is_reported_with_the_modes_there_are() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import sys
 from pathlib import Path
-from typing import Any
 from subprocess import run
+from typing import Any
 
 from warcio.archiveiterator import ArchiveIterator
 

@@ -12,7 +12,7 @@ from drumlin.pipeline import Pipeline
 from drumlin.protocol import CrawlState, Work, WorkLease, WorkRequest
 
 HOSTS_MAX = 8_192
-HOSTS_PER_REQUEST = 32
+HOSTS_PER_REQUEST = 128
 TASKS_PER_REQUEST = 2_000
 TASKS_LOW = 3
 SOON_S = 0.2

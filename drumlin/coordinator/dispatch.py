@@ -43,6 +43,7 @@ LEASE_URLS_MAX = 100
 LEASE_URLS_UNDELAYED = 20
 LEASE_FILL_SHARE = 0.75
 GRANT_AHEAD_S = 1.0
+HOSTS_FROM_OTHERS = 8
 SEED_BATCH = 5_000
 HEARTBEAT_S = 0.5
 CRASHES_MAX = 2
@@ -152,13 +153,26 @@ class Dispatcher:
         return len(renewed.tasks)
 
     def _lease(self, record: NodeRecord, request: WorkRequest, now: float, room: int) -> list[Lease]:
+        """Hosts of the node's own shards; only a node that finds none there gets a few of another's.
+
+        So hosts stay with a node while there is enough for all, no node idles while another's hosts wait, and none
+        takes at once what two could work on.
+        """
+        own, others = self._shards_for(record)
+        leases = self._lease_from(own, record, request, now, request.max_hosts, room)
+        if leases or not others:
+            return leases
+        return self._lease_from(others, record, request, now, min(request.max_hosts, HOSTS_FROM_OTHERS), room)
+
+    def _lease_from(
+        self, shards: list[int], record: NodeRecord, request: WorkRequest, now: float, hosts: int, room: int
+    ) -> list[Lease]:
         leases: list[Lease] = []
-        hosts = request.max_hosts
-        for turn, shard in enumerate(self._shards_for(record)):
+        for shard in shards:
             found = self.engine.lease(
                 shard,
                 record.node_id,
-                f"{request.request_id}.{turn}",
+                f"{request.request_id}.{shard}",
                 now,
                 until=now + self.config.lease_s,
                 hosts_max=hosts,
@@ -174,16 +188,15 @@ class Dispatcher:
                 break
         return leases
 
-    def _shards_for(self, record: NodeRecord) -> list[int]:
-        """The node's own shards, beginning with another each time, and then the others': so hosts stay with a node
-        while there is enough for all, and no node idles while another's hosts wait."""
+    def _shards_for(self, record: NodeRecord) -> tuple[list[int], list[int]]:
+        """The node's own shards, beginning with another each time, and the others'."""
         names = sorted(self.nodes)
         count, mine = len(names), names.index(record.node_id)
         own = [shard for shard in range(self.engine.shard_count) if shard % count == mine]
         others = [shard for shard in range(self.engine.shard_count) if shard % count != mine]
         record.turn += 1
         start = record.turn % max(1, len(own))
-        return own[start:] + own[:start] + others
+        return own[start:] + own[:start], others
 
     def _urls_per_host(self) -> int:
         """As many URLs as a host can be asked for in most of a lease's time."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import drain_time_wait, run_measured
+from bench.size import fill
 
 ROOT = Path(__file__).resolve().parent.parent
 TMPFS = Path("/dev/shm")
@@ -214,9 +215,31 @@ def polite(options: argparse.Namespace) -> list[Run]:
 
 
 def size(options: argparse.Namespace) -> list[Run]:
-    """5 million URLs in the frontier: whether a page costs more. Not measured through the command line yet."""
-    print("size: not part of this benchmark yet")
-    return []
+    """5 million URLs in the frontier, alternating with 50,000: whether a page costs more."""
+    hosts, pages = options.hosts or 200, options.pages or 100
+    runs = []
+    with serving(hosts, pages) as site:
+        for _ in range(options.rounds):
+            for name, urls in (("size 50k", 50_000), ("size 5M", 5_000_000)):
+                runs.append(run_tool(name, "drumlin", site, _with_frontier(urls, hosts * pages), options))
+                print_run(runs[-1])
+    print_summary(runs)
+    costs = {name: statistics.median(r.cpu_ms_per_page for r in runs if r.scenario == name) for name in SIZES}
+    print(f"cost of a page with 5 million URLs against 50,000: {costs['size 5M'] / costs['size 50k']:.2f} x")
+    return runs
+
+
+SIZES = ("size 50k", "size 5M")
+
+
+def _with_frontier(urls: int, pages: int) -> Command:
+    """drumlin on a frontier that holds `urls` URLs already, until it has fetched all real pages."""
+
+    def command(seeds: Path, out: Path, options: argparse.Namespace) -> list[str]:
+        fill(out / "crawl" / "frontier", seeds.read_text().split(), urls)
+        return [*drumlin_command(seeds, out, options), "--pages-max", str(pages)]
+
+    return command
 
 
 SCENARIOS: dict[str, Callable[[argparse.Namespace], list[Run]]] = {

@@ -15,7 +15,6 @@ from drumlin.robots import product_token
 
 ScopeName = Literal["page", "prefix", "host", "domain", "any"]
 SCOPES: tuple[str, ...] = get_args(ScopeName)
-LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_USER_AGENT = f"drumlin/{__version__} (+https://github.com/drumlin-crawler/drumlin)"
 CONFIG_HASH_HEX_DIGITS = 16
 
@@ -49,7 +48,6 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     bytes_max: Annotated[int | None, Key(Kind.SIZE, "most bytes to fetch", minimum=1)] = None
     time_max_s: Annotated[float | None, Key(Kind.DURATION, "longest time to crawl", minimum=0.001)] = None
     host_urls_max: Annotated[int | None, Key(Kind.COUNT, "most URLs to accept of one host", minimum=1)] = None
-    host_pages_max: Annotated[int | None, Key(Kind.COUNT, "most pages to fetch from one host", minimum=1)] = None
     # how politely
     delay_s: Annotated[
         float, Key(Kind.DURATION, "least time between two contacts of a host", minimum=0, maximum=86400)
@@ -108,7 +106,6 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     color: Annotated[
         bool | None, Key(Kind.SWITCH, "colours; none: on a terminal, unless NO_COLOR is set to something")
     ] = None
-    log_level: Annotated[str, Key(Kind.CHOICE, "least severe messages to log", choices=LOG_LEVELS)] = "warning"
 
 
 def _settings_of(section: str, struct: type[CrawlConfig] | type[ProcessConfig]) -> list[Setting]:

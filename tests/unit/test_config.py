@@ -172,7 +172,7 @@ def test_an_unknown_flag_name_is_an_error(tmp_path: Path) -> None:
         ("out", "", "not empty"),
         ("user_agent", "bot\r\nX-Evil: 1", "printable ASCII"),
         ("user_agent", "(no name)", "begins with the crawler's name"),
-        ("log_level", "loud", "one of debug"),
+        ("scope", "loud", "one of page"),
     ],
 )
 def test_a_bad_value_is_one_sentence_that_says_what_it_should_be(

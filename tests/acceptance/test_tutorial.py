@@ -1,0 +1,30 @@
+"""The tutorial's commands, run as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "first-crawl.md"
+TIMEOUT_S = 180
+
+
+def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```sh\n(.*?)^```", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= 4
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for block in blocks:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+        assert done.stdout.strip()

@@ -92,7 +92,17 @@ def wget2_command(seeds: Path, out: Path, options: argparse.Namespace) -> list[s
     return ["wget2", "--no-config", "-q", *recursion, "-P", str(out), "-i", str(seeds)]
 
 
-TOOLS: dict[str, Command] = {"drumlin": drumlin_command, "scrapy": scrapy_command, "wget2": wget2_command}
+def scrapy_same_command(seeds: Path, out: Path, options: argparse.Namespace) -> list[str]:
+    """Scrapy with text and WARC: what it costs to get there what drumlin writes."""
+    return [*scrapy_command(seeds, out, options), "--same-job"]
+
+
+TOOLS: dict[str, Command] = {
+    "drumlin": drumlin_command,
+    "scrapy": scrapy_command,
+    "scrapy-same": scrapy_same_command,
+    "wget2": wget2_command,
+}
 
 
 @contextmanager
@@ -173,7 +183,7 @@ def speed(options: argparse.Namespace) -> list[Run]:
     with serving(options.hosts or 200, options.pages or 100) as site:
         runs = run_rounds("speed", site, options.tools, options)
     print_summary(runs)
-    for other in ("scrapy", "wget2"):
+    for other in ("scrapy", "scrapy-same", "wget2"):
         print_ratio(runs, ("speed", "drumlin"), ("speed", other))
     return runs
 
@@ -287,7 +297,7 @@ def print_ratio(runs: list[Run], mine: tuple[str, str], other: tuple[str, str]) 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.run", description=__doc__.split("\n", 1)[0] if __doc__ else "")
     parser.add_argument("scenario", nargs="?", default="speed", choices=[*SCENARIOS, "all"])
-    parser.add_argument("--tools", type=lambda text: text.split(","), help="of drumlin,scrapy,wget2")
+    parser.add_argument("--tools", type=lambda text: text.split(","), help="of drumlin,scrapy,scrapy-same,wget2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--hosts", type=int, help="another number of hosts than the scenario's")
     parser.add_argument("--pages", type=int, help="another number of pages per host than the scenario's")

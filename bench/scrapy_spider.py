@@ -4,7 +4,8 @@ Scrapy uses one core, so one process per core is started and the hosts are split
 is reachable within the host, so all together fetch what a single process would. Each runs on uvloop, without the
 parts of Scrapy that this crawl has no use for (cookies, retries, redirects, logs, telnet, statistics of depth …), obeys
 robots.txt, and writes URL, status, title and body of each page as JSON lines. It writes neither text nor WARC nor
-fingerprints and so does less than drumlin does.
+fingerprints and so does less than drumlin does. With --same-job it also extracts the text and writes each response as
+a WARC record (warcio) instead of the body, which is nearer to drumlin's job, though still without duplicates.
 
 Runs in an environment of its own (bench/requirements.txt), where drumlin is not installed.
 """
@@ -15,6 +16,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +24,7 @@ from urllib.parse import urlsplit
 CONCURRENCY = 256
 CONCURRENCY_PER_HOST = 4
 WRITE_BUFFER_BYTES = 1 << 20
+VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style)]"
 
 OFF: dict[str, None] = {
     "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
@@ -72,7 +75,27 @@ def settings(per_host: int) -> dict[str, Any]:
     }
 
 
-def crawl(seeds: list[str], output: Path, per_host: int) -> None:
+def warc_writer(file: Any) -> Callable[[Any], None]:
+    """Writes a response as one gzip member, the usual way in Python."""
+    import io
+
+    from warcio.statusandheaders import StatusAndHeaders
+    from warcio.warcwriter import WARCWriter
+
+    writer = WARCWriter(file, gzip=True)
+
+    def write(response: Any) -> None:
+        fields = [
+            (name.decode("latin-1"), b", ".join(values).decode("latin-1")) for name, values in response.headers.items()
+        ]
+        head = StatusAndHeaders(f"{response.status} OK", fields, protocol="HTTP/1.1")
+        body = io.BytesIO(response.body)
+        writer.write_record(writer.create_warc_record(response.url, "response", payload=body, http_headers=head))
+
+    return write
+
+
+def crawl(seeds: list[str], output: Path, per_host: int, same_job: bool) -> None:
     """One Scrapy process over some of the hosts."""
     import scrapy
     from scrapy.crawler import CrawlerProcess
@@ -91,7 +114,12 @@ def crawl(seeds: list[str], output: Path, per_host: int) -> None:
 
         def parse(self, response: Any) -> Any:
             title = response.xpath("//title/text()").get()
-            record = {"url": response.url, "status": response.status, "title": title, "body": response.text}
+            record = {"url": response.url, "status": response.status, "title": title}
+            if same_job:
+                write_warc(response)
+                record["text"] = " ".join(" ".join(response.xpath(VISIBLE_TEXT).getall()).split())
+            else:
+                record["body"] = response.text
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             for link in extractor.extract_links(response):
                 url = link.url.partition("#")[0]
@@ -100,20 +128,22 @@ def crawl(seeds: list[str], output: Path, per_host: int) -> None:
                     seen.add(url)
                     yield scrapy.Request(url)
 
-    with output.open("w", buffering=WRITE_BUFFER_BYTES) as file:
+    archive = output.with_suffix(".warc.gz")
+    with output.open("w", buffering=WRITE_BUFFER_BYTES) as file, archive.open("wb") as warc_file:
+        write_warc = warc_writer(warc_file)
         process = CrawlerProcess(settings(per_host))
         process.crawl(BenchSpider)
         process.start()
 
 
-def crawl_with_processes(seeds_file: Path, directory: Path, processes: int, per_host: int) -> int:
+def crawl_with_processes(seeds_file: Path, directory: Path, processes: int, flags: list[str]) -> int:
     """Split the hosts between processes of this same program; the worst exit code of them."""
     seeds = seeds_file.read_text().split()
     children = []
     for number in range(processes):
         part = directory / f"seeds-{number}.txt"
         part.write_text("\n".join(seeds[number::processes]))
-        arguments = [str(part), str(directory), "--part", str(number), "--per-host", str(per_host)]
+        arguments = [str(part), str(directory), "--part", str(number), *flags]
         children.append(subprocess.Popen([sys.executable, __file__, *arguments]))
     return max(abs(child.wait()) for child in children)
 
@@ -124,11 +154,14 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--per-host", type=int, default=CONCURRENCY_PER_HOST)
+    parser.add_argument("--same-job", action="store_true", help="extract text and write WARC too")
     parser.add_argument("--part", type=int, help="set by the parent: which of its processes this is")
     options = parser.parse_args()
     if options.part is None:
-        return crawl_with_processes(options.seeds, options.out, options.processes, options.per_host)
-    crawl(options.seeds.read_text().split(), options.out / f"pages-{options.part}.jsonl", options.per_host)
+        flags = ["--per-host", str(options.per_host), *(["--same-job"] if options.same_job else [])]
+        return crawl_with_processes(options.seeds, options.out, options.processes, flags)
+    output = options.out / f"pages-{options.part}.jsonl"
+    crawl(options.seeds.read_text().split(), output, options.per_host, options.same_job)
     return 0
 
 

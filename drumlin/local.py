@@ -16,7 +16,6 @@ import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +35,8 @@ from drumlin.errors import EXIT_INTERNAL, BusyError, DrumlinError, StorageError
 from drumlin.model import FailureKind
 from drumlin.node.archive import CrawlPaths
 from drumlin.node.blackbox import read_blackbox
+from drumlin.node.main import NodeOptions
+from drumlin.processes import NodeProcess, fork_node, start_node
 from drumlin.protocol import CrawlState, Failure
 from drumlin.store import discard_unfinished, merge
 
@@ -133,19 +134,27 @@ class LocalCrawl:
         self._on_progress = on_progress
         self._failure: Failure | None = None
         self._interrupts = 0
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._processes: dict[str, NodeProcess] = {}
         self._socket_folder = ""
 
     def run(self) -> Report:
         """Crawl; the report says how it ended. Raises DrumlinError when it could not go on."""
         self.directory.open()
+        self._socket_folder = tempfile.mkdtemp(prefix="drumlin-")
         try:
-            engine = open_engine(
-                f"rocksdb:{self.options.out / 'frontier'}", shard_count=SHARD_COUNT, sync=self.options.sync
-            )
-        except BaseException:
+            # Before the frontier, whose threads would make forking unsafe; nodes wait until the coordinator listens.
+            for index in range(self.options.nodes):
+                self._processes[f"n{index}"] = fork_node(self._node_options(f"n{index}"), self._log(f"n{index}"))
+            return self._run_on_frontier()
+        finally:
+            for process in self._processes.values():
+                process.end(signal.SIGKILL)
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
             self.directory.close()
-            raise
+
+    def _run_on_frontier(self) -> Report:
+        frontier = f"rocksdb:{self.options.out / 'frontier'}"
+        engine = open_engine(frontier, shard_count=SHARD_COUNT, sync=self.options.sync)
         try:
             report = self._run(engine)
         except BaseException:
@@ -153,11 +162,8 @@ class LocalCrawl:
             with contextlib.suppress(DrumlinError):
                 engine.close()
             raise
-        else:
-            engine.close()
-            return report
-        finally:
-            self.directory.close()
+        engine.close()
+        return report
 
     @property
     def elapsed_s(self) -> float:
@@ -205,7 +211,6 @@ class LocalCrawl:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._interrupt)
-        self._socket_folder = tempfile.mkdtemp(prefix="drumlin-")
         app = CoordinatorApp(self.dispatcher, self._fail)
         server = _Server(
             uvicorn.Config(
@@ -223,11 +228,11 @@ class LocalCrawl:
         try:
             await self._supervise(app, server, serving)
         finally:
-            await self._stop_nodes()
+            for process in self._processes.values():
+                process.end(signal.SIGKILL)
             server.should_exit = True
             server.force_exit = True
             await serving
-            shutil.rmtree(self._socket_folder, ignore_errors=True)
         if self._failure is not None:
             raise _failure_error(self._failure)
 
@@ -275,7 +280,7 @@ class LocalCrawl:
         in_a_row = 0
         while True:
             pages = self.dispatcher.totals(0.0).pages
-            process = await self._start_node(name)
+            process = self._processes[name]
             code = await process.wait()
             if code == 0 and self.dispatcher.state is not CrawlState.RUNNING:
                 return
@@ -285,29 +290,19 @@ class LocalCrawl:
             self._note_crash(name, code)
             in_a_row = in_a_row + 1 if self.dispatcher.totals(0.0).pages == pages else 0
             if in_a_row > RESTARTS_IN_A_ROW_MAX:
-                log = self.options.out / "logs" / f"{name}.log"
-                raise DrumlinError(f"Node {name} died {in_a_row} times without finishing a page.", f"See {log}.")
+                hint = f"See {self._log(name)}."
+                raise DrumlinError(f"Node {name} died {in_a_row} times without finishing a page.", hint)
             await asyncio.sleep(RESTART_WAIT_S)
+            self._processes[name] = start_node(self._node_options(name), self._log(name), self.directory.lock_fd)
 
-    async def _start_node(self, name: str) -> asyncio.subprocess.Process:
+    def _node_options(self, name: str) -> NodeOptions:
         options = self.options
-        arguments = ["node", "--coordinator", f"unix:{self._socket}", "--name", name, "--out", str(options.out)]
-        arguments += ["--concurrency", str(options.concurrency), "--parent-pid", str(os.getpid())]
-        if options.sync:
-            arguments.append("--sync")
-        with open(options.out / "logs" / f"{name}.log", "ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "drumlin",
-                *arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(self.directory.lock_fd,),
-            )
-        self._processes[name] = process
-        return process
+        return NodeOptions(
+            name, f"unix:{self._socket}", options.out, options.concurrency, options.sync, parent_pid=os.getpid()
+        )
+
+    def _log(self, name: str) -> Path:
+        return self.options.out / "logs" / f"{name}.log"
 
     def _note_crash(self, name: str, code: int) -> None:
         """Hold the page that a node died on against that page."""
@@ -330,12 +325,6 @@ class LocalCrawl:
             url, since = read_blackbox(self.directory.paths.blackbox(name))
             if url and process.returncode is None and time.time() - since > PARSE_HANG_S:
                 process.send_signal(signal.SIGABRT)
-
-    async def _stop_nodes(self) -> None:
-        for process in self._processes.values():
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
 
     # Endings
 

@@ -19,7 +19,7 @@ Reply = TypeVar("Reply")
 
 CALL_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 5.0
-RETRY_WAIT_S = 0.2
+RETRY_WAIT_S = 0.05
 GIVE_UP_AFTER_S = 30.0
 
 _encoder = msgspec.msgpack.Encoder()

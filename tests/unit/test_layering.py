@@ -23,6 +23,7 @@ LAYERS: list[set[str]] = [
     {"config", "telemetry"},
     {"pipeline"},
     {"coordinator", "node"},
+    {"processes"},
     {"local"},
     {"testing"},
     {"cli", "dashboard", "sim"},

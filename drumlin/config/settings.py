@@ -21,10 +21,15 @@ CONFIG_HASH_HEX_DIGITS = 16
 _HEADER_TEXT = re.compile(r"[ -~]+", re.ASCII)
 
 
+def check_header_text(text: str) -> None:
+    """ValueError unless it can be sent as the value of a header."""
+    if _HEADER_TEXT.fullmatch(text) is None:
+        raise ValueError("printable ASCII on one line")
+
+
 def check_user_agent(user_agent: str) -> None:
     """ValueError unless it can be sent as a header and names us to robots.txt."""
-    if _HEADER_TEXT.fullmatch(user_agent) is None:
-        raise ValueError("printable ASCII on one line")
+    check_header_text(user_agent)
     if not product_token(user_agent):
         raise ValueError("a text that begins with the crawler's name, such as ExampleBot/1.0")
 
@@ -56,6 +61,14 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     user_agent: Annotated[
         str, Key(Kind.TEXT, "who we say we are; its first word is matched in robots.txt", check=check_user_agent)
     ] = DEFAULT_USER_AGENT
+    accept_encoding: Annotated[
+        str,
+        Key(
+            Kind.TEXT,
+            "compression that servers may use; br and zstd are understood too, but not by all tools that read WARC",
+            check=check_header_text,
+        ),
+    ] = "gzip, deflate"
     robots_ttl_s: Annotated[float, Key(Kind.DURATION, "how long a robots.txt is believed", minimum=1)] = 86400.0
     # limits of one fetch
     allow_private: Annotated[bool, Key(Kind.SWITCH, "permit loopback and private addresses")] = False

@@ -28,7 +28,6 @@ POLL_MAX_S = 1.0
 HEADER_BYTES_MAX = 256 * 1024
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 
 CA_FILES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -155,12 +154,14 @@ class Fetcher:
         *,
         user_agent: str,
         guard: Guard,
+        accept_encoding: str = "gzip, deflate",
         ca_file: str = "",
         connections_max: int = 1024,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits = limits
         self._user_agent = user_agent
+        self._accept_encoding = accept_encoding
         self._guard = guard
         self._ca_file = ca_file or default_ca_file()
         self._clock = clock
@@ -183,7 +184,7 @@ class Fetcher:
     def request_headers(self) -> bytes:
         """The header lines of every request after its Host line, as libcurl sends them."""
         return (
-            f"User-Agent: {self._user_agent}\r\nAccept: {ACCEPT}\r\nAccept-Encoding: {ACCEPT_ENCODING}\r\n\r\n"
+            f"User-Agent: {self._user_agent}\r\nAccept: {ACCEPT}\r\nAccept-Encoding: {self._accept_encoding}\r\n\r\n"
         ).encode("latin-1", "replace")
 
     def start(
@@ -295,7 +296,7 @@ class Fetcher:
             pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
             pycurl.PROXY: "",
             pycurl.USERAGENT: self._user_agent,
-            pycurl.HTTPHEADER: [f"Accept: {ACCEPT}", f"Accept-Encoding: {ACCEPT_ENCODING}"],
+            pycurl.HTTPHEADER: [f"Accept: {ACCEPT}", f"Accept-Encoding: {self._accept_encoding}"],
             pycurl.CONNECTTIMEOUT_MS: int(limits.connect_timeout_s * 1000),
             pycurl.TIMEOUT_MS: int(limits.fetch_timeout_s * 1000),
             pycurl.LOW_SPEED_LIMIT: limits.speed_min_bytes_s,

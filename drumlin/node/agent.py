@@ -34,8 +34,8 @@ from drumlin.pipeline import Pipeline, header_fields, redirect_target
 from drumlin.protocol import CrawlState, Heartbeat, HeartbeatReply, HostReport, Result, WorkLease
 
 UNREACHABLE = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TIMEOUT, FailureKind.TLS})
-SLOW_DOWN_MIN_S = 1.0
 SLOW_DOWN_MAX_S = 3600.0
+PAUSE_HELD_MAX_S = 2.0
 HSTS_RENEW_S = 3600.0
 HSTS_STATUS = 307
 
@@ -262,7 +262,8 @@ class Agent:
         asked_s = retry_after_s(header_fields(transfer.response_headers()).get("retry-after", ""), wall)
         pause_s = min(max(asked_s, 2 * host.delay_s), SLOW_DOWN_MAX_S)
         host.next_contact = max(host.next_contact, time.monotonic() + pause_s)
-        if host.next_contact > host.expires:
+        if pause_s > PAUSE_HELD_MAX_S:
+            # Given back with its lease, the pause is kept by the frontier and survives this node.
             host.tasks.clear()
         return asked_s
 

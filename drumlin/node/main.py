@@ -151,7 +151,13 @@ def make_fetcher(config: CrawlConfig, concurrency: int) -> Fetcher:
         header_bytes_max=config.header_bytes_max,
     )
     guard = Guard(allow_private=config.allow_private)
-    return Fetcher(limits, user_agent=config.user_agent, guard=guard, connections_max=2 * concurrency + 16)
+    return Fetcher(
+        limits,
+        user_agent=config.user_agent,
+        guard=guard,
+        accept_encoding=config.accept_encoding,
+        connections_max=2 * concurrency + 16,
+    )
 
 
 def _plain_fetcher() -> Fetcher:

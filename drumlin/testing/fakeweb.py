@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from types import TracebackType
 from typing import NamedTuple
@@ -222,6 +223,9 @@ class FakeWeb:
             self._visits[host, path] += 1
             number = self._visits[host, path]
         response = self._respond_to(Request(host, path, headers, number, method))
+        if response.encoding not in headers.get("accept-encoding", ""):
+            # As real servers do: an encoding is used only for a client that offers it.
+            response = replace(response, encoding="")
         status = 0 if response.ending is Ending.RESET else response.status
         with self._lock:
             self._log.append(LoggedRequest(now, host, path, status))

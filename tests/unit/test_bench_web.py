@@ -71,6 +71,7 @@ def test_a_page_has_as_many_links_as_asked_for() -> None:
 
 
 def test_the_accounts_tell_pages_doubles_denied_and_unknown_apart(web: Web) -> None:
+    get(web, CONTROL_ADDRESS, "/_reset")
     for path in ("/", "/", "/robots.txt", denied_paths()[0], "/assets/site.css", "/no-such-page"):
         get(web, host_address(0), path)
     found = stats(web)

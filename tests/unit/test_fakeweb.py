@@ -115,9 +115,17 @@ def test_a_chunked_body_arrives_whole_and_without_a_length(web: FakeWeb) -> None
 
 @pytest.mark.parametrize("encoding", ["gzip", "br"])
 def test_an_encoded_body_says_so_and_is_not_sent_plain(web: FakeWeb, encoding: str) -> None:
-    _, received, headers = get(web.respond("shop", "/", Response(body="again " * 500, encoding=encoding)))
+    url = web.respond("shop", "/", Response(body="again " * 500, encoding=encoding))
+    _, received, headers = get(url, **{"Accept-Encoding": "gzip, br"})
     assert headers["Content-Encoding"] == encoding
     assert len(received) < 200
+
+
+def test_a_body_is_sent_plain_to_a_client_that_does_not_offer_its_encoding(web: FakeWeb) -> None:
+    url = web.respond("shop", "/", Response(body="again " * 500, encoding="br"))
+    _, received, headers = get(url, **{"Accept-Encoding": "gzip"})
+    assert headers["Content-Encoding"] is None
+    assert received == b"again " * 500
 
 
 def test_a_connection_serves_several_requests(web: FakeWeb) -> None:

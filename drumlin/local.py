@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import os
 import random
-import shutil
 import signal
 import tempfile
 import time
@@ -47,6 +46,7 @@ PARSE_HANG_S = 30.0
 RESTART_WAIT_S = 0.2
 RESTARTS_IN_A_ROW_MAX = 5
 LEAVE_WAIT_S = 90.0
+SOCKET_FOLDER_BYTES_MAX = 95
 ELAPSED_KEY = "elapsed_s"
 STATE_KEY = "state"
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS})
@@ -135,12 +135,12 @@ class LocalCrawl:
         self._failure: Failure | None = None
         self._interrupts = 0
         self._processes: dict[str, NodeProcess] = {}
-        self._socket_folder = ""
+        self._socket = ""
 
     def run(self) -> Report:
         """Crawl; the report says how it ended. Raises DrumlinError when it could not go on."""
         self.directory.open()
-        self._socket_folder = tempfile.mkdtemp(prefix="drumlin-")
+        self._socket = _socket_path(self.options.out)
         try:
             # Before the frontier, whose threads would make forking unsafe; nodes wait until the coordinator listens.
             for index in range(self.options.nodes):
@@ -149,7 +149,7 @@ class LocalCrawl:
         finally:
             for process in self._processes.values():
                 process.end(signal.SIGKILL)
-            shutil.rmtree(self._socket_folder, ignore_errors=True)
+            Path(self._socket).unlink(missing_ok=True)
             self.directory.close()
 
     def _run_on_frontier(self) -> Report:
@@ -235,10 +235,6 @@ class LocalCrawl:
             await serving
         if self._failure is not None:
             raise _failure_error(self._failure)
-
-    @property
-    def _socket(self) -> str:
-        return f"{self._socket_folder}/coordinator"
 
     async def _supervise(self, app: CoordinatorApp, server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
         while not server.started:
@@ -334,6 +330,19 @@ class LocalCrawl:
 
     def _fail(self, failure: Failure) -> None:
         self._failure = self._failure or failure
+
+
+def _socket_path(out: Path) -> str:
+    """Where the coordinator listens: in a folder of the crawl directory that is closed to other users, or in one in the
+    temporary folder where the name would be longer than the kernel takes."""
+    folder = str(out / "run")
+    if len(os.fsencode(folder)) > SOCKET_FOLDER_BYTES_MAX:
+        folder = tempfile.mkdtemp(prefix="drumlin-")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    path = f"{folder}/socket"
+    Path(path).unlink(missing_ok=True)
+    return path
 
 
 def _failure_error(failure: Failure) -> DrumlinError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -127,8 +126,13 @@ class CoordinatorApp:
         work = self._dispatcher.work(node, request, time.time())
         if work.leases or work.lost or not request.max_hosts or work.state is not CrawlState.RUNNING:
             return work
-        with contextlib.suppress(TimeoutError):
+        self._dispatcher.hungry.add(node)
+        try:
             await asyncio.wait_for(changed.wait(), LONG_POLL_S)
+        except TimeoutError:
+            pass
+        finally:
+            self._dispatcher.hungry.discard(node)
         return self._dispatcher.work(node, request, time.time())
 
     async def _known(self, node: str, request: KnownRequest) -> Any:

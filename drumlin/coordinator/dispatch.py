@@ -40,7 +40,7 @@ from drumlin.protocol import (
 from drumlin.urls import Scope, host_of
 
 LEASE_URLS_MAX = 100
-LEASE_URLS_UNDELAYED = 20
+LEASE_URLS_UNDELAYED = 8
 LEASE_FILL_SHARE = 0.75
 GRANT_AHEAD_S = 1.0
 HOSTS_FROM_OTHERS = 8
@@ -76,6 +76,8 @@ class Dispatcher:
         self.nodes: dict[str, NodeRecord] = {}
         self.budget = Budget(config.pages_max, config.bytes_max, config.time_max_s)
         self.elapsed_s = elapsed_s
+        self.hungry: set[str] = set()
+        """Nodes whose request for hosts waits because none was free."""
         self._chance = chance
         self._seeds = seeds
         saved = engine.get_meta(SCOPE_SEEDS_KEY)
@@ -128,12 +130,19 @@ class Dispatcher:
         if self.state is not CrawlState.RUNNING:
             return work
         room = self._room(request.max_tasks)
+        # A lease renewed without further URLs ends when the node is done with those it has, and others get the host.
+        room_to_renew = 0 if self._should_share(node) else room
         for token, host in request.renew:
-            room -= self._renew(host, token, now, room, work)
+            given = self._renew(host, token, now, room_to_renew, work)
+            room, room_to_renew = room - given, room_to_renew - given
         if request.max_hosts > 0 and room > 0:
             for lease in self._lease(record, request, now, room):
                 work.leases.append(_work_lease(lease, now, self.config.lease_s))
         return work
+
+    def _should_share(self, node: str) -> bool:
+        """Others have nothing to do, and nodes are the bound: with a delay hosts are, and they best stay put."""
+        return self.config.delay_s <= 0 and bool(self.hungry - {node})
 
     def _room(self, wanted: int) -> int:
         if self.budget.pages_max is None:

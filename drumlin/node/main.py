@@ -31,7 +31,7 @@ from drumlin.urls import Scope
 
 SOFTWARE = f"drumlin/{__version__}"
 ABORT_HOOK = "DRUMLIN_TEST_ABORT_ON"
-GC_THRESHOLDS = (50_000, 20, 50)
+GC_THRESHOLDS = (200_000, 10, 100)
 PR_SET_PDEATHSIG = 1
 SPOOL_WAIT_S = 60.0
 

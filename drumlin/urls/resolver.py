@@ -19,7 +19,7 @@ from drumlin.urls.canonical import (
     is_plain,
 )
 
-ENTRIES_MAX = 200_000  # remembered hrefs, directories and origins; about 50 MB
+ENTRIES_MAX = 300_000  # remembered hrefs, directories and origins; about 70 MB
 
 # A longer href is not remembered: it rarely comes twice, and a hostile page could fill the memory with few.
 HREF_CACHED_MAX = 300  # characters

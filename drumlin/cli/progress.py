@@ -68,7 +68,7 @@ class Progress:
         return (
             f"{format_duration(round(crawl.elapsed_s))}  {totals.pages} pages done, {totals.known} URLs known, "
             f"{pages_s:.0f} pages/s, {megabytes_s:.1f} MB/s, {_statuses(totals)}, "
-            f"{totals.counters.get('outcome.failed', 0)} errors, {crawl.in_flight} in flight, {_hosts(totals)}"
+            f"{totals.counters.get('outcome.failed', 0)} errors, {crawl.in_flight} in flight, hosts: {_hosts(totals)}"
         )
 
     def _panel(self, totals: Totals, crawl: LocalCrawl) -> Table:
@@ -96,4 +96,4 @@ def _statuses(totals: Totals) -> str:
 
 
 def _hosts(totals: Totals) -> str:
-    return f"hosts: {totals.hosts_ready:,} ready, {totals.hosts_waiting:,} waiting, {totals.hosts_leased:,} leased"
+    return f"{totals.hosts_ready:,} ready, {totals.hosts_waiting:,} waiting, {totals.hosts_leased:,} leased"

@@ -298,6 +298,7 @@ class Agent:
         if now < self._heartbeat_at:
             return
         self._heartbeat_at = now + self.settings.heartbeat_s
-        beat = Heartbeat(self.state, self.fetcher.in_flight, len(self.hosts), self.fetched, self.fetched_bytes)
+        in_flight = sum(host.in_flight for host in self.hosts.by_name.values())
+        beat = Heartbeat(self.state, in_flight, len(self.hosts), self.fetched, self.fetched_bytes)
         path = f"/api/v1/nodes/{self.settings.node}/heartbeat"
         self._client.post(path, beat, HeartbeatReply, lambda reply: self.follow(reply.state))

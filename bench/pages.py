@@ -3,8 +3,8 @@
 A page is a list of byte strings: response headers, a part of its own (head, navigation, its links, its anchor
 texts) and shared blocks of prose chosen for it alone. Blocks are drawn from a large pool, so that no two pages are
 near-duplicates, and shared, so that 20,000 pages of 37 KB fit in a tenth of their size. About three tenths of a page
-are text, which is more than on real pages (in Common Crawl it is nearer a tenth); the rest is markup, embedded data
-and attributes, as on real pages.
+are text; the rest is markup, embedded data and attributes. That share is a judgement, not a measurement of real pages,
+and it matters: less text makes a page cheaper for a crawler that extracts, fingerprints and stores text.
 
 Every page of a host is reachable from its "/" within the host: page k links to pages 2k+1 and 2k+2. The other links
 are random: about one in ten leads to another host and a few lead below /private/, which robots.txt denies. Images,

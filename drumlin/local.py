@@ -128,8 +128,6 @@ class LocalCrawl:
         self.dispatcher: Dispatcher
         self.started = time.monotonic()
         self.elapsed_before_s = 0.0
-        self.pages_before = 0
-        self.restarts = 0
         self._seeds = seeds
         self._on_progress = on_progress
         self._failure: Failure | None = None
@@ -185,7 +183,6 @@ class LocalCrawl:
         )
         self.dispatcher.seed(self._seeds, time.time())
         totals = self.dispatcher.totals(time.time())
-        self.pages_before = totals.pages
         was_finished = engine.get_meta(STATE_KEY) == CrawlState.FINISHED.encode() and not self._spools_left()
         if not (was_finished and not totals.pending):
             engine.put_meta(STATE_KEY, CrawlState.RUNNING.encode())
@@ -282,7 +279,6 @@ class LocalCrawl:
                 return
             if self._failure is not None:
                 return
-            self.restarts += 1
             self._note_crash(name, code)
             in_a_row = in_a_row + 1 if self.dispatcher.totals(0.0).pages == pages else 0
             if in_a_row > RESTARTS_IN_A_ROW_MAX:

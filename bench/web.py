@@ -129,8 +129,8 @@ class Accounts:
 
     def _time_report(self, requests: int) -> dict[str, object]:
         duration = self.last - self.first
-        start = int(self.first * BUCKETS_PER_S)
-        series = [self.buckets.get(start + n, 0) for n in range(int(duration * BUCKETS_PER_S) + 1)]
+        start, end = int(self.first * BUCKETS_PER_S), int(self.last * BUCKETS_PER_S)
+        series = [self.buckets.get(bucket, 0) for bucket in range(start, end + 1)]
         per_s = requests / duration if duration > 0 else 0.0
         return {"duration_s": duration, "requests_per_s": per_s, "buckets_per_s": BUCKETS_PER_S, "series": series}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from drumlin.engines import Engine, open_engine
+from drumlin.engines.blocking import BlockingEngine, open_blocking
 from drumlin.engines.rocksdb import RocksEngine
 from drumlin.model import Lease, NewURL, Settled, Settlement, TaskState
 
@@ -92,13 +92,13 @@ class Web:
             yield self.url(host, chance.randrange(max(self.sizes[host], 1)))
 
 
-def fill(engine: Engine, web: Web, urls: int) -> None:
+def fill(engine: BlockingEngine, web: Web, urls: int) -> None:
     hosts = len(web.names)
     for start in range(0, urls, FILL_BATCH):
         engine.add(0, [web.new(number % hosts) for number in range(start, min(start + FILL_BATCH, urls))], 0.0)
 
 
-def crawl(engine: Engine, web: Web, pages: int, now: float) -> tuple[int, float, float, float]:
+def crawl(engine: BlockingEngine, web: Web, pages: int, now: float) -> tuple[int, float, float, float]:
     """Pages done, and the seconds of CPU that leasing, settling and adding took."""
     clock = time.process_time
     done, lease_s, settle_s, add_s = 0, 0.0, 0.0, 0.0
@@ -155,16 +155,17 @@ def resident_mb() -> float:
 def measure(case: Case, path: str, pages: int = PAGES) -> Result:
     web = Web(case.hosts)
     before_mb = resident_mb()
-    engine = RocksEngine(path)
+    rocks = RocksEngine(path)
+    engine = BlockingEngine(rocks)
     begin = time.process_time()
     fill(engine, web, case.urls)
-    wait_until_at_rest(engine)
+    wait_until_at_rest(rocks)
     fill_s = time.process_time() - begin
     done, lease_s, settle_s, add_s = crawl(engine, web, pages, 1.0)
     engine_mb = resident_mb() - before_mb
     engine.close()
     begin = time.perf_counter()
-    again = open_engine(f"rocksdb:{path}")
+    again = open_blocking(f"rocksdb:{path}")
     again.stats(0, 1e9)
     reopen_s = time.perf_counter() - begin
     again.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from drumlin.engines import open_engine
+from drumlin.engines.blocking import open_blocking
 from drumlin.local import SHARD_COUNT
 from drumlin.model import PRIORITY_MIN, NewURL
 from drumlin.urls import host_of
@@ -20,7 +20,7 @@ BATCH = 5_000
 def fill(frontier: Path, seeds: list[str], urls: int) -> None:
     """Found a frontier with `urls` URLs, spread over the hosts of the seeds."""
     frontier.parent.mkdir(parents=True, exist_ok=True)
-    engine = open_engine(f"rocksdb:{frontier}", shard_count=SHARD_COUNT)
+    engine = open_blocking(f"rocksdb:{frontier}", shard_count=SHARD_COUNT)
     for seed in seeds:
         host = host_of(seed)
         shard = engine.shard_of(host)

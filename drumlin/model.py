@@ -178,6 +178,39 @@ class HostSummary(msgspec.Struct, frozen=True):
     queued: int
 
 
+class HostStanding(StrEnum):
+    """Where a host with queued URLs stands: it may be contacted, it must wait, or a node holds its lease."""
+
+    READY = "ready"
+    WAITING = "waiting"
+    LEASED = "leased"
+
+
+class HostState(msgspec.Struct, frozen=True):
+    """One host as the frontier sees it. `token`, `node` and `deadline` are those of its lease, empty without one."""
+
+    host: str
+    next_contact: float
+    delay_s: float | None
+    queued: int
+    urls: int
+    pages: int
+    bytes: int
+    token: str = ""
+    node: str = ""
+    deadline: float = 0.0
+    note: bytes = b""
+
+
+class Renewal(msgspec.Struct, frozen=True, array_like=True):
+    """A lease that wants more time, and up to `urls_max` further URLs."""
+
+    shard: int
+    host: str
+    token: str
+    urls_max: int
+
+
 class TaskStory(msgspec.Struct, frozen=True):
     """What the frontier knows of one URL."""
 

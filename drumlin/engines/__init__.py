@@ -5,12 +5,13 @@ much to fetch are decided by its caller and passed in, as is `now`. `base.Engine
 
 - `memory` (`MemoryEngine`) is the contract in plain Python: the specification, and the simulator's engine.
 - `rocksdb` (`RocksEngine`) keeps everything in RocksDB: the default of `drumlin crawl`.
+- `redis` (`RedisEngine`) keeps it on a Redis or Valkey server or cluster, where many coordinators share it.
 
 Invariants: one live lease per host; every accepted URL in exactly one state; what was acknowledged survives
 kill -9 (rocksdb); settling twice changes nothing. `conformance` tests them on any engine, including yours.
 
-Limits: an engine is used by one thread of one process at a time; a host's URLs all live in one shard; the number
-of shards is fixed when the frontier is founded.
+Limits: an embedded engine is used by one thread of one process at a time; a host's URLs all live in one shard; the
+number of shards is fixed when the frontier is founded. `blocking` is for code that is not asynchronous.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from drumlin.errors import ConfigError
 __all__ = ["SHARD_COUNT_DEFAULT", "SHARD_COUNT_MAX", "Added", "Engine", "open_engine", "shard_of"]
 
 
-def open_engine(spec: str, *, shard_count: int | None = None, sync: bool = False) -> Engine:
-    """Open the engine that `spec` names: `memory`, or `rocksdb:PATH` (founded there if it does not exist).
+async def open_engine(spec: str, *, shard_count: int | None = None, sync: bool = False) -> Engine:
+    """Open the engine that `spec` names: `memory`, `rocksdb:PATH` (founded there if it does not exist), or
+    `redis://HOST:PORT[,HOST:PORT…]/[NAMESPACE]` (`rediss://` with TLS).
 
     `shard_count` is for a new frontier; None accepts what an existing one has. `sync` makes every call safe from
     power loss, not only from kill -9.
@@ -38,4 +40,8 @@ def open_engine(spec: str, *, shard_count: int | None = None, sync: bool = False
         from drumlin.engines.rocksdb import RocksEngine
 
         return RocksEngine(place, shard_count=shard_count, sync=sync)
-    raise ConfigError(f"There is no engine {spec!r}.", "Use `memory` or `rocksdb:PATH`.")
+    if kind in ("redis", "rediss"):
+        from drumlin.engines.redis import open_redis
+
+        return await open_redis(spec, shard_count=shard_count)
+    raise ConfigError(f"There is no engine {kind!r}.", "Use `memory`, `rocksdb:PATH` or `redis://HOST:PORT/NAMESPACE`.")

@@ -8,23 +8,36 @@ left: the caller computes these and passes them in, together with `now`. What an
 3. A call either happens completely or not at all, and once it has returned it survives kill -9 (durable engines).
 4. Settling twice changes nothing the second time.
 
-Calls are synchronous, take batches and name one shard; a host and all of its URLs live in the shard `shard_of(host)`.
+Calls are coroutines, since an engine may be a network away; those of embedded engines never suspend. They take batches
+and name one shard; a host and all of its URLs live in the shard `shard_of(host)`. The calls that end in `_all` name
+several shards: each is treated as a call of its own would, and an engine on a network asks them all at once.
 Everywhere a URL is passed with a host, the host is the URL's own (`drumlin.urls.host_of`), and a priority is within
 `PRIORITY_MIN..PRIORITY_MAX`. Times are never negative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import xxhash
 
-from drumlin.model import DeadLetter, HostSummary, Lease, NewURL, Settlement, ShardStats, TaskStory, Verdict
-
-if TYPE_CHECKING:
-    from drumlin.dedupe import ContentIndex
+from drumlin.model import (
+    Content,
+    DeadLetter,
+    Duplicate,
+    HostStanding,
+    HostState,
+    HostSummary,
+    Lease,
+    NewURL,
+    Renewal,
+    Settlement,
+    ShardStats,
+    TaskStory,
+    Verdict,
+)
 
 SHARD_COUNT_DEFAULT = 1
 SHARD_COUNT_MAX = 65_535
@@ -46,13 +59,23 @@ def shard_of(host: str, shard_count: int) -> int:
     return xxhash.xxh3_64_intdigest(host.encode()) % shard_count
 
 
+class Contents(Protocol):
+    """What each registrable domain is known to contain (`drumlin.dedupe`)."""
+
+    async def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
+        """For each domain and digest, the first capture of exactly this content there, if any."""
+
+    async def record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
+        """For each content the earlier capture that it repeats, exactly or nearly; from now on it is known itself."""
+
+
 class Engine(Protocol):
     """Where the shards of a frontier live."""
 
     shard_count: int
 
     @property
-    def contents(self) -> ContentIndex:
+    def contents(self) -> Contents:
         """The fingerprints of what was fetched, kept in the same storage as the frontier."""
 
     def shard_of(self, host: str) -> int:
@@ -60,7 +83,7 @@ class Engine(Protocol):
 
     # What is to be fetched
 
-    def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+    async def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
         """Queue the URLs that were never accepted before; one answer for each, in order.
 
         The seen-test is exact in practice (128-bit xxh3 of the URL). A new URL joins its host's queue, which is
@@ -69,7 +92,7 @@ class Engine(Protocol):
         or at its remembered next contact when that is later.
         """
 
-    def lease(
+    async def lease(
         self,
         shard: int,
         node: str,
@@ -92,14 +115,14 @@ class Engine(Protocol):
         how far its next contact moves when the lease is lost and the host has no delay of its own.
         """
 
-    def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
+    async def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
         """Move a live lease's deadline to `until` and give it up to `urls_max` further tasks.
 
         The returned lease holds only the further tasks. None, and nothing changed, when `token` is not that of
         the host's live lease or its deadline has passed.
         """
 
-    def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
+    async def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
         """Record what became of leased tasks; one verdict for each `Settled`, in order.
 
         In this order: a task settled last with this very `capture_id` is `REPEATED`. With the live token, a task
@@ -113,7 +136,7 @@ class Engine(Protocol):
         A lease past its deadline stays live for this purpose until `expire` ends it.
         """
 
-    def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
         """End the leases whose deadline has come and queue the scheduled tasks whose time has come.
 
         At most `limit` of each, earliest first. An expired lease's tasks return to their place in the queue, and
@@ -121,64 +144,114 @@ class Engine(Protocol):
         have contacted it until the end. Returns how many leases ended.
         """
 
-    def release_node(self, shard: int, node: str, now: float) -> int:
+    async def release_node(self, shard: int, node: str, now: float) -> int:
         """End all leases of a node known to be dead. Next contact: the later of the old one and `now`, plus delay."""
 
-    def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
+    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
         """Note that a queued or leased task was being worked on when its process died; True when it became dead.
 
         At `limit` crashes the task leaves its queue or lease and becomes a dead letter.
         """
 
-    def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
+    async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
         """Give queued URLs another priority; others are left alone. Returns how many were changed."""
+
+    # Several shards at once
+
+    async def add_all(
+        self, batches: Mapping[int, Sequence[NewURL]], now: float, *, host_urls_max: int | None = None
+    ) -> dict[int, list[Added]]:
+        """`add` for each shard named."""
+
+    async def extend_all(self, renewals: Sequence[Renewal], now: float, *, until: float) -> list[Lease | None]:
+        """`extend` for each lease named, in order."""
+
+    async def settle_all(
+        self, batches: Mapping[int, Sequence[Settlement]], now: float
+    ) -> dict[int, list[list[Verdict]]]:
+        """`settle` for each shard named."""
+
+    async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+        """`expire` in every shard."""
+
+    async def release_nodes(self, nodes: Sequence[str], now: float) -> int:
+        """`release_node` for each of these nodes in every shard."""
+
+    async def stats_all(self, now: float) -> list[ShardStats]:
+        """`stats` of every shard, in order."""
 
     # What went wrong for good
 
-    def dead_letters(
+    async def dead_letters(
         self, shard: int, *, kind: str = "", host: str = "", limit: int = DEAD_LETTERS_LIMIT
     ) -> list[DeadLetter]:
         """Dead letters in order of their tasks' arrival; an empty `kind` or `host` stands for all."""
 
-    def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
+    async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
         """Queue dead URLs again, with no attempts or crashes held against them. Returns how many."""
 
-    def drop(self, shard: int, urls: Sequence[str]) -> int:
+    async def drop(self, shard: int, urls: Sequence[str]) -> int:
         """Count dead URLs as done: they are no longer dead letters and stay seen. Returns how many."""
 
     # What is known
 
-    def story(self, shard: int, url: str) -> TaskStory | None:
+    async def story(self, shard: int, url: str) -> TaskStory | None:
         """What is known of one URL; None when it was never accepted. A done URL has no task any more."""
 
-    def host_note(self, shard: int, host: str) -> bytes:
+    async def host_note(self, shard: int, host: str) -> bytes:
         """What earlier leases learnt about the host; empty when nothing."""
 
-    def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
+    async def host_state(self, shard: int, host: str) -> HostState | None:
+        """The host's queue, pace and lease; None when nothing of it was ever accepted."""
+
+    async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
+        """Hosts that are ready, waiting for their next contact, or leased; those due first come first."""
+
+    async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         """Replace the least time between two contacts of the host; None leaves it to the crawl's default."""
 
-    def stats(self, shard: int, now: float) -> ShardStats:
+    async def stats(self, shard: int, now: float) -> ShardStats:
         """Totals, kept as they change. `hosts_ready` stops counting at a bound, the rest then being waiting."""
 
-    def count(self, shard: int, counts: dict[str, int]) -> None:
+    async def count(self, shard: int, counts: dict[str, int]) -> None:
         """Add to the shard's counters."""
 
-    def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
+    async def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
         """The hosts with the most pages (tasks done with a body), then most queued, then by name. Reads all hosts."""
 
-    def get_meta(self, key: str) -> bytes | None:
+    async def get_meta(self, key: str) -> bytes | None:
         """A value of the crawl's own, kept beside the frontier."""
 
-    def put_meta(self, key: str, value: bytes) -> None:
+    async def put_meta(self, key: str, value: bytes) -> None:
         """Set such a value."""
+
+    # Small tables that all coordinators share
+
+    async def put_entries(self, table: str, entries: Mapping[str, bytes]) -> None:
+        """Set entries of a table, which need not exist."""
+
+    async def get_entries(self, table: str) -> dict[str, bytes]:
+        """All entries of a table, in order of their keys."""
+
+    async def get_entry(self, table: str, key: str) -> bytes | None:
+        """One entry of a table."""
+
+    async def delete_entries(self, table: str, keys: Sequence[str]) -> None:
+        """Remove entries of a table; those that are not there are no matter."""
+
+    async def claim(self, name: str, holder: str, now: float, *, until: float) -> bool:
+        """Whether nobody else holds `name` at `now`; `holder` then holds it until `until`. Claiming again renews."""
+
+    async def clock_offset(self) -> float:
+        """Seconds to add to this machine's clock to get the clock that all users of this engine share."""
 
     # The engine itself
 
-    def snapshot(self, path: str) -> None:
+    async def snapshot(self, path: str) -> None:
         """Write a copy that can be opened as an engine of its own to `path`, which must not exist."""
 
-    def sync(self) -> None:
+    async def sync(self) -> None:
         """Make everything acknowledged safe from power loss too."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Give up all resources; the engine answers nothing afterwards. Closing twice is harmless."""

@@ -5,8 +5,8 @@ To test an engine of your own, subclass and say how one is opened:
     class TestMyEngine(EngineConformance):
         durable = True
 
-        def open(self, directory: str) -> Engine:
-            return MyEngine(directory)
+        def open(self, directory: str) -> BlockingEngine:
+            return BlockingEngine(MyEngine(directory))
 
 A durable engine is closed and opened again on the same directory at random moments and must not notice. The state
 machine drives the engine and the memory engine, which is the specification, side by side, and compares every answer
@@ -22,9 +22,21 @@ from typing import Any, ClassVar
 
 import pytest
 
-from drumlin.engines.base import Added, Engine, shard_of
+from drumlin.engines.base import Added, shard_of
+from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance_machine import check_against_the_specification
-from drumlin.model import Lease, NewURL, Settled, Settlement, Task, TaskState, Verdict
+from drumlin.model import (
+    HostStanding,
+    HostState,
+    Lease,
+    NewURL,
+    Renewal,
+    Settled,
+    Settlement,
+    Task,
+    TaskState,
+    Verdict,
+)
 
 
 def url_of(host: str, path: int) -> NewURL:
@@ -44,61 +56,61 @@ class EngineConformance:
 
     durable: ClassVar[bool] = False
 
-    def open(self, directory: str) -> Engine:
+    def open(self, directory: str) -> BlockingEngine:
         raise NotImplementedError
 
     @pytest.fixture
-    def engine(self, tmp_path: Path) -> Iterator[Engine]:
+    def engine(self, tmp_path: Path) -> Iterator[BlockingEngine]:
         engine = self.open(str(tmp_path / "engine"))
         yield engine
         engine.close()
 
-    def seed(self, engine: Engine, host: str = "a.example", count: int = 3, now: float = 100.0) -> None:
+    def seed(self, engine: BlockingEngine, host: str = "a.example", count: int = 3, now: float = 100.0) -> None:
         engine.add(engine.shard_of(host), [url_of(host, path) for path in range(count)], now)
 
-    def lease(self, engine: Engine, now: float = 100.0, **changes: Any) -> list[Lease]:
+    def lease(self, engine: BlockingEngine, now: float = 100.0, **changes: Any) -> list[Lease]:
         wanted: dict[str, Any] = {"until": now + 10, "hosts_max": 9, "urls_max": 99, "urls_per_host": 9} | changes
         request = wanted.pop("request", f"node-{now}")
         shard = engine.shard_of(wanted.pop("host", "a.example"))
         return engine.lease(shard, wanted.pop("node", "node"), request, now, **wanted)
 
-    def lease_one(self, engine: Engine, now: float = 100.0, **changes: Any) -> Lease:
+    def lease_one(self, engine: BlockingEngine, now: float = 100.0, **changes: Any) -> Lease:
         (lease,) = self.lease(engine, now, **changes)
         return lease
 
-    def state(self, engine: Engine, path: int, host: str = "a.example") -> TaskState | None:
+    def state(self, engine: BlockingEngine, path: int, host: str = "a.example") -> TaskState | None:
         story = engine.story(engine.shard_of(host), url_of(host, path).url)
         return story.state if story else None
 
     # Adding
 
-    def test_a_url_is_accepted_once(self, engine: Engine) -> None:
+    def test_a_url_is_accepted_once(self, engine: BlockingEngine) -> None:
         new = url_of("a.example", 1)
         shard = engine.shard_of("a.example")
         assert engine.add(shard, [new, new], 1.0) == [Added.ADDED, Added.SEEN]
         assert engine.add(shard, [new], 2.0) == [Added.SEEN]
         assert engine.stats(shard, 2.0).queued == 1
 
-    def test_a_done_url_stays_seen(self, engine: Engine) -> None:
+    def test_a_done_url_stays_seen(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)
         lease = self.lease_one(engine)
         engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[0], b"1"), release=True)], 101.0)
         assert engine.add(lease.shard, [url_of("a.example", 0)], 102.0) == [Added.SEEN]
 
-    def test_a_host_at_its_cap_gets_no_more_urls_and_the_refused_are_forgotten(self, engine: Engine) -> None:
+    def test_a_host_at_its_cap_gets_no_more_urls_and_the_refused_are_forgotten(self, engine: BlockingEngine) -> None:
         shard = engine.shard_of("a.example")
         urls = [url_of("a.example", path) for path in range(3)]
         assert engine.add(shard, urls, 1.0, host_urls_max=2) == [Added.ADDED, Added.ADDED, Added.CAPPED]
         assert engine.story(shard, urls[2].url) is None
         assert engine.add(shard, urls[2:], 1.0, host_urls_max=3) == [Added.ADDED]
 
-    def test_adding_nothing_is_allowed(self, engine: Engine) -> None:
+    def test_adding_nothing_is_allowed(self, engine: BlockingEngine) -> None:
         assert engine.add(0, [], 1.0) == []
         assert engine.settle(0, [], 1.0) == []
 
     # Leasing
 
-    def test_higher_priority_comes_first_then_earlier_arrival(self, engine: Engine) -> None:
+    def test_higher_priority_comes_first_then_earlier_arrival(self, engine: BlockingEngine) -> None:
         shard = engine.shard_of("a.example")
         priorities = [5, 9, 0, 9]
         news = [NewURL(f"http://a.example/{n}", "a.example", p) for n, p in enumerate(priorities)]
@@ -106,12 +118,12 @@ class EngineConformance:
         lease = self.lease_one(engine)
         assert [task.url[-1] for task in lease.tasks] == ["1", "3", "0", "2"]
 
-    def test_a_leased_host_is_not_leased_again(self, engine: Engine) -> None:
+    def test_a_leased_host_is_not_leased_again(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         assert self.lease(engine, urls_per_host=1)
         assert self.lease(engine, 101.0) == []
 
-    def test_a_host_gets_no_more_than_its_share_and_the_request_no_more_than_it_asked_for(self, engine: Engine) -> None:
+    def test_a_host_gets_no_more_than_its_share_and_the_request_no_more_than_it_asked_for(self, engine: BlockingEngine) -> None:
         shard = engine.shard_of("a.example")
         hosts = [host for n in range(99) if engine.shard_of(host := f"h{n:02}.example") == shard][:4]
         for host in hosts:
@@ -120,19 +132,19 @@ class EngineConformance:
         assert [(lease.host, len(lease.tasks)) for lease in leases] == list(zip(hosts, [2, 2, 1], strict=False))
         assert len({lease.token for lease in leases}) == len(leases)
 
-    def test_a_host_is_leased_no_earlier_than_the_horizon_before_its_next_contact(self, engine: Engine) -> None:
+    def test_a_host_is_leased_no_earlier_than_the_horizon_before_its_next_contact(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         lease = self.lease_one(engine, urls_per_host=1)
         engine.settle(lease.shard, [settlement(lease, release=True, next_contact=150.0)], 101.0)
         assert self.lease(engine, 149.0) == []
         assert self.lease_one(engine, 149.0, horizon_s=1.0).not_before == 150.0
 
-    def test_skipped_hosts_keep_their_turn(self, engine: Engine) -> None:
+    def test_skipped_hosts_keep_their_turn(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         assert self.lease(engine, skip_hosts={"a.example"}) == []
         assert len(self.lease(engine)) == 1
 
-    def test_an_extended_lease_holds_further_tasks_and_a_new_deadline(self, engine: Engine) -> None:
+    def test_an_extended_lease_holds_further_tasks_and_a_new_deadline(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=5)
         lease = self.lease_one(engine, urls_per_host=2)
         more = engine.extend(lease.shard, lease.host, lease.token, 105.0, until=130.0, urls_max=2)
@@ -141,13 +153,13 @@ class EngineConformance:
         assert engine.expire(lease.shard, 129.0) == 0
         assert engine.expire(lease.shard, 130.0) == 1
 
-    def test_an_expired_lease_cannot_be_extended(self, engine: Engine) -> None:
+    def test_an_expired_lease_cannot_be_extended(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         lease = self.lease_one(engine)
         assert engine.extend(lease.shard, lease.host, lease.token, lease.deadline, until=999.0, urls_max=1) is None
         assert engine.extend(lease.shard, lease.host, "another", 101.0, until=999.0, urls_max=1) is None
 
-    def test_a_url_found_while_its_host_is_leased_comes_with_the_extension(self, engine: Engine) -> None:
+    def test_a_url_found_while_its_host_is_leased_comes_with_the_extension(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)
         lease = self.lease_one(engine)
         engine.add(lease.shard, [NewURL("http://a.example/new", "a.example", 9)], 101.0)
@@ -157,7 +169,7 @@ class EngineConformance:
 
     # Settling
 
-    def test_settling_twice_changes_nothing_the_second_time(self, engine: Engine) -> None:
+    def test_settling_twice_changes_nothing_the_second_time(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         lease = self.lease_one(engine)
         report = [settlement(lease, settled(lease.tasks[0], b"1", counts={"pages": 1}, size=7), release=True)]
@@ -167,7 +179,7 @@ class EngineConformance:
         assert engine.stats(lease.shard, 101.0) == before
         assert before.counters == {"pages": 1}
 
-    def test_another_capture_of_a_done_url_is_stale(self, engine: Engine) -> None:
+    def test_another_capture_of_a_done_url_is_stale(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         lease = self.lease_one(engine)
         engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[0], b"1"))], 101.0)
@@ -175,7 +187,7 @@ class EngineConformance:
         assert engine.settle(lease.shard, report, 102.0) == [[Verdict.STALE]]
         assert engine.stats(lease.shard, 102.0).counters == {}
 
-    def test_a_late_settlement_of_an_unleased_task_is_accepted(self, engine: Engine) -> None:
+    def test_a_late_settlement_of_an_unleased_task_is_accepted(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)
         lease = self.lease_one(engine)
         engine.expire(lease.shard, 110.0)
@@ -184,7 +196,7 @@ class EngineConformance:
         assert self.lease(engine, 999.0) == []
         assert engine.host_note(lease.shard, "a.example") == b""
 
-    def test_a_late_settlement_of_a_task_leased_to_another_is_stale(self, engine: Engine) -> None:
+    def test_a_late_settlement_of_a_task_leased_to_another_is_stale(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)
         late = self.lease_one(engine)
         engine.expire(late.shard, 110.0)
@@ -193,7 +205,7 @@ class EngineConformance:
         report = [settlement(current, settled(current.tasks[0], b"2"))]
         assert engine.settle(late.shard, report, 122.0) == [[Verdict.SETTLED]]
 
-    def test_a_settlement_must_name_the_task_and_its_url(self, engine: Engine) -> None:
+    def test_a_settlement_must_name_the_task_and_its_url(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         lease = self.lease_one(engine)
         first, second, _ = lease.tasks
@@ -203,14 +215,14 @@ class EngineConformance:
         assert engine.settle(lease.shard, report, 101.0) == [[Verdict.STALE, Verdict.STALE], [Verdict.STALE]]
         assert engine.stats(lease.shard, 101.0).leased == 3
 
-    def test_released_tasks_return_to_the_front_in_their_old_order(self, engine: Engine) -> None:
+    def test_released_tasks_return_to_the_front_in_their_old_order(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=5)
         lease = self.lease_one(engine, urls_per_host=3)
         engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[1], b"1"), release=True)], 101.0)
         again = self.lease_one(engine, 102.0)
         assert [task.url[-1] for task in again.tasks] == ["0", "2", "3", "4"]
 
-    def test_what_was_learnt_about_the_host_comes_with_its_next_lease(self, engine: Engine) -> None:
+    def test_what_was_learnt_about_the_host_comes_with_its_next_lease(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         lease = self.lease_one(engine)
         engine.settle(lease.shard, [settlement(lease, release=True, note=b"robots", delay_s=2.5)], 101.0)
@@ -219,7 +231,7 @@ class EngineConformance:
         engine.settle(lease.shard, [settlement(again, release=True, note=b"")], 103.0)
         assert self.lease_one(engine, 104.0).note == b""
 
-    def test_a_scheduled_task_is_leased_again_only_after_its_time(self, engine: Engine) -> None:
+    def test_a_scheduled_task_is_leased_again_only_after_its_time(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)
         lease = self.lease_one(engine)
         retry = settled(lease.tasks[0], b"1", TaskState.SCHEDULED, retry_at=200.0)
@@ -230,7 +242,7 @@ class EngineConformance:
         engine.expire(lease.shard, 200.0)
         assert [task.attempts for task in self.lease_one(engine, 201.0).tasks] == [1]
 
-    def test_an_extension_gives_a_retried_task_again_but_none_that_the_lease_still_holds(self, engine: Engine) -> None:
+    def test_an_extension_gives_a_retried_task_again_but_none_that_the_lease_still_holds(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=3)
         lease = self.lease_one(engine, urls_per_host=2)
         retry = settled(lease.tasks[0], b"1", TaskState.SCHEDULED, retry_at=102.0)
@@ -242,14 +254,14 @@ class EngineConformance:
 
     # Leases that are lost
 
-    def test_a_lost_lease_comes_back_a_delay_after_its_deadline(self, engine: Engine) -> None:
+    def test_a_lost_lease_comes_back_a_delay_after_its_deadline(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         lease = self.lease_one(engine, until=110.0, delay_default_s=3.0)
         assert engine.expire(lease.shard, 112.0) == 1
         assert self.lease(engine, 114.9) == []
         assert self.lease_one(engine, 115.0).tasks == lease.tasks
 
-    def test_expiry_is_bounded_by_its_limit(self, engine: Engine) -> None:
+    def test_expiry_is_bounded_by_its_limit(self, engine: BlockingEngine) -> None:
         shard = engine.shard_of("a.example")
         hosts = [host for n in range(99) if engine.shard_of(host := f"h{n:02}.example") == shard][:3]
         for host in hosts:
@@ -257,7 +269,7 @@ class EngineConformance:
         self.lease(engine)
         assert [engine.expire(shard, 200.0, limit=2) for _ in range(3)] == [2, 1, 0]
 
-    def test_a_dead_nodes_leases_end_at_once_and_no_other_nodes(self, engine: Engine) -> None:
+    def test_a_dead_nodes_leases_end_at_once_and_no_other_nodes(self, engine: BlockingEngine) -> None:
         shard = engine.shard_of("a.example")
         other = next(host for n in range(99) if engine.shard_of(host := f"h{n:02}.example") == shard)
         self.seed(engine)
@@ -271,7 +283,7 @@ class EngineConformance:
 
     # Dead letters
 
-    def test_a_dead_task_waits_as_a_letter_until_it_is_revived_or_dropped(self, engine: Engine) -> None:
+    def test_a_dead_task_waits_as_a_letter_until_it_is_revived_or_dropped(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=2)
         lease = self.lease_one(engine)
         parts = [settled(task, b"1", TaskState.DEAD, kind="dns", error="no such host") for task in lease.tasks]
@@ -286,7 +298,7 @@ class EngineConformance:
         assert engine.dead_letters(lease.shard) == []
         assert (self.state(engine, 0), self.state(engine, 1)) == (TaskState.QUEUED, TaskState.DONE)
 
-    def test_a_dead_letter_remembers_its_first_and_last_failure(self, engine: Engine) -> None:
+    def test_a_dead_letter_remembers_its_first_and_last_failure(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)
         lease = self.lease_one(engine)
         retry = settled(lease.tasks[0], b"1", TaskState.SCHEDULED, retry_at=150.0)
@@ -298,7 +310,7 @@ class EngineConformance:
         (letter,) = engine.dead_letters(lease.shard)
         assert (letter.first_failed, letter.last_failed, letter.attempts) == (101.0, 155.0, 2)
 
-    def test_the_second_crash_of_a_task_is_its_last(self, engine: Engine) -> None:
+    def test_the_second_crash_of_a_task_is_its_last(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=2)
         lease = self.lease_one(engine)
         url = lease.tasks[0].url
@@ -311,7 +323,7 @@ class EngineConformance:
 
     # Reordering and reporting
 
-    def test_only_queued_tasks_change_their_priority(self, engine: Engine) -> None:
+    def test_only_queued_tasks_change_their_priority(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=3)
         lease = self.lease_one(engine, urls_per_host=1)
         changes = [(url_of("a.example", path).url, 9) for path in (0, 2)]
@@ -320,13 +332,13 @@ class EngineConformance:
         assert more is not None
         assert [(task.url[-1], task.priority) for task in more.tasks] == [("2", 9), ("1", 5)]
 
-    def test_of_two_changes_to_one_url_the_second_counts(self, engine: Engine) -> None:
+    def test_of_two_changes_to_one_url_the_second_counts(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)
         url = url_of("a.example", 0).url
         assert engine.reprioritise(engine.shard_of("a.example"), [(url, 7), (url, 8)]) == 2
         assert [task.priority for task in self.lease_one(engine).tasks] == [8]
 
-    def test_statistics_follow_every_state(self, engine: Engine) -> None:
+    def test_statistics_follow_every_state(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=6)
         lease = self.lease_one(engine, urls_per_host=4)
         states = [TaskState.DONE, TaskState.SCHEDULED, TaskState.DEAD]
@@ -339,19 +351,82 @@ class EngineConformance:
         (top,) = engine.top_hosts(lease.shard, 5)
         assert (top.host, top.pages, top.bytes, top.queued) == ("a.example", 1, 30, 2)
 
-    def test_an_empty_shard_expects_nothing(self, engine: Engine) -> None:
+    def test_an_empty_shard_expects_nothing(self, engine: BlockingEngine) -> None:
         assert engine.stats(0, 1.0).next_event == inf
         assert engine.lease(0, "node", "r", 1.0, until=2.0, hosts_max=1, urls_max=1, urls_per_host=1) == []
 
-    def test_meta_values_are_kept(self, engine: Engine) -> None:
+    def test_a_host_shows_its_queue_pace_and_lease(self, engine: BlockingEngine) -> None:
+        shard = engine.shard_of("a.example")
+        assert engine.host_state(shard, "a.example") is None
+        self.seed(engine)
+        lease = self.lease_one(engine, urls_per_host=2)
+        engine.settle(shard, [settlement(lease, note=b"robots", delay_s=2.0, next_contact=102.0)], 100.0)
+        held = engine.host_state(shard, "a.example")
+        assert held == HostState(
+            "a.example", 102.0, 2.0, 1, 3, 0, 0, lease.token, lease.node, lease.deadline, b"robots"
+        )
+        assert engine.hosts(shard, HostStanding.LEASED, 101.0, limit=9) == [held]
+        engine.settle(shard, [settlement(lease, release=True)], 101.0)
+        free = HostState("a.example", 102.0, 2.0, 3, 3, 0, 0, note=b"robots")
+        assert engine.hosts(shard, HostStanding.WAITING, 101.0, limit=9) == [free]
+        assert engine.hosts(shard, HostStanding.READY, 102.0, limit=9) == [free]
+        assert engine.hosts(shard, HostStanding.READY, 102.0, limit=0) == []
+
+    # Several shards at once
+
+    def test_calls_on_several_shards_do_what_calls_on_each_would(self, engine: BlockingEngine) -> None:
+        hosts = [f"h{n}.example" for n in range(6)]
+        batches: dict[int, list[NewURL]] = {}
+        for host in hosts:
+            batches.setdefault(engine.shard_of(host), []).append(url_of(host, 0))
+        added = engine.add_all(batches, 100.0)
+        assert added == {shard: [Added.ADDED] * len(urls) for shard, urls in batches.items()}
+        leases = [lease for host in hosts for lease in self.lease(engine, host=host, request=f"node-{host}")]
+        assert sorted(lease.host for lease in leases) == hosts
+        renewals = [Renewal(lease.shard, lease.host, lease.token, 1) for lease in leases]
+        renewals.append(Renewal(leases[0].shard, leases[0].host, "another", 1))
+        renewed = engine.extend_all(renewals, 101.0, until=150.0)
+        assert [lease and lease.host for lease in renewed] == [*(lease.host for lease in leases), None]
+        reports: dict[int, list[Settlement]] = {}
+        for lease in leases[:3]:
+            reports.setdefault(lease.shard, []).append(settlement(lease, settled(lease.tasks[0], b"1"), release=True))
+        verdicts = engine.settle_all(reports, 102.0)
+        assert verdicts == {shard: [[Verdict.SETTLED]] * len(parts) for shard, parts in reports.items()}
+        stats = engine.stats_all(102.0)
+        assert len(stats) == engine.shard_count
+        assert (sum(one.done for one in stats), sum(one.leased for one in stats)) == (3, 3)
+        assert engine.release_nodes(["nobody", "node"], 103.0) == 3
+        assert engine.expire_all(200.0) == 0
+
+    # Small tables
+
+    def test_tables_keep_their_entries_apart(self, engine: BlockingEngine) -> None:
+        engine.put_entries("nodes", {"b": b"2", "a": b"1"})
+        engine.put_entries("node", {"c": b"3"})
+        engine.put_entries("nodes", {"a": b"9"})
+        assert list(engine.get_entries("nodes").items()) == [("a", b"9"), ("b", b"2")]
+        assert (engine.get_entry("nodes", "b"), engine.get_entry("nodes", "c")) == (b"2", None)
+        engine.delete_entries("nodes", ["a", "unknown"])
+        assert engine.get_entries("nodes") == {"b": b"2"}
+        assert engine.get_entries("node") == {"c": b"3"}
+
+    def test_a_claim_is_one_holders_until_it_runs_out(self, engine: BlockingEngine) -> None:
+        assert engine.claim("leader", "one", 100.0, until=110.0)
+        assert not engine.claim("leader", "other", 101.0, until=111.0)
+        assert engine.claim("other", "other", 101.0, until=111.0)
+        assert engine.claim("leader", "one", 105.0, until=115.0)
+        assert not engine.claim("leader", "other", 114.9, until=120.0)
+        assert engine.claim("leader", "other", 115.0, until=120.0)
+
+    def test_meta_values_are_kept(self, engine: BlockingEngine) -> None:
         assert engine.get_meta("crawl") is None
         engine.put_meta("crawl", b"\x00settings")
         assert engine.get_meta("crawl") == b"\x00settings"
 
-    def test_contents_are_kept_beside_the_frontier(self, engine: Engine) -> None:
+    def test_contents_are_kept_beside_the_frontier(self, engine: BlockingEngine) -> None:
         assert engine.contents.known([("a.example", b"d" * 32)]) == [None]
 
-    def test_a_host_is_in_the_shard_that_its_hash_says(self, engine: Engine) -> None:
+    def test_a_host_is_in_the_shard_that_its_hash_says(self, engine: BlockingEngine) -> None:
         assert engine.shard_of("a.example") == shard_of("a.example", engine.shard_count)
         assert shard_of("a.example", 1024) == shard_of("a.example", 1024)
 

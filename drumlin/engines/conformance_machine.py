@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from drumlin.engines.base import Engine
+from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.memory import MemoryEngine
-from drumlin.model import Lease, NewURL, Settled, Settlement, TaskState
+from drumlin.model import HostStanding, Lease, NewURL, Settled, Settlement, TaskState
 
 EXAMPLES_MAX = 25
 STEPS_MAX = 50
@@ -43,14 +43,14 @@ _ends = st.sampled_from((TaskState.DONE, TaskState.SCHEDULED, TaskState.DEAD))
 class EngineMachine(RuleBasedStateMachine):
     """One history: each rule makes the same call to both engines and compares the answers."""
 
-    def __init__(self, open_engine: Callable[[str], Engine], durable: bool) -> None:
+    def __init__(self, open_engine: Callable[[str], BlockingEngine], durable: bool) -> None:
         super().__init__()
         self.durable = durable
         self.directory = TemporaryDirectory(prefix="drumlin-conformance-")
         self.path = str(Path(self.directory.name) / "engine")
         self.open_engine = open_engine
         self.engine = open_engine(self.path)
-        self.model = MemoryEngine(self.engine.shard_count)
+        self.model = BlockingEngine(MemoryEngine(self.engine.shard_count))
         self.now = 1_000.0
         self.requests = 0
         self.captures = 0
@@ -199,6 +199,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.both("story", self.model.shard_of(new.host), new.url)
         for host in _HOSTS:
             self.both("host_note", self.model.shard_of(host), host)
+            self.both("host_state", self.model.shard_of(host), host)
 
     @invariant()
     def every_shard_has_the_same_totals(self) -> None:
@@ -207,6 +208,8 @@ class EngineMachine(RuleBasedStateMachine):
             self.both("dead_letters", shard, kind="dns")
             self.both("dead_letters", shard, host="a", limit=2)
             self.both("top_hosts", shard, 3)
+            for standing in HostStanding:
+                self.both("hosts", shard, standing, self.now, limit=3)
 
     @invariant()
     def every_accepted_url_is_in_one_state(self) -> None:
@@ -217,7 +220,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 def check_against_the_specification(
-    open_engine: Callable[[str], Engine],
+    open_engine: Callable[[str], BlockingEngine],
     *,
     durable: bool,
     examples_max: int = EXAMPLES_MAX,

@@ -7,18 +7,20 @@ lists, so that the order of everything can be read off. Nothing survives the pro
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from drumlin.dedupe import ContentIndex
-from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added, shard_of
+from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
+from drumlin.engines.embedded import Embedded, EmbeddedContents
 from drumlin.errors import EngineError
 from drumlin.model import (
     DeadLetter,
+    HostStanding,
+    HostState,
     HostSummary,
     Lease,
     NewURL,
@@ -174,6 +176,24 @@ class _Shard:
             self.counters[name] = self.counters.get(name, 0) + value
 
 
+class _DictValues:
+    """`embedded.Values` over a dictionary."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self._values.get(key)
+
+    def change(self, put: Mapping[str, bytes], delete: Sequence[str] = ()) -> None:
+        self._values.update(put)
+        for key in delete:
+            self._values.pop(key, None)
+
+    def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        return iter(sorted(item for item in self._values.items() if item[0].startswith(prefix)))
+
+
 class _DictKeyValue:
     """`drumlin.dedupe.KeyValue` over a dictionary."""
 
@@ -185,6 +205,21 @@ class _DictKeyValue:
 
     def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
         self._values.update(pairs)
+
+
+def _host_state(host: _Host) -> HostState:
+    lease = (host.grant.token, host.grant.node, host.grant.deadline) if host.grant else ("", "", 0.0)
+    return HostState(
+        host.name,
+        host.next_contact,
+        host.delay_s,
+        len(host.queue),
+        host.urls,
+        host.pages,
+        host.bytes,
+        *lease,
+        host.note,
+    )
 
 
 def _verdict(entry: _Entry | None, settled: Settled, live: bool) -> Verdict:
@@ -199,21 +234,18 @@ def _verdict(entry: _Entry | None, settled: Settled, live: bool) -> Verdict:
     return Verdict.SETTLED if unheld and not entry.capture_id else Verdict.STALE
 
 
-class MemoryEngine:
+class MemoryEngine(Embedded):
     """See `drumlin.engines.base.Engine`, whose methods these are."""
 
     def __init__(self, shard_count: int = SHARD_COUNT_DEFAULT) -> None:
         self.shard_count = shard_count
-        self.contents = ContentIndex(_DictKeyValue())
+        self.contents = EmbeddedContents(_DictKeyValue())
         self._shards = [_Shard() for _ in range(shard_count)]
-        self._meta: dict[str, bytes] = {}
-
-    def shard_of(self, host: str) -> int:
-        return shard_of(host, self.shard_count)
+        self.values = _DictValues()
 
     # What is to be fetched
 
-    def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+    async def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
         state = self._shards[shard]
         return [self._add(state, new, now, inf if host_urls_max is None else host_urls_max) for new in urls]
 
@@ -230,7 +262,7 @@ class MemoryEngine:
         state.put_queued(entry, now)
         return Added.ADDED
 
-    def lease(
+    async def lease(
         self,
         shard: int,
         node: str,
@@ -277,7 +309,7 @@ class MemoryEngine:
             host.note,
         )
 
-    def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
+    async def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
         state = self._shards[shard]
         known = state.hosts.get(host)
         if known is None or known.grant is None or known.grant.token != token or known.grant.deadline <= now:
@@ -287,7 +319,7 @@ class MemoryEngine:
 
     # What became of it
 
-    def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
+    async def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
         state = self._shards[shard]
         return [self._settle(state, settlement, now) for settlement in settlements]
 
@@ -332,7 +364,7 @@ class MemoryEngine:
         if settlement.release and host.grant:
             state.end_lease(host, host.grant, host.next_contact)
 
-    def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
         state = self._shards[shard]
         over = [(host.grant.deadline, host.name) for host in state.leased.values() if host.grant]
         over = sorted(pair for pair in over if pair[0] <= now)[:limit]
@@ -344,14 +376,14 @@ class MemoryEngine:
                 state.put_queued(state.entries[url], now)
         return len(over)
 
-    def release_node(self, shard: int, node: str, now: float) -> int:
+    async def release_node(self, shard: int, node: str, now: float) -> int:
         state = self._shards[shard]
         hosts = [host for host in state.leased.values() if host.grant and host.grant.node == node]
         for host in hosts:
             state.lose_lease(host, now)
         return len(hosts)
 
-    def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
+    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
         state = self._shards[shard]
         entry = state.entries.get(url)
         if entry is None or entry.state not in (TaskState.QUEUED, TaskState.LEASED):
@@ -364,7 +396,7 @@ class MemoryEngine:
         state.put_dead(entry, kind, error, now)
         return True
 
-    def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
+    async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
         state = self._shards[shard]
         changed = 0
         for url, priority in changes:
@@ -378,7 +410,7 @@ class MemoryEngine:
 
     # What went wrong for good
 
-    def dead_letters(
+    async def dead_letters(
         self, shard: int, *, kind: str = "", host: str = "", limit: int = DEAD_LETTERS_LIMIT
     ) -> list[DeadLetter]:
         letters = [entry.letter for entry in self._shards[shard].entries.values() if entry.letter]
@@ -393,7 +425,7 @@ class MemoryEngine:
             state.take(entry)
         return dead
 
-    def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
+    async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
         dead = self._take_dead(self._shards[shard], urls)
         for entry in dead:
             entry.task = replace(entry.task, attempts=0, crashes=0)
@@ -401,7 +433,7 @@ class MemoryEngine:
             self._shards[shard].put_queued(entry, now)
         return len(dead)
 
-    def drop(self, shard: int, urls: Sequence[str]) -> int:
+    async def drop(self, shard: int, urls: Sequence[str]) -> int:
         dead = self._take_dead(self._shards[shard], urls)
         for entry in dead:
             self._shards[shard].put(entry, TaskState.DONE)
@@ -409,21 +441,34 @@ class MemoryEngine:
 
     # What is known
 
-    def story(self, shard: int, url: str) -> TaskStory | None:
+    async def story(self, shard: int, url: str) -> TaskStory | None:
         entry = self._shards[shard].entries.get(url)
         if entry is None:
             return None
         task = None if entry.state is TaskState.DONE else entry.task
         return TaskStory(entry.state, task, entry.retry_at, entry.capture_id)
 
-    def host_note(self, shard: int, host: str) -> bytes:
+    async def host_note(self, shard: int, host: str) -> bytes:
         known = self._shards[shard].hosts.get(host)
         return known.note if known else b""
 
-    def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
+    async def host_state(self, shard: int, host: str) -> HostState | None:
+        known = self._shards[shard].hosts.get(host)
+        return _host_state(known) if known and known.urls else None
+
+    async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
+        state = self._shards[shard]
+        if standing is HostStanding.LEASED:
+            leased = sorted((host.grant.deadline, host.name) for host in state.leased.values() if host.grant)
+            return [_host_state(state.hosts[name]) for _, name in leased[:limit]]
+        ready = bisect_right(state.ready, (now, _AFTER_EVERY_NAME))
+        chosen = state.ready[:ready] if standing is HostStanding.READY else state.ready[ready:]
+        return [_host_state(state.hosts[name]) for _, name in chosen[:limit]]
+
+    async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         self._shards[shard].host(host).delay_s = delay_s
 
-    def stats(self, shard: int, now: float) -> ShardStats:
+    async def stats(self, shard: int, now: float) -> ShardStats:
         state = self._shards[shard]
         hosts_ready = bisect_right(state.ready, (now, _AFTER_EVERY_NAME))
         events = [state.ready[0][0]] if state.ready else []
@@ -442,27 +487,21 @@ class MemoryEngine:
             counters=dict(state.counters),
         )
 
-    def count(self, shard: int, counts: dict[str, int]) -> None:
+    async def count(self, shard: int, counts: dict[str, int]) -> None:
         self._shards[shard].count(counts)
 
-    def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
+    async def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
         hosts = self._shards[shard].hosts.values()
         summaries = [HostSummary(host.name, host.pages, host.bytes, len(host.queue)) for host in hosts if host.urls]
         return sorted(summaries, key=lambda one: (-one.pages, -one.queued, one.host))[:n]
 
-    def get_meta(self, key: str) -> bytes | None:
-        return self._meta.get(key)
-
-    def put_meta(self, key: str, value: bytes) -> None:
-        self._meta[key] = value
-
     # The engine itself
 
-    def snapshot(self, path: str) -> None:
+    async def snapshot(self, path: str) -> None:
         raise EngineError("The memory engine keeps nothing on disk to snapshot.", "Use the rocksdb engine.")
 
-    def sync(self) -> None:
+    async def sync(self) -> None:
         """Nothing is durable here."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing is held."""

@@ -15,14 +15,13 @@ from msgspec.structs import replace
 from rocksdict import Checkpoint, WriteBatch
 from xxhash import xxh3_128_digest
 
-from drumlin.dedupe import ContentIndex
 from drumlin.engines.base import (
     DEAD_LETTERS_LIMIT,
     EXPIRE_LIMIT,
     SHARD_COUNT_DEFAULT,
     Added,
-    shard_of,
 )
+from drumlin.engines.embedded import Embedded, EmbeddedContents
 from drumlin.engines.rocksdb_change import HOSTS_CACHED_MAX, Change, Shard
 from drumlin.engines.rocksdb_layout import (
     DEAD,
@@ -39,10 +38,12 @@ from drumlin.engines.rocksdb_layout import (
     decode_scheduled,
     decode_seen,
 )
-from drumlin.engines.rocksdb_storage import RocksKeyValue, Storage, translated
+from drumlin.engines.rocksdb_storage import RocksKeyValue, RocksValues, Storage, translated
 from drumlin.errors import EngineError
 from drumlin.model import (
     DeadLetter,
+    HostStanding,
+    HostState,
     HostSummary,
     Lease,
     NewURL,
@@ -77,7 +78,7 @@ def _verdict(seen: Seen | None, settled: Settled, live: bool, leased: bool) -> V
     return Verdict.SETTLED if unheld and not seen.capture_id else Verdict.STALE
 
 
-class RocksEngine:
+class RocksEngine(Embedded):
     """See `drumlin.engines.base.Engine`, whose methods these are."""
 
     def __init__(self, path: str, *, shard_count: int | None = None, sync: bool = False) -> None:
@@ -88,7 +89,8 @@ class RocksEngine:
         except BaseException:
             self._storage.close()
             raise
-        self.contents = ContentIndex(RocksKeyValue(self._storage, "contents"))
+        self.contents = EmbeddedContents(RocksKeyValue(self._storage, "contents"))
+        self.values = RocksValues(self._storage)
         hosts_max = max(HOSTS_CACHED_MAX // self.shard_count, HOSTS_CACHED_PER_SHARD_MIN)
         with translated():
             self._shards = [Shard(self._storage, number, hosts_max) for number in range(self.shard_count)]
@@ -114,12 +116,9 @@ class RocksEngine:
             )
         return int(shards)
 
-    def shard_of(self, host: str) -> int:
-        return shard_of(host, self.shard_count)
-
     # What is to be fetched
 
-    def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+    async def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
         state = self._shards[shard]
         with Change(state) as change:
             state.load([new.host for new in urls])
@@ -136,7 +135,7 @@ class RocksEngine:
                     answers.append(_ADDED)
             return answers
 
-    def lease(
+    async def lease(
         self,
         shard: int,
         node: str,
@@ -179,7 +178,7 @@ class RocksEngine:
             self._storage.read("notes", host.key) if record.noted else b"",
         )
 
-    def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
+    async def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
         with Change(self._shards[shard]) as change:
             known = change.host(host)
             lease = known.lease
@@ -190,7 +189,7 @@ class RocksEngine:
 
     # What became of it
 
-    def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
+    async def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
         state = self._shards[shard]
         with Change(state) as change:
             state.load([settlement.host for settlement in settlements])
@@ -259,7 +258,7 @@ class RocksEngine:
         if settlement.release and host.lease is not None:
             change.end_lease(host, host.lease, record.next_contact)
 
-    def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
         state = self._shards[shard]
         with Change(state) as change:
             over = [(deadline, name.decode()) for deadline, name, _ in islice(state.times("deadlines", now), limit)]
@@ -277,7 +276,7 @@ class RocksEngine:
             change.take(host, seen)
             change.put_queued(host, key, task, seen, now)
 
-    def release_node(self, shard: int, node: str, now: float) -> int:
+    async def release_node(self, shard: int, node: str, now: float) -> int:
         state, holder = self._shards[shard], node.encode()
         with Change(state) as change:
             names = [name.decode() for _, name, value in state.times("deadlines", inf) if value == holder]
@@ -285,7 +284,7 @@ class RocksEngine:
                 change.lose_lease(change.host(name), now)
             return len(names)
 
-    def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
+    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
         with Change(self._shards[shard]) as change:
             host = change.host(host_of(url))
             key = host.seen_key(url)
@@ -303,7 +302,7 @@ class RocksEngine:
             change.put_dead(key, seen, _letter(host, task, kind, error, seen.first_failed, now))
             return True
 
-    def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
+    async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
         with Change(self._shards[shard]) as change:
             return sum(self._reprioritise(change, url, priority) for url, priority in changes)
 
@@ -320,7 +319,7 @@ class RocksEngine:
 
     # What went wrong for good
 
-    def dead_letters(
+    async def dead_letters(
         self, shard: int, *, kind: str = "", host: str = "", limit: int = DEAD_LETTERS_LIMIT
     ) -> list[DeadLetter]:
         letters: list[DeadLetter] = []
@@ -334,11 +333,11 @@ class RocksEngine:
                     letters.append(letter)
         return letters
 
-    def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
+    async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
         with Change(self._shards[shard]) as change:
             return sum(self._end_dead(change, url, now) for url in urls)
 
-    def drop(self, shard: int, urls: Sequence[str]) -> int:
+    async def drop(self, shard: int, urls: Sequence[str]) -> int:
         with Change(self._shards[shard]) as change:
             return sum(self._end_dead(change, url, None) for url in urls)
 
@@ -359,7 +358,7 @@ class RocksEngine:
 
     # What is known
 
-    def story(self, shard: int, url: str) -> TaskStory | None:
+    async def story(self, shard: int, url: str) -> TaskStory | None:
         change = Change(self._shards[shard])
         with translated():
             host = change.host(host_of(url))
@@ -370,17 +369,47 @@ class RocksEngine:
             task = None if seen.code == DONE else change.task(host, seen)
             return TaskStory(_STATES.get(seen.code, waiting), task, seen.retry_at, seen.capture_id)
 
-    def host_note(self, shard: int, host: str) -> bytes:
+    async def host_note(self, shard: int, host: str) -> bytes:
         with translated():
             return self._storage.get("notes", self._shards[shard].prefix + host.encode()) or b""
 
-    def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
+    async def host_state(self, shard: int, host: str) -> HostState | None:
+        with translated():
+            known = Change(self._shards[shard]).host(host)
+            return self._host_state(known) if known.record.urls else None
+
+    async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
+        state = self._shards[shard]
+        with translated():
+            if standing is HostStanding.WAITING:
+                names = [name for time, name, _ in state.times("ready", inf) if time > now]
+            else:
+                leased = standing is HostStanding.LEASED
+                names = [name for _, name, _ in state.times("deadlines" if leased else "ready", inf if leased else now)]
+            change = Change(state)
+            return [self._host_state(change.host(name.decode())) for name in names[:limit]]
+
+    def _host_state(self, host: Host) -> HostState:
+        record, lease = host.record, host.lease
+        return HostState(
+            host.name,
+            record.next_contact,
+            record.delay_s,
+            record.queued,
+            record.urls,
+            record.pages,
+            record.bytes,
+            *((lease.token, lease.node, lease.deadline) if lease else ("", "", 0.0)),
+            self._storage.read("notes", host.key) if record.noted else b"",
+        )
+
+    async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         with Change(self._shards[shard]) as change:
             known = change.host(host)
             known.record.delay_s = delay_s
             change.touch(known)
 
-    def stats(self, shard: int, now: float) -> ShardStats:
+    async def stats(self, shard: int, now: float) -> ShardStats:
         state = self._shards[shard]
         record = state.record
         with translated():
@@ -403,11 +432,11 @@ class RocksEngine:
             counters=dict(record.counters),
         )
 
-    def count(self, shard: int, counts: dict[str, int]) -> None:
+    async def count(self, shard: int, counts: dict[str, int]) -> None:
         with Change(self._shards[shard]) as change:
             change.count(counts)
 
-    def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
+    async def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
         prefix = self._shards[shard].prefix
         with translated():
             return nsmallest(n, self._summaries(prefix), key=lambda one: (-one.pages, -one.queued, one.host))
@@ -418,23 +447,13 @@ class RocksEngine:
             if record.urls:
                 yield HostSummary(key[SHARD_BYTES:].decode(), record.pages, record.bytes, record.queued)
 
-    def get_meta(self, key: str) -> bytes | None:
-        with translated():
-            return self._storage.get("meta", b"meta." + key.encode())
-
-    def put_meta(self, key: str, value: bytes) -> None:
-        batch = WriteBatch(raw_mode=True)
-        batch.put(b"meta." + key.encode(), value, self._storage.handles["meta"])
-        with translated():
-            self._storage.write(batch)
-
     # The engine itself
 
-    def snapshot(self, path: str) -> None:
+    async def snapshot(self, path: str) -> None:
         with translated():
             Checkpoint(self._storage.database).create_checkpoint(path)
 
-    def sync(self) -> None:
+    async def sync(self) -> None:
         with translated():
             self._storage.database.flush_wal(True)
 
@@ -443,7 +462,7 @@ class RocksEngine:
         with translated():
             return self._storage.at_rest()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._shards.clear()
         self._storage.close()
 

@@ -6,7 +6,7 @@ column families share one budget of write buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -208,3 +208,29 @@ class RocksKeyValue:
             batch.put(key, value, handle)
         with translated():
             self._storage.write(batch)
+
+
+class RocksValues:
+    """`embedded.Values` in the family of the frontier's own facts."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def get(self, key: str) -> bytes | None:
+        with translated():
+            return self._storage.get("meta", key.encode())
+
+    def change(self, put: Mapping[str, bytes], delete: Sequence[str] = ()) -> None:
+        batch = WriteBatch(raw_mode=True)
+        handle = self._storage.handles["meta"]
+        for key, value in put.items():
+            batch.put(key.encode(), value, handle)
+        for key in delete:
+            batch.delete(key.encode(), handle)
+        with translated():
+            self._storage.write(batch)
+
+    def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        with translated():
+            for key, value in self._storage.scan("meta", prefix.encode()):
+                yield key.decode(), value

@@ -10,7 +10,7 @@ import sys
 
 import msgspec
 
-from drumlin.engines import Engine, open_engine
+from drumlin.engines.blocking import BlockingEngine, open_blocking
 from drumlin.model import Lease, NewURL, Settled, Settlement, TaskState
 
 LINKS_PER_ROUND = 40
@@ -28,7 +28,7 @@ def link(number: int) -> NewURL:
     return NewURL(f"http://{host}/{number}", host, number % 10)
 
 
-def settle(engine: Engine, leases: list[Lease], now: float) -> None:
+def settle(engine: BlockingEngine, leases: list[Lease], now: float) -> None:
     settlements, acknowledged = [], []
     for lease in leases:
         parts = []
@@ -41,7 +41,7 @@ def settle(engine: Engine, leases: list[Lease], now: float) -> None:
     acknowledge("settled", acknowledged)
 
 
-def crawl(engine: Engine, first: int) -> None:
+def crawl(engine: BlockingEngine, first: int) -> None:
     number, now = first, float(first)
     while True:
         now += 1.0
@@ -56,4 +56,4 @@ def crawl(engine: Engine, first: int) -> None:
 
 
 if __name__ == "__main__":
-    crawl(open_engine(f"rocksdb:{sys.argv[1]}"), int(sys.argv[2]))
+    crawl(open_blocking(f"rocksdb:{sys.argv[1]}"), int(sys.argv[2]))

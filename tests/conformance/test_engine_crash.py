@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from drumlin.engines import Engine, open_engine
+from drumlin.engines.blocking import BlockingEngine, open_blocking
 from drumlin.model import TaskState
 from drumlin.urls import host_of
 
@@ -36,12 +36,12 @@ def acknowledged_before_death(directory: str, first: int, lines_max: int) -> lis
     return [msgspec.json.decode(line) for line in lines if line.endswith(b"\n")]
 
 
-def state(engine: Engine, url: str) -> TaskState | None:
+def state(engine: BlockingEngine, url: str) -> TaskState | None:
     story = engine.story(engine.shard_of(host_of(url)), url)
     return story.state if story else None
 
 
-def check(engine: Engine, events: list[list[Any]]) -> None:
+def check(engine: BlockingEngine, events: list[list[Any]]) -> None:
     added = {url for kind, urls in events if kind == "added" for url in urls}
     settled = {url: (end, capture) for kind, parts in events if kind == "settled" for url, end, capture in parts}
     assert all(state(engine, url) is not None for url in added)
@@ -55,14 +55,14 @@ def check(engine: Engine, events: list[list[Any]]) -> None:
             assert (story.state, story.capture_id) == (end, capture.encode())
 
 
-def check_that_the_last_lease_is_live_or_settled(engine: Engine, events: list[list[Any]]) -> None:
+def check_that_the_last_lease_is_live_or_settled(engine: BlockingEngine, events: list[list[Any]]) -> None:
     if events[-1][0] == "leased":
         states = [state(engine, url) for url in events[-1][1]]
         # Of each lease every second task is settled by the one call that may have happened unacknowledged.
         assert set(states) == {TaskState.LEASED} or TaskState.LEASED not in states
 
 
-def count_of_urls(engine: Engine) -> int:
+def count_of_urls(engine: BlockingEngine) -> int:
     stats = engine.stats(0, 0.0)
     return stats.queued + stats.scheduled + stats.leased + stats.done + stats.dead
 
@@ -72,7 +72,7 @@ def test_everything_acknowledged_survives_kill_9_at_random_moments(tmp_path: Pat
     for number in range(ROUNDS):
         latest = acknowledged_before_death(directory, number * LINKS_PER_RUN, chance.randrange(3, LINES_MAX))
         events += latest
-        engine = open_engine(f"rocksdb:{directory}")
+        engine = open_blocking(f"rocksdb:{directory}")
         check(engine, events)
         check_that_the_last_lease_is_live_or_settled(engine, latest)
         engine.close()
@@ -81,7 +81,7 @@ def test_everything_acknowledged_survives_kill_9_at_random_moments(tmp_path: Pat
 def test_totals_agree_with_every_urls_state_after_a_kill(tmp_path: Path) -> None:
     directory = str(tmp_path / "engine")
     events = acknowledged_before_death(directory, 0, LINES_MAX)
-    engine = open_engine(f"rocksdb:{directory}")
+    engine = open_blocking(f"rocksdb:{directory}")
     urls = {url for kind, urls in events if kind == "added" for url in urls}
     unacknowledged = count_of_urls(engine) - len(urls)
     assert unacknowledged in (0, 40)

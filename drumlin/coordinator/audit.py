@@ -1,0 +1,87 @@
+"""The audit log: every change that a person makes, with who, what, when, from where and how it ended.
+
+An entry goes into the engine's table `audit`, shared by all coordinators, and as one line of JSON to the logger
+`drumlin.audit`. The table keeps the newest `ENTRIES_MAX`: each coordinator trims it every `TRIM_EVERY` entries that
+it writes, so that the table never holds more than `ENTRIES_MAX` + `TRIM_EVERY` for each coordinator. No entry holds a
+secret.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+import msgspec
+
+from drumlin.coordinator.auth import TOKENS_TABLE, Identity, Role, TokenRecord
+from drumlin.engines.base import Engine
+
+AUDIT_TABLE = "audit"
+ENTRIES_MAX = 10_000
+TRIM_EVERY = 256
+READ_MAX = 1_000
+TEXT_CHARS_MAX = 2_048
+
+_log = logging.getLogger("drumlin.audit")
+_MICROSECONDS = 1_000_000
+
+
+class AuditEntry(msgspec.Struct, frozen=True):
+    """One change. `outcome` is `done`, or the code of the error; `address` is where the request came from."""
+
+    time: float
+    token_id: str
+    name: str
+    role: Role
+    action: str
+    target: str
+    outcome: str
+    address: str
+
+
+class AuditLog:
+    """Writes and reads the audit log of a crawl."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._until_trim = 0
+
+    async def record(
+        self, who: Identity, action: str, target: str, outcome: str, address: str, now: float
+    ) -> AuditEntry:
+        """Note one change, or the attempt at one."""
+        entry = AuditEntry(
+            now, who.id, await self._name(who.id), who.role, action, target[:TEXT_CHARS_MAX], outcome, address
+        )
+        _log.info("%s", msgspec.json.encode(entry).decode())
+        await self._engine.put_entries(AUDIT_TABLE, {_key(now): msgspec.msgpack.encode(entry)})
+        self._until_trim -= 1
+        if self._until_trim < 0:
+            self._until_trim = TRIM_EVERY
+            await self._trim()
+        return entry
+
+    async def read(self, *, limit: int = READ_MAX, before: float | None = None) -> list[AuditEntry]:
+        """The newest entries before a time, newest first; at most `READ_MAX` at once."""
+        entries = await self._engine.get_entries(AUDIT_TABLE)
+        end = None if before is None else _time_key(before)
+        keys = sorted((key for key in entries if end is None or key < end), reverse=True)
+        wanted = keys[: max(0, min(limit, READ_MAX))]
+        return [msgspec.msgpack.decode(entries[key], type=AuditEntry) for key in wanted]
+
+    async def _name(self, token_id: str) -> str:
+        stored = await self._engine.get_entry(TOKENS_TABLE, token_id)
+        return "" if stored is None else msgspec.msgpack.decode(stored, type=TokenRecord).name
+
+    async def _trim(self) -> None:
+        keys = sorted(await self._engine.get_entries(AUDIT_TABLE))
+        await self._engine.delete_entries(AUDIT_TABLE, keys[:-ENTRIES_MAX])
+
+
+def _key(now: float) -> str:
+    """Sorts by time; two coordinators that write in the same microsecond do not overwrite one another."""
+    return f"{_time_key(now)}-{secrets.token_hex(4)}"
+
+
+def _time_key(time: float) -> str:
+    return f"{max(0, int(time * _MICROSECONDS)):020d}"

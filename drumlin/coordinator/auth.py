@@ -1,0 +1,326 @@
+"""Who may do what: bearer tokens with roles, the keys of nodes, and revocation.
+
+A token is `drumlin_<role>_<id>_<expires>_<mac>`: readable, easy to find in a leak, and verified without a look-up,
+because the MAC over everything before it is made with the crawl's secret. `<expires>` is in Unix seconds, 0 for
+never. The secret is 32 random bytes in the engine. Of people's tokens the engine records who has which, never the
+token itself.
+
+Guarantees:
+- any change to a token makes it invalid; comparison takes the same time wherever it differs;
+- a node's token serves that node only. Node tokens and keys depend on the node's epoch, which `revoke_node` raises:
+  the old ones are void, and the node must register again;
+- what is revoked is refused by every coordinator after its next `refresh`, due every `REFRESH_S`.
+
+How two coordinators that found a crawl at once agree on its secret: who finds none writes its own, signs nothing for
+`SECRET_SETTLE_S`, and then takes what it reads, so that the last writer wins before anybody relies on a secret.
+Should one be stalled for longer than that between its look and its write, the others take over its secret at their
+next refresh; tokens signed in between are invalid then: nodes register again, people's tokens must be made again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+
+import msgspec
+
+from drumlin import signing
+from drumlin.coordinator.bodies import Refused
+from drumlin.engines.base import Engine
+from drumlin.errors import ConfigError
+
+REFRESH_S = 3.0
+SECRET_BYTES = 32
+SECRET_KEY = "secret"  # noqa: S105  # the name of the place, not what is in it
+SECRET_SETTLE_S = 1.0
+TOKENS_TABLE = "tokens"
+REVOKED_TABLE = "revoked"
+TOKENS_MAX = 10_000
+TOKEN_CHARS_MAX = 200
+TOKEN_ID_BYTES = 5
+NAME_CHARS_MAX = 100
+MAC_BYTES = 20
+
+# What a node may be called: it is part of paths, tokens and file names.
+NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_TOKEN = re.compile(
+    r"(drumlin_(viewer|operator|node|join)_([A-Za-z0-9][A-Za-z0-9._-]*)_(0|[1-9][0-9]{0,11}))_([a-z2-7]{32})", re.ASCII
+)
+_NODE_PREFIX = "node/"
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    NODE = "node"
+    JOIN = "join"
+
+
+PEOPLE = (Role.VIEWER, Role.OPERATOR, Role.JOIN)
+"""The roles whose tokens people make and revoke; a node's token is issued when it registers."""
+
+
+class Permission(StrEnum):
+    """What an endpoint asks for."""
+
+    READ = "read"
+    """See figures, hosts, URLs, nodes."""
+    OPERATE = "operate"
+    """Change the crawl."""
+    JOIN = "join"
+    """Register a node. A join token is no proof of being a node that exists: do not give it an existing node's id."""
+    NODE = "node"
+    """Act as the node that the request names."""
+    WORK = "work"
+    """Take and return single URLs as the worker that the request names; a person may, to try it out."""
+    WATCH_NODE = "watch_node"
+    """See the node that the request names."""
+    LOOK_UP = "look_up"
+    """See what every node may know, such as the robots rules of a host."""
+
+
+ROLES: dict[Permission, frozenset[Role]] = {
+    Permission.READ: frozenset({Role.VIEWER, Role.OPERATOR}),
+    Permission.OPERATE: frozenset({Role.OPERATOR}),
+    Permission.JOIN: frozenset({Role.JOIN, Role.OPERATOR, Role.NODE}),
+    Permission.NODE: frozenset({Role.NODE}),
+    Permission.WORK: frozenset({Role.NODE, Role.OPERATOR}),
+    Permission.WATCH_NODE: frozenset({Role.NODE, Role.VIEWER, Role.OPERATOR}),
+    Permission.LOOK_UP: frozenset({Role.NODE, Role.VIEWER, Role.OPERATOR}),
+}
+# Everywhere else a node's token serves only for requests that name this node.
+ANY_NODE = frozenset({Permission.LOOK_UP})
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who sent a request: a role, and the id of a person's token or of a node."""
+
+    role: Role
+    id: str
+
+    @property
+    def subject(self) -> str:
+        """One name for limits and logs."""
+        return f"{self.role}/{self.id}"
+
+
+class TokenRecord(msgspec.Struct, frozen=True):
+    """What is known of a token that a person made. `expires` and `revoked` are 0 when they never happen."""
+
+    id: str
+    role: Role
+    name: str
+    created: float
+    expires: int = 0
+    revoked: float = 0.0
+
+
+class Access:
+    """Checks tokens and signatures, and issues them. Holds the secret and what is revoked; knows no clock."""
+
+    signed = True
+    """Whether nodes must sign their results."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._use(secret)
+        self._revoked: frozenset[str] = frozenset()
+        self._epochs: dict[str, int] = {}
+
+    def _use(self, secret: bytes) -> None:
+        if len(secret) != SECRET_BYTES:
+            raise ValueError(f"a secret has {SECRET_BYTES} bytes, not {len(secret)}")
+        self._secret = secret
+        self._token_key = hmac.digest(secret, b"drumlin token v1", "sha256")
+
+    async def refresh(self, engine: Engine) -> None:
+        """Learn what was revoked, here or through another coordinator."""
+        secret = await engine.get_meta(SECRET_KEY)
+        if secret is not None and secret != self._secret:
+            self._use(secret)
+        entries = await engine.get_entries(REVOKED_TABLE)
+        self._revoked = frozenset(key for key in entries if not key.startswith(_NODE_PREFIX))
+        self._epochs = {
+            key.removeprefix(_NODE_PREFIX): int(value) for key, value in entries.items() if key.startswith(_NODE_PREFIX)
+        }
+
+    # Who is it?
+
+    def check(self, header: str | None, needed: Permission, node_id: str | None, now: float) -> Identity:
+        """The sender of a request with this Authorization header, if it may do what is `needed`; else `Refused`.
+
+        `node_id` is the node that the request names, None when it names none.
+        """
+        identity = self._identify(header, now)
+        if identity.role not in ROLES[needed]:
+            message = f"A {identity.role} token does not permit this."
+            raise Refused(403, "wrong_role", message, f"It takes {_one_of(ROLES[needed])}.")
+        if identity.role is Role.NODE and needed not in ANY_NODE and identity.id != node_id:
+            raise Refused(403, "other_node", f"The token of node {identity.id} serves for that node only.")
+        return identity
+
+    def _identify(self, header: str | None, now: float) -> Identity:
+        if not header:
+            hint = "Send `Authorization: Bearer TOKEN`; `drumlin tokens create` makes tokens."
+            raise Refused(401, "no_token", "This needs a token.", hint)
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer":
+            raise Refused(401, "no_token", "The Authorization header holds no bearer token.")
+        identity, expires = self._verified(token.strip())
+        if expires and now >= expires:
+            raise Refused(401, "token_expired", "The token has expired.", "Ask for a new one.")
+        if identity.role is not Role.NODE and identity.id in self._revoked:
+            raise Refused(401, "token_revoked", "The token was revoked.", "Ask for a new one.")
+        return identity
+
+    def _verified(self, token: str) -> tuple[Identity, int]:
+        match = _TOKEN.fullmatch(token) if len(token) <= TOKEN_CHARS_MAX else None
+        if match is None:
+            raise _invalid_token()
+        identity = Identity(Role(match[2]), match[3])
+        if not hmac.compare_digest(match[5], self._mac(match[1], identity)):
+            raise _invalid_token()
+        return identity, int(match[4])
+
+    def _mac(self, text: str, identity: Identity) -> str:
+        """A node's epoch is not in its token: a coordinator knows the only one that is valid."""
+        epoch = self._epochs.get(identity.id, 0) if identity.role is Role.NODE else 0
+        code = hmac.digest(self._token_key, f"{text}\n{epoch}".encode(), "sha256")
+        return base64.b32encode(code[:MAC_BYTES]).decode().lower()
+
+    # Nodes
+
+    def node_token(self, node_id: str) -> str:
+        """The bearer token of a node, for the answer to its registration."""
+        check_node_id(node_id)
+        return self._token(Identity(Role.NODE, node_id), 0)
+
+    def node_key(self, node_id: str) -> bytes:
+        """The key with which a node signs its results, for the answer to its registration."""
+        text = f"drumlin node key v1\n{node_id}\n{self._epochs.get(node_id, 0)}"
+        return hmac.digest(self._secret, text.encode(), "sha256")
+
+    async def revoke_node(self, engine: Engine, node_id: str) -> None:
+        """Make the token and key of a node void; when it registers again it gets others."""
+        check_node_id(node_id)
+        stored = await engine.get_entry(REVOKED_TABLE, _NODE_PREFIX + node_id)
+        epoch = int(stored or 0) + 1
+        await engine.put_entries(REVOKED_TABLE, {_NODE_PREFIX + node_id: b"%d" % epoch})
+        self._epochs[node_id] = epoch
+
+    async def verify(
+        self, engine: Engine, node_id: str, header: str | None, method: str, target: str, body: bytes, now: float
+    ) -> None:
+        """Refuse a request that the node did not sign, or that was seen before by any coordinator of the crawl."""
+        try:
+            nonce = signing.verify(self.node_key(node_id), header, method, target, body, now)
+        except signing.SignatureError as wrong:
+            raise Refused(401, wrong.code, wrong.message, wrong.hint) from wrong
+        # Every request is a holder of its own: the second with this nonce is a replay, whoever sends it.
+        name = f"nonce:{node_id}:{nonce}"
+        if not await engine.claim(name, secrets.token_hex(8), now, until=now + signing.NONCE_KEPT_S):
+            raise Refused(401, "replayed", "This very request was sent before.", "Sign each request anew.")
+
+    # People
+
+    async def issue(self, engine: Engine, role: Role, name: str, now: float, *, expires: float | None = None) -> str:
+        """Make a token for a person and record it; the token itself is nowhere but in the answer."""
+        if role not in PEOPLE:
+            raise ConfigError(f"A {role} token cannot be made by hand.", "A node gets its own when it registers.")
+        if len(name) > NAME_CHARS_MAX or not name.isprintable():
+            raise ConfigError(f"A token's name is at most {NAME_CHARS_MAX} printable characters.")
+        await forget_expired(engine, now)
+        if len(await engine.get_entries(TOKENS_TABLE)) >= TOKENS_MAX:
+            raise ConfigError(f"There are {TOKENS_MAX} tokens already.", "Give tokens an expiry, so that they go away.")
+        record = TokenRecord(new_token_id(), role, name, now, 0 if expires is None else max(1, int(expires)))
+        await engine.put_entries(TOKENS_TABLE, {record.id: msgspec.msgpack.encode(record)})
+        return self._token(Identity(role, record.id), record.expires)
+
+    async def revoke(self, engine: Engine, token_id: str, now: float) -> bool:
+        """Refuse a person's token from now on; False when there is none with this id."""
+        if not await revoke_token(engine, token_id, now):
+            return False
+        self._revoked |= {token_id}
+        return True
+
+    def _token(self, identity: Identity, expires: int) -> str:
+        text = f"drumlin_{identity.role}_{identity.id}_{expires}"
+        return f"{text}_{self._mac(text, identity)}"
+
+
+class OpenAccess(Access):
+    """Everybody may do everything: for a Unix socket that only its owner can open, and for loopback when told so."""
+
+    signed = False
+
+    def __init__(self) -> None:
+        super().__init__(secrets.token_bytes(SECRET_BYTES))
+
+    async def refresh(self, engine: Engine) -> None:
+        """There is nothing to learn."""
+
+    def check(self, header: str | None, needed: Permission, node_id: str | None, now: float) -> Identity:
+        # Who acts as a node is that node, so that limits and logs tell nodes apart.
+        acts_as_node = node_id is not None and Role.NODE in ROLES[needed]
+        return Identity(Role.NODE, node_id or "") if acts_as_node else Identity(Role.OPERATOR, "local")
+
+    async def verify(
+        self, engine: Engine, node_id: str, header: str | None, method: str, target: str, body: bytes, now: float
+    ) -> None:
+        """Nobody signs here."""
+
+
+async def crawl_secret(engine: Engine, candidate: bytes, settle: Callable[[], Awaitable[None]]) -> bytes:
+    """The crawl's secret; `candidate` becomes it when there is none. `settle` waits for `SECRET_SETTLE_S`."""
+    secret = await engine.get_meta(SECRET_KEY)
+    if secret is None:
+        await engine.put_meta(SECRET_KEY, candidate)
+        await settle()
+        secret = await engine.get_meta(SECRET_KEY)
+    return candidate if secret is None else secret
+
+
+async def token_records(engine: Engine) -> list[TokenRecord]:
+    """All tokens that people have made, oldest first."""
+    revoked = await engine.get_entries(REVOKED_TABLE)
+    entries = (await engine.get_entries(TOKENS_TABLE)).values()
+    records = [msgspec.msgpack.decode(entry, type=TokenRecord) for entry in entries]
+    shown = [msgspec.structs.replace(record, revoked=float(revoked.get(record.id, 0))) for record in records]
+    return sorted(shown, key=lambda record: (record.created, record.id))
+
+
+async def revoke_token(engine: Engine, token_id: str, now: float) -> bool:
+    """Record that a person's token is void; False when there is none with this id."""
+    if await engine.get_entry(TOKENS_TABLE, token_id) is None:
+        return False
+    if await engine.get_entry(REVOKED_TABLE, token_id) is None:
+        await engine.put_entries(REVOKED_TABLE, {token_id: repr(now).encode()})
+    return True
+
+
+async def forget_expired(engine: Engine, now: float) -> None:
+    """Drop the records of tokens that are void by their expiry, so that the tables stay small."""
+    gone = [record.id for record in await token_records(engine) if record.expires and record.expires <= now]
+    await engine.delete_entries(TOKENS_TABLE, gone)
+    await engine.delete_entries(REVOKED_TABLE, gone)
+
+
+def new_token_id() -> str:
+    return base64.b32encode(secrets.token_bytes(TOKEN_ID_BYTES)).decode().lower()
+
+
+def check_node_id(node_id: str) -> None:
+    if NODE_ID.fullmatch(node_id) is None:
+        message = "A node's id is 1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit."
+        raise Refused(400, "bad_node_id", message)
+
+
+def _invalid_token() -> Refused:
+    return Refused(401, "invalid_token", "The token is not valid for this crawl.", "Ask for one, or register again.")
+
+
+def _one_of(roles: frozenset[Role]) -> str:
+    return "a token of role " + " or ".join(sorted(roles))

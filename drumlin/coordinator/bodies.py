@@ -1,0 +1,210 @@
+"""Bodies in and out: what a coordinator reads from strangers, within limits, and how it answers.
+
+`read_body` takes the bytes as they were sent, because signatures cover those; `decompress` and `Format.decode` make a
+message of them. Guarantees: no more than `bytes_max` is ever kept, compressed or not; a body that comes too slowly is
+cut off; whatever is wrong with a body is a `Refused` that says so, never another exception.
+
+A request that is refused before its body was read must not keep its connection, or the rest of the body would be read
+after all: `Refused.closes` says so, and `reply_refused` sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from drumlin.errors import SiteError
+from drumlin.fetch.decode import decode as undo_encoding
+from drumlin.model import FailureKind
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Headers = Iterable[tuple[bytes, bytes]]
+Message = TypeVar("Message")
+
+JSON = "application/json"
+MSGPACK = "application/msgpack"
+ENCODINGS = ("zstd", "gzip", "identity")
+
+BODY_TIME_S_MAX = 60.0
+"""The longest time that a whole body may take to arrive."""
+BODY_GRACE_S = 5.0
+"""How long a body may take whatever its rate: a slow start is no attack."""
+BODY_RATE_MIN = 16 * 1024
+"""Bytes a second that a body must come with on average, once the grace is over."""
+
+_json_encoder = msgspec.json.Encoder()
+_msgpack_encoder = msgspec.msgpack.Encoder()
+
+
+class Refused(Exception):
+    """A request that is not served: an HTTP status, a code for programs, a sentence and a hint for people."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        hint: str = "",
+        *,
+        retry_after_s: float | None = None,
+        closes: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.retry_after_s = retry_after_s
+        self.closes = closes
+        """The connection cannot be used again: part of the body is still on its way."""
+
+    def document(self) -> dict[str, dict[str, str]]:
+        """The error as the API writes it."""
+        return {"error": {"code": self.code, "message": self.message, "hint": self.hint}}
+
+
+def header_of(headers: Headers, name: bytes) -> str:
+    """The first value of a header; empty when there is none. ASGI's names are lower-case."""
+    return next((value.decode("latin-1") for key, value in headers if key == name), "")
+
+
+# In
+
+
+async def read_body(
+    headers: Headers,
+    receive: Receive,
+    *,
+    bytes_max: int,
+    time_s_max: float = BODY_TIME_S_MAX,
+    rate_min: float = BODY_RATE_MIN,
+    grace_s: float = BODY_GRACE_S,
+) -> bytes:
+    """The body as sent: `bytes_max` at most, within `time_s_max`, at `rate_min` bytes a second after `grace_s`."""
+    _check_length(header_of(headers, b"content-length"), bytes_max)
+    chunks: list[bytes] = []
+    received, started = 0, asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout(min(time_s_max, grace_s)) as limit:
+            while True:
+                event = await receive()
+                if event["type"] == "http.disconnect":
+                    raise Refused(400, "disconnected", "The connection ended before the body did.", closes=True)
+                chunk = event.get("body", b"")
+                received += len(chunk)
+                if received > bytes_max:
+                    raise _too_large(bytes_max)
+                chunks.append(chunk)
+                if not event.get("more_body", False):
+                    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                limit.reschedule(started + min(time_s_max, grace_s + received / rate_min))
+    except TimeoutError:
+        message = f"The body came too slowly: {received} bytes in {asyncio.get_running_loop().time() - started:.0f} s."
+        raise Refused(408, "too_slow", message, "Send smaller batches, or over a better line.", closes=True) from None
+
+
+def decompress(body: bytes, encoding: str, bytes_max: int) -> bytes:
+    """The body without its Content-Encoding; no more than `bytes_max` bytes of it are ever made."""
+    name = encoding.strip().lower() or "identity"
+    if name not in ENCODINGS:
+        raise Refused(415, "unknown_encoding", "The Content-Encoding is not known.", f"Use {', '.join(ENCODINGS)}.")
+    try:
+        return undo_encoding(body, name, bytes_max)
+    except SiteError as wrong:
+        if wrong.kind == FailureKind.TOO_LARGE:
+            raise _too_large(bytes_max, closes=False) from wrong
+        raise Refused(400, "damaged", f"The body is not valid {name}.") from wrong
+
+
+def _check_length(content_length: str, bytes_max: int) -> None:
+    """Refuse what says that it is too large before any of it is read."""
+    if not content_length:
+        return
+    if not (content_length.isascii() and content_length.isdigit()):
+        raise Refused(400, "bad_length", "The Content-Length is not a number.", closes=True)
+    if len(content_length) > len(str(bytes_max)) + 1 or int(content_length) > bytes_max:
+        raise _too_large(bytes_max)
+
+
+def _too_large(bytes_max: int, *, closes: bool = True) -> Refused:
+    message = f"A body may have at most {bytes_max} bytes here, before and after decompression."
+    return Refused(413, "too_large", message, "Send smaller batches.", closes=closes)
+
+
+class Format(Generic[Message]):
+    """How messages of one type are read, from JSON or MessagePack as the Content-Type says."""
+
+    def __init__(self, message: type[Message]) -> None:
+        self._decoders: dict[str, Callable[[bytes], Message]] = {
+            JSON: msgspec.json.Decoder(message).decode,
+            MSGPACK: msgspec.msgpack.Decoder(message).decode,
+        }
+
+    def decode(self, body: bytes, content_type: str) -> Message:
+        decode = self._decoders.get(content_type) or self._decoders.get(_media_type(content_type))
+        if decode is None:
+            raise Refused(415, "unknown_type", "The Content-Type is not known.", f"Use {JSON} or {MSGPACK}.")
+        try:
+            return decode(body)
+        except msgspec.DecodeError as wrong:
+            raise Refused(400, "malformed", f"The body is not what is taken here: {wrong}.") from wrong
+        except (RecursionError, UnicodeDecodeError) as wrong:
+            reason = "it is nested too deeply" if isinstance(wrong, RecursionError) else "it is not UTF-8"
+            raise Refused(400, "malformed", f"The body is not what is taken here: {reason}.") from wrong
+
+
+def _media_type(header: str) -> str:
+    """`application/json; charset=utf-8` is `application/json`; any other charset is a type that nobody knows."""
+    name, _, parameters = header.lower().replace(" ", "").replace('"', "").partition(";")
+    return name if not parameters or parameters == "charset=utf-8" else header
+
+
+# Out
+
+
+def answers_in(accept: str) -> str:
+    """The media type to answer in: MessagePack for who prefers it, else JSON."""
+    if accept == MSGPACK:
+        return MSGPACK
+    wishes = [_wish(part) for part in accept.lower().split(",")]
+    msgpack = max((quality for name, quality in wishes if name == MSGPACK), default=0.0)
+    other = max((quality for name, quality in wishes if name in (JSON, "application/*", "*/*")), default=0.0)
+    return MSGPACK if msgpack > other else JSON
+
+
+def _wish(part: str) -> tuple[str, float]:
+    name, _, parameters = part.replace(" ", "").partition(";")
+    try:
+        quality = float(parameters.removeprefix("q=")) if parameters.startswith("q=") else 1.0
+    except ValueError:
+        quality = 0.0
+    return name, quality if 0.0 <= quality <= 1.0 else 0.0
+
+
+def encode(message: Any, media_type: str) -> bytes:
+    return _msgpack_encoder.encode(message) if media_type == MSGPACK else _json_encoder.encode(message)
+
+
+async def reply(send: Send, status: int, body: bytes, media_type: str, headers: Headers = ()) -> None:
+    """Send a whole answer."""
+    fixed = [(b"content-type", media_type.encode()), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def reply_refused(send: Send, refused: Refused, media_type: str) -> None:
+    """Send a refusal as the API's error document."""
+    headers: list[tuple[bytes, bytes]] = []
+    if refused.retry_after_s is not None:
+        # Rounded up: a client that comes back a moment too early is refused again.
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(refused.retry_after_s))))
+    if refused.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if refused.closes:
+        headers.append((b"connection", b"close"))
+    await reply(send, refused.status, encode(refused.document(), media_type), media_type, headers)

@@ -1,0 +1,161 @@
+"""How much one sender may ask of a coordinator, and when its conduct ends in quarantine.
+
+Each subject (a node, a worker, a person's token) has a bucket of requests that fills at a steady rate. Who empties it
+is refused with 429 and told when to come back. Who does not listen, or returns what it never had, or speaks for hosts
+that it does not hold, collects points; points fade, and too many of them mean quarantine.
+
+The rates leave a busy node of drumlin alone: it asks for work every 50 ms, sends results and asks for known contents
+every 20 ms, and beats twice a second, about 125 requests a second, and bursts when a coordinator comes back.
+
+Each coordinator judges what it sees by itself; `quarantine` is also how it takes over what another one decided.
+Memory is bounded: the subjects seen least lately are forgotten first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+from drumlin.coordinator.bodies import Refused
+
+SUBJECTS_MAX = 20_000
+REQUESTS_PER_S = 400.0
+"""The lasting rate of one subject: three times what the busiest honest node asks."""
+REQUESTS_BURST = 2_000.0
+"""Requests at once after a pause: a node that catches up after an outage sends its spool without a break."""
+
+POINTS_MAX = 100.0
+"""Quarantine begins here."""
+POINTS_HALF_LIFE_S = 60.0
+POINTS_TOO_FAST = 1.0
+"""For each request while the bucket is empty; a sender that waits as it is told gets one."""
+POINTS_FOREIGN = 1.0
+"""For each result of a lease or URL that the sender never had."""
+POINTS_FOREIGN_CALL_MAX = 25.0
+"""One call alone never means quarantine: a bug on our side shows in the logs first."""
+POINTS_LIE = 25.0
+"""For each call that speaks for a host under another's lease."""
+POINTS_LATE = 5.0
+"""For each batch while far more of the sender's results are late than count."""
+
+LATE_GRACE = 20_000
+"""Late results that anybody may send: a node that was frozen, or cut off, has a spool of them."""
+LATE_PER_SETTLED = 4.0
+COUNTS_HALF_LIFE_S = 600.0
+
+QUARANTINE_S = 600.0
+
+
+class Conduct(msgspec.Struct):
+    """What is remembered of one subject."""
+
+    tokens: float
+    updated: float
+    points: float = 0.0
+    settled: float = 0.0
+    late: float = 0.0
+    quarantined_until: float = 0.0
+    reason: str = ""
+
+
+class Limits:
+    """Judges subjects. Every method takes `now`, which must not run backwards by much."""
+
+    def __init__(
+        self,
+        *,
+        requests_per_s: float = REQUESTS_PER_S,
+        burst: float = REQUESTS_BURST,
+        subjects_max: int = SUBJECTS_MAX,
+        quarantine_s: float = QUARANTINE_S,
+    ) -> None:
+        self._rate = requests_per_s
+        self._burst = burst
+        self._subjects_max = subjects_max
+        self._quarantine_s = quarantine_s
+        self._conducts: OrderedDict[str, Conduct] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._conducts)
+
+    # Requests
+
+    def admit(self, subject: str, now: float, *, cost: float = 1.0) -> None:
+        """Let a request pass, or raise `Refused` 429 with the time to wait."""
+        conduct = self._conduct(subject, now)
+        self._refuse_quarantined(conduct, now)
+        if conduct.tokens >= cost:
+            conduct.tokens -= cost
+            return
+        self._add_points(conduct, POINTS_TOO_FAST, "asked too fast, and went on when told to wait", now)
+        self._refuse_quarantined(conduct, now)
+        wait_s = (cost - conduct.tokens) / self._rate
+        message = f"More than {self._rate:.0f} requests a second is too fast."
+        raise Refused(429, "too_fast", message, "Wait as Retry-After says.", retry_after_s=wait_s)
+
+    def _refuse_quarantined(self, conduct: Conduct, now: float) -> None:
+        if conduct.quarantined_until > now:
+            wait_s = conduct.quarantined_until - now
+            hint = "An operator can release it: POST /api/v1/nodes/{id}/release."
+            raise Refused(429, "quarantined", f"In quarantine: {conduct.reason}.", hint, retry_after_s=wait_s)
+
+    # Conduct
+
+    def reported(self, subject: str, now: float, *, settled: int = 0, late: int = 0, foreign: int = 0) -> None:
+        """Judge a batch of results: those that counted, or repeat what counted (`settled`); those of a lease that the
+        sender had and lost (`late`); and those of leases or URLs that it never had (`foreign`)."""
+        conduct = self._conduct(subject, now)
+        conduct.settled += settled
+        conduct.late += late
+        if late and conduct.late > LATE_GRACE + LATE_PER_SETTLED * conduct.settled:
+            self._add_points(conduct, POINTS_LATE, "nearly all of its results came too late", now)
+        if foreign:
+            points = min(POINTS_FOREIGN_CALL_MAX, POINTS_FOREIGN * foreign)
+            self._add_points(conduct, points, "returned results of work that it never had", now)
+
+    def lied(self, subject: str, now: float) -> None:
+        """The subject spoke for a host that it does not hold."""
+        self._add_points(self._conduct(subject, now), POINTS_LIE, "spoke for hosts that it does not hold", now)
+
+    # Quarantine
+
+    def quarantine(self, subject: str, until: float, reason: str, now: float) -> None:
+        """Put a subject into quarantine because a person or another coordinator did."""
+        conduct = self._conduct(subject, now)
+        conduct.quarantined_until, conduct.reason = until, reason
+
+    def release(self, subject: str) -> None:
+        """Forget everything held against a subject."""
+        self._conducts.pop(subject, None)
+
+    def quarantined(self, now: float) -> dict[str, str]:
+        """Who is in quarantine, and why; to be told to the other coordinators and shown to people."""
+        return {name: conduct.reason for name, conduct in self._conducts.items() if conduct.quarantined_until > now}
+
+    def _add_points(self, conduct: Conduct, points: float, reason: str, now: float) -> None:
+        conduct.points += points
+        if conduct.points >= POINTS_MAX and conduct.quarantined_until <= now:
+            conduct.quarantined_until, conduct.reason = now + self._quarantine_s, reason
+            # After it, the subject begins anew.
+            conduct.points = 0.0
+
+    def _conduct(self, subject: str, now: float) -> Conduct:
+        """What is remembered of the subject, brought up to `now`."""
+        conduct = self._conducts.get(subject)
+        if conduct is None:
+            conduct = self._conducts[subject] = Conduct(self._burst, now)
+            if len(self._conducts) > self._subjects_max:
+                self._conducts.popitem(last=False)
+            return conduct
+        self._conducts.move_to_end(subject)
+        passed_s = now - conduct.updated
+        if passed_s > 0:
+            conduct.updated = now
+            conduct.tokens = min(self._burst, conduct.tokens + passed_s * self._rate)
+            if conduct.points:
+                conduct.points *= 0.5 ** (passed_s / POINTS_HALF_LIFE_S)
+            fading = 0.5 ** (passed_s / COUNTS_HALF_LIFE_S)
+            conduct.settled *= fading
+            conduct.late *= fading
+        return conduct

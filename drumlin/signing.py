@@ -1,0 +1,70 @@
+"""Signed requests: what a node sends is known to be its own, unchanged, and sent once.
+
+A request carries `X-Drumlin-Signature: v1 <unix ms> <nonce> <hex HMAC-SHA256>`. The code is made with the node's key
+over the method, the target (path and query as sent), the time, the nonce and the SHA-256 of the body as sent, that
+is, after compression. `verify` refuses a signature that does not fit or whose time is further than `CLOCK_SKEW_S`
+from `now`.
+
+It cannot know whether the request came before: whoever verifies claims the nonce for `NONCE_KEPT_S`, after which the
+time alone refuses it. A node that sends a request again signs it anew, with a new nonce.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+
+from drumlin.errors import DrumlinError
+
+HEADER = "X-Drumlin-Signature"
+CLOCK_SKEW_S = 300.0
+"""How far the clocks of a node and a coordinator may be apart."""
+NONCE_KEPT_S = 2 * CLOCK_SKEW_S
+"""A request signed by a fast clock is still in time this long after it was first seen."""
+NONCE_BYTES = 16
+
+_FORM = re.compile(r"v1 ([1-9][0-9]{0,15}) ([0-9a-f]{32}) ([0-9a-f]{64})", re.ASCII)
+
+
+class SignatureError(DrumlinError):
+    """A request whose signature is missing, malformed, wrong or out of time. `code` is the API's name for it."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.code = code
+
+
+def sign(key: bytes, method: str, target: str, body: bytes, now: float, nonce: bytes) -> str:
+    """The value of the header for a request sent at `now`; `nonce` is `NONCE_BYTES` random bytes, never used before."""
+    if len(nonce) != NONCE_BYTES:
+        raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
+    time_ms, nonce_hex = str(round(now * 1000)), nonce.hex()
+    return f"v1 {time_ms} {nonce_hex} {_code(key, method, target, time_ms, nonce_hex, body)}"
+
+
+def verify(key: bytes, header: str | None, method: str, target: str, body: bytes, now: float) -> str:
+    """The nonce of a request that was signed with `key` about now; `SignatureError` for any other."""
+    if not header:
+        raise SignatureError("signature_missing", "This request must be signed.", f"Send {HEADER}; see the API's page.")
+    match = _FORM.fullmatch(header)
+    if match is None:
+        raise SignatureError("signature_malformed", f"{HEADER} is not of the form `v1 <unix ms> <nonce> <hex>`.")
+    time_ms, nonce, code = match.groups()
+    if not hmac.compare_digest(code, _code(key, method, target, time_ms, nonce, body)):
+        raise SignatureError(
+            "signature_wrong", "The signature does not fit the request.", "Register again for a new key."
+        )
+    ahead_s = int(time_ms) / 1000 - now
+    if abs(ahead_s) > CLOCK_SKEW_S:
+        side = "ahead of" if ahead_s > 0 else "behind"
+        message = f"The request was signed by a clock {abs(ahead_s):.0f} s {side} the coordinator's."
+        raise SignatureError("signature_out_of_time", message, "Set the node's clock; NTP does it.")
+    return nonce
+
+
+def _code(key: bytes, method: str, target: str, time_ms: str, nonce: str, body: bytes) -> str:
+    # No part but the target can hold a line feed, and its line is followed by a fixed number of others: no two
+    # requests have the same text.
+    text = f"v1\n{method}\n{target}\n{time_ms}\n{nonce}\n{hashlib.sha256(body).hexdigest()}"
+    return hmac.digest(key, text.encode("utf-8", "surrogateescape"), "sha256").hex()

@@ -1,143 +1,223 @@
-"""What nodes and coordinators say to each other, over HTTP on a Unix socket or TLS, as MessagePack.
+"""What nodes and coordinators say to each other, over HTTP on a Unix socket or TLS, as JSON or MessagePack.
 
-A node registers, asks for work, asks which contents are known, settles results, sends heartbeats, leaves. Every answer
-is safe to ask for again: tokens guard leases, capture ids guard results. Waits are sent as durations, never as clock
-times, so that no two clocks need agree.
+A node registers, asks for work, asks which contents are known, sends results and heartbeats, leaves. Every message is
+safe to send again: tokens guard leases, capture ids guard results. Waits are sent as durations, never as clock times,
+so that no two clocks need agree; the clock times in an assignment are for people and simple nodes.
+
+An assignment is one URL of a lease. Its id says all that a coordinator needs to know of it again, so that none need
+remember it: `NODE:REQUEST.SHARD.N/TASK.DEPTH.ATTEMPTS`, where the part before the slash is the lease's id.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from drumlin.model import Duplicate, Task, Verdict
+from drumlin.model import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Duplicate, Task
 
 MEDIA_TYPE = "application/msgpack"
 BODY_BYTES_MAX = 64 * 1024 * 1024
+URL_CHARS_MAX = 8_192
+RESULTS_MAX = 5_000
+LINKS_MAX = 20_000
+HOSTS_MAX = 10_000
+RENEWALS_MAX = 10_000
+NODE_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
+
+NodeId = Annotated[str, msgspec.Meta(pattern=NODE_ID_PATTERN)]
+URLText = Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)]
+HostText = Annotated[str, msgspec.Meta(max_length=300)]
+ShortText = Annotated[str, msgspec.Meta(max_length=1_000)]
+LeaseId = Annotated[str, msgspec.Meta(max_length=300)]
+Priority = Annotated[int, msgspec.Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
 
 
 class CrawlState(StrEnum):
-    """What a coordinator wants of its nodes: go on, finish what is in flight and leave, or leave since all is done."""
+    """What a coordinator wants of its nodes: go on, wait, finish what is in flight and leave, or leave since all is
+    done."""
 
     RUNNING = "running"
+    PAUSED = "paused"
     DRAINING = "draining"
     FINISHED = "finished"
 
 
+class NodeStatus(StrEnum):
+    ACTIVE = "active"
+    INACTIVE = "inactive"
+    FAILED = "failed"
+    QUARANTINED = "quarantined"
+    DRAINING = "draining"
+
+
 class Register(msgspec.Struct):
-    node_id: str
-    capacity: float
-    metadata: dict[str, str]
+    """A node begins. With `recovering` it first sends what it left unsent, and keeps its leases until it registers
+    again without."""
+
+    capacity: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+    node_id: NodeId | None = None
+    ip_address: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    metadata: Annotated[dict[ShortText, ShortText], msgspec.Meta(max_length=64)] = {}
+    recovering: bool = False
 
 
 class Registered(msgspec.Struct):
+    """What a node needs to know: `config` is the crawl's configuration, the seeds are those its scope is made of.
+    `token` and `key` (to sign results with) are set where access is controlled."""
+
     node_id: str
     status: str
-    heartbeat_interval_s: float
-    config_hash: str
-
-
-class SetupRequest(msgspec.Struct):
-    """Asked before anything else, so that a node can recover what an earlier one left before it registers."""
-
-
-class Setup(msgspec.Struct):
-    """What every node of the crawl must know: the crawl's configuration as JSON and the seeds its scope is made of."""
-
-    config: bytes
+    heartbeat_interval: float
+    c2_endpoint: str
+    config: dict[str, Any]
     config_hash: str
     seeds: list[str]
     scope_seeds: list[str]
+    token: str | None = None
+    key: str | None = None
 
 
 class WorkRequest(msgspec.Struct):
-    """Room for `max_hosts` further hosts and `max_tasks` URLs; `renew` names leases (and hosts) that want more time and
-    URLs. `scope_version` is how many of the seeds that joined the scope on the way the node knows."""
+    """Room for `max_hosts` further hosts and `max_tasks` URLs. `renew` names leases, and their hosts, that want more
+    time and URLs. `scope_version` is how many of the seeds that joined the scope on the way the node knows. `flat` asks
+    for `assignments` beside `leases`."""
 
-    request_id: str
-    max_tasks: int
-    max_hosts: int
-    renew: list[tuple[str, str]]
-    scope_version: int
+    max_tasks: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+    preferred_domains: Annotated[list[HostText], msgspec.Meta(max_length=100)] = []
+    max_hosts: Annotated[int, msgspec.Meta(ge=0, le=HOSTS_MAX)] | None = None
+    request_id: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{0,64}\Z")] = ""
+    renew: Annotated[list[tuple[LeaseId, HostText]], msgspec.Meta(max_length=RENEWALS_MAX)] = []
+    scope_version: Count = 0
+    flat: bool = True
 
 
-class WorkLease(msgspec.Struct, array_like=True):
-    """A lease as a node sees it: durations count from the moment the node sent its request."""
+class Assignment(msgspec.Struct):
+    """One URL to fetch, no sooner than `not_before` and no later than `deadline` (seconds since the epoch)."""
+
+    assignment_id: str
+    url: str
+    priority: int
+    deadline: float
+    host: str
+    not_before: float
+    depth: int = 0
+    attempts: int = 0
+    found_on: str = ""
+    redirects: tuple[str, ...] = ()
+
+
+class WorkLease(msgspec.Struct):
+    """The right to contact one host for `ttl_s`, first after `wait_s` and then every `min_delay_s`; both count from the
+    moment that the node sent its request. `rate` is how many contacts a second that allows. `note` is what earlier
+    leases learnt of the host; `robots` is for people to read."""
 
     lease_id: str
     host: str
     ttl_s: float
-    wait_s: float
-    delay_s: float | None
-    tasks: list[Task]
-    note: bytes
+    min_delay_s: float
+    assignments: list[Assignment]
+    wait_s: float = 0.0
+    rate: float | None = None
+    robots: str | None = None
+    note: bytes = b""
 
 
 class Work(msgspec.Struct):
-    state: CrawlState
+    """`lost` names the hosts whose leases could not be renewed."""
+
     leases: list[WorkLease]
-    lost: list[str]
+    assignments: list[Assignment]
     retry_after_s: float
-    scope_seeds: list[str]
-    scope_version: int
+    state: CrawlState = CrawlState.RUNNING
+    lost: list[str] = []
+    scope_seeds: list[str] = []
+    scope_version: int = 0
 
 
-class Result(msgspec.Struct, array_like=True):
-    """What became of one URL. `links` are canonical, in scope and new to the node's own filter."""
+class Result(msgspec.Struct, omit_defaults=True):
+    """What became of one URL. `links` are canonical, in scope and new to the node's own filter where a drumlin node
+    sends them; others may send what they found. `content_hash` is the sha256 of the body in hexadecimal. `capture_id`
+    tells this attempt from others. Without an `outcome` the status code decides."""
 
-    lease_id: str
-    task_id: int
-    url: str
-    host: str
-    domain: str
-    depth: int
-    attempts: int
-    outcome: str
-    status: int
-    capture_id: bytes
-    fetched: float
-    size: int = 0
-    kind: str = ""
-    error: str = ""
-    retry_after_s: float = 0.0
-    redirect_to: str = ""
-    redirects: tuple[str, ...] = ()
-    links: list[str] = []
-    link_hints: list[float] = []
-    digest: bytes = b""
-    simhash: int | None = None
-    record_id: str = ""
-    mime: str = ""
-    traps: dict[str, int] = {}
+    assignment_id: LeaseId
+    url: URLText
+    status_code: Annotated[int, msgspec.Meta(ge=0, le=999)]
+    content_hash: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
+    links: Annotated[list[URLText], msgspec.Meta(max_length=LINKS_MAX)]
+    crawl_time: Seconds
+    outcome: Annotated[str, msgspec.Meta(max_length=20)] = ""
+    text_data_url: Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)] | None = None
+    redirect_chain: Annotated[list[URLText], msgspec.Meta(max_length=50)] = []
+    size: Count = 0
+    simhash: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    error: ShortText = ""
+    etag: ShortText = ""
+    last_modified: ShortText = ""
+    capture_id: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    kind: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    retry_after_s: Seconds = 0.0
+    redirect_to: URLText = ""
+    link_hints: Annotated[list[float], msgspec.Meta(max_length=LINKS_MAX)] = []
+    record_id: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    mime: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    traps: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=100)] = {}
 
 
-class HostReport(msgspec.Struct, array_like=True):
+class HostReport(msgspec.Struct, omit_defaults=True):
     """What a node says of a leased host: whether it gives the lease back, when the next contact is due, its note."""
 
-    lease_id: str
-    host: str
-    release: bool
-    next_contact_s: float
-    delay_s: float | None = None
-    note: bytes | None = None
-    sitemaps: list[str] = []
+    lease_id: LeaseId
+    host: HostText
+    release: bool = False
+    next_contact_s: Seconds = 0.0
+    delay_s: Seconds | None = None
+    note: Annotated[bytes, msgspec.Meta(max_length=1 << 20)] | None = None
+    sitemaps: Annotated[list[URLText], msgspec.Meta(max_length=1_000)] = []
 
 
 class Results(msgspec.Struct):
-    results: list[Result]
-    hosts: list[HostReport]
+    results: Annotated[list[Result], msgspec.Meta(max_length=RESULTS_MAX)]
+    hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOSTS_MAX)] = []
+
+
+class Rejected(msgspec.Struct):
+    """A result that did not count: `stale` (another attempt settled the URL, or somebody else holds it), `not_yours`
+    (the lease is another node's) or `malformed`."""
+
+    assignment_id: str
+    reason: str
+
+
+class KnownPage(msgspec.Struct, array_like=True):
+    """The earlier capture that result number `index` repeats."""
+
+    index: int
+    duplicate: Duplicate
 
 
 class Accepted(msgspec.Struct):
-    """Per result, in order: whether it counted, and the earlier capture it repeats, if any."""
+    """What counted. Results that counted before count again, so that the same batch gives the same answer.
+    `rejected_at` are the places of the rejected in the batch."""
 
-    verdicts: list[Verdict]
-    duplicates: list[Duplicate | None]
+    accepted_count: int
+    rejected_count: int
+    rejected: list[Rejected]
+    status: str = "accepted"
+    rejected_at: list[int] = []
+    duplicates: list[KnownPage] = []
 
 
 class KnownRequest(msgspec.Struct):
-    contents: list[tuple[str, bytes]]
+    """Pairs of registrable domain and content hash."""
+
+    contents: Annotated[
+        list[tuple[HostText, Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]]],
+        msgspec.Meta(max_length=RESULTS_MAX),
+    ]
 
 
 class Known(msgspec.Struct):
@@ -145,17 +225,24 @@ class Known(msgspec.Struct):
 
 
 class Heartbeat(msgspec.Struct):
-    status: str
-    in_flight: int
-    hosts: int
-    fetched: int
-    fetched_bytes: int
+    """`current_load` is how many requests are in flight; `leases` how many hosts the node holds."""
+
+    status: Annotated[str, msgspec.Meta(max_length=40)]
+    current_load: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+    total_crawled: Count
+    leases: Count = 0
+    unstarted: Count = 0
+    total_bytes: Count = 0
 
 
 class HeartbeatReply(msgspec.Struct):
+    """`revoke` names leases whose URLs not yet begun are to be given back, for a node that has nothing to do."""
+
     status: str
-    state: CrawlState
-    next_heartbeat_s: float
+    next_heartbeat: float
+    config_hash: str
+    revoke: list[str] = []
+    state: CrawlState = CrawlState.RUNNING
 
 
 class Done(msgspec.Struct):
@@ -165,9 +252,9 @@ class Done(msgspec.Struct):
 class Failure(msgspec.Struct):
     """A node cannot go on (no space left, say): the sentence for the person and the exit code."""
 
-    message: str
-    hint: str
-    exit_code: int
+    message: ShortText
+    hint: ShortText
+    exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
 class HostNote(msgspec.Struct):
@@ -176,3 +263,54 @@ class HostNote(msgspec.Struct):
     robots: dict[str, bytes] = {}
     hsts_until: float = 0.0
     robots_failures: int = 0
+
+
+class NodeRecord(msgspec.Struct):
+    """A node as all coordinators and people see it. Times are seconds since the epoch."""
+
+    node_id: str
+    ip_address: str
+    last_seen: float
+    status: NodeStatus
+    capacity: float
+    current_load: float
+    total_crawled: int
+    registered_at: float
+    metadata: dict[str, str]
+    leases: int = 0
+    unstarted: int = 0
+    total_bytes: int = 0
+    pages_per_s: float = 0.0
+
+
+class AssignmentKey(NamedTuple):
+    """What an assignment's id says."""
+
+    node: str
+    lease_id: str
+    task_id: int
+    depth: int
+    attempts: int
+
+
+def assignment_id(lease_id: str, task: Task) -> str:
+    return f"{lease_id}/{task.id}.{task.depth}.{task.attempts}"
+
+
+def read_assignment_id(text: str) -> AssignmentKey | None:
+    """The parts of an assignment's id; None when it is not one of ours."""
+    lease_id, slash, numbers = text.rpartition("/")
+    node, colon, _ = lease_id.partition(":")
+    parts = numbers.split(".")
+    if not slash or not colon or len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        return None
+    task_id, depth, attempts = map(int, parts)
+    return AssignmentKey(node, lease_id, task_id, depth, attempts)
+
+
+class Enqueue(msgspec.Struct):
+    """`POST /v1/frontier/enqueue`."""
+
+    url: URLText
+    priority: Priority = PRIORITY_DEFAULT
+    discovered_from: URLText = msgspec.field(default="", name="discoveredFrom")

@@ -182,11 +182,10 @@ class Pipeline:
     def widen_scope(self, seeds: list[str], version: int) -> None:
         """Where a seed redirects to is a seed too; links refused before that are worth another look.
 
-        `seeds` are the last of `version` in all; answers may cross, so some of them may be known.
+        `seeds` are all that joined so far, `version` how many; answers may cross, so we may know more already.
         """
-        missing = version - self.scope_version
-        if missing > 0:
-            self._scope_seeds += seeds[-missing:]
+        if version > self.scope_version:
+            self._scope_seeds = list(seeds)
             self._scope = self._make_scope(self._scope_seeds)
             self._recent.clear()
             self._recent_before.clear()

@@ -56,13 +56,15 @@ class NodeStatus(StrEnum):
 
 class Register(msgspec.Struct):
     """A node begins. With `recovering` it first sends what it left unsent, and keeps its leases until it registers
-    again without."""
+    again without. `instance` is made up once per spool folder and kept in it: a node of the same id and instance can
+    only be the successor of one that is gone, since the folder is locked by whoever lives."""
 
     capacity: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
     node_id: NodeId | None = None
     ip_address: Annotated[str, msgspec.Meta(max_length=100)] = ""
     metadata: Annotated[dict[ShortText, ShortText], msgspec.Meta(max_length=64)] = {}
     recovering: bool = False
+    instance: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
 class Registered(msgspec.Struct):
@@ -127,7 +129,8 @@ class WorkLease(msgspec.Struct):
 
 
 class Work(msgspec.Struct):
-    """`lost` names the hosts whose leases could not be renewed."""
+    """`lost` names the hosts whose leases could not be renewed. `scope_seeds` are all seeds that joined the scope on the
+    way, when the node does not know them all."""
 
     leases: list[WorkLease]
     assignments: list[Assignment]
@@ -225,12 +228,15 @@ class Known(msgspec.Struct):
 
 
 class Heartbeat(msgspec.Struct):
-    """`current_load` is how many requests are in flight; `leases` how many hosts the node holds."""
+    """`current_load` is how many requests are in flight, `hosts` how many hosts the node holds, `unstarted` how many of
+    their URLs it has not begun. `leases` are some of those with such URLs, the ones it would come to last first: the
+    coordinator may have it give them back."""
 
     status: Annotated[str, msgspec.Meta(max_length=40)]
     current_load: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
     total_crawled: Count
-    leases: Count = 0
+    leases: Annotated[list[LeaseId], msgspec.Meta(max_length=256)] = []
+    hosts: Count = 0
     unstarted: Count = 0
     total_bytes: Count = 0
 
@@ -281,6 +287,7 @@ class NodeRecord(msgspec.Struct):
     unstarted: int = 0
     total_bytes: int = 0
     pages_per_s: float = 0.0
+    instance: str = ""
 
 
 class AssignmentKey(NamedTuple):

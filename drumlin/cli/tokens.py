@@ -1,0 +1,236 @@
+"""`drumlin tokens`: make, list and revoke the tokens of people and of nodes that want to join; and how every command
+takes a secret without showing it.
+
+A command line can be read by every user of a machine. `hide_argument`, called before anything else, starts the
+program again with the secret moved into the environment, which only its owner can read. The safer ways are the
+environment itself (`DRUMLIN_TOKEN`) and `--token-file`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drumlin.cli.console import write_json
+from drumlin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from drumlin.coordinator.auth import TokenRecord
+    from drumlin.engines.blocking import BlockingEngine
+
+TOKEN_FILE_BYTES_MAX = 4_096
+TOKEN_VARIABLE = "DRUMLIN_TOKEN"  # noqa: S105  # the name of the place, not what is in it
+ENGINE_VARIABLE = "DRUMLIN_ENGINE"
+EXPIRY_S_MAX = 100 * 365 * 86400.0
+
+Command = Callable[..., Any]
+
+# Secrets on a command line
+
+
+def hide_argument(flag: str, variable: str, is_secret: Callable[[str], bool] = bool) -> None:
+    """Start this program again with the value of `flag` in the environment as `variable`, if it is on the command line
+    and a secret. Returns when there is nothing to hide."""
+    moved = without_argument(sys.argv[1:], os.environ, flag, variable, is_secret)
+    if moved is None:
+        return
+    arguments, environment = moved
+    # What Python itself was started with, up to our own arguments: `python -m drumlin` or the script.
+    start = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
+    os.execve(sys.executable, [sys.executable, *start[1:], *arguments], environment)  # noqa: S606  # our own program
+
+
+def without_argument(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    flag: str,
+    variable: str,
+    is_secret: Callable[[str], bool] = bool,
+) -> tuple[list[str], dict[str, str]] | None:
+    """The command line without `flag VALUE` or `flag=VALUE`, the environment with VALUE; None if there is no such."""
+    kept: list[str] = []
+    value = None
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, given = argument.partition("=")
+        if argument == "--":
+            kept += [argument, *rest]
+        elif name != flag:
+            kept.append(argument)
+        elif (given := given if equals else next(rest, "")) and is_secret(given):
+            value = given
+        else:
+            # Not a secret, or no value at all: left for the command to read, or to complain about.
+            kept += [argument] if equals or not given else [argument, given]
+    return None if value is None else (kept, {**environment, variable: value})
+
+
+def has_password(url: str) -> bool:
+    """Whether an engine's URL holds a password, as in redis://user:password@host."""
+    authority = url.partition("://")[2].partition("/")[0]
+    return "@" in authority and ":" in authority.rpartition("@")[0]
+
+
+def token_options(command: Command) -> Command:
+    """Give a command `--token` and `--token-file`; it is called with `token: str`, empty when none was given."""
+
+    @functools.wraps(command)
+    def with_token(*args: object, token: str, token_file: Path | None, **parameters: object) -> object:
+        # The children of this process need not have it, and neither need a dump of its environment.
+        os.environ.pop(TOKEN_VARIABLE, None)
+        return command(*args, token=read_token(token, token_file), **parameters)
+
+    path = click.Path(path_type=Path)
+    file_help = "read the token from a file, which is stronger than --token"
+    decorated = click.option("--token-file", type=path, metavar="FILE", help=file_help)(with_token)
+    token_help = f"who we are; better kept in {TOKEN_VARIABLE} or a file"
+    return click.option("--token", default="", envvar=TOKEN_VARIABLE, metavar="TOKEN", help=token_help)(decorated)
+
+
+def read_token(token: str, token_file: Path | None) -> str:
+    """The token from its file if there is one, else as given."""
+    if token_file is None:
+        return token.strip()
+    try:
+        with token_file.open("rb") as file:
+            content = file.read(TOKEN_FILE_BYTES_MAX + 1)
+    except OSError as wrong:
+        raise ConfigError(f"Cannot read {token_file}: {wrong.strerror}.") from wrong
+    found = content.decode("ascii", "replace").strip()
+    if not found.startswith("drumlin_") or len(content) > TOKEN_FILE_BYTES_MAX or len(found.split()) != 1:
+        raise ConfigError(f"{token_file} does not hold a token.", "`drumlin tokens create … > FILE` writes one.")
+    return found
+
+
+# The verbs
+
+
+@click.group("tokens")
+def command() -> None:
+    """Make, list and revoke the tokens that a crawl's coordinators accept."""
+
+
+def _engine_option(function: Command) -> Command:
+    help_text = f"the crawl's engine, rocksdb:DIR or redis://HOST:PORT/NAMESPACE [also: {ENGINE_VARIABLE}]"
+    return click.option("--engine", required=True, envvar=ENGINE_VARIABLE, metavar="URL", help=help_text)(function)
+
+
+@command.command("create")
+@click.option(
+    "--role", required=True, type=click.Choice(["viewer", "operator", "join"]), help="see, steer, or bring nodes"
+)
+@click.option("--name", default="", help="whose token it is, for lists and the audit log")
+@click.option("--expires", metavar="DURATION", help="how long it is valid, such as 30d [default: until revoked]")
+@_engine_option
+def create(role: str, name: str, expires: str | None, engine: str) -> None:
+    """Make a token and print it, this once."""
+    import time
+
+    from drumlin.coordinator.auth import Access, Role
+
+    now = time.time()
+    until = None if expires is None else now + _duration(expires)
+    with _open(engine) as opened:
+        access = Access(_secret(opened))
+        token = opened.run(access.issue(opened.engine, Role(role), name, now, expires=until))
+    sys.stdout.write(f"{token}\n")
+    sys.stdout.flush()
+    limit = "until it is revoked" if until is None else f"until {_moment(until)}"
+    sys.stderr.write(f"This {role} token is valid {limit}. It is shown only now; keep it like a password.\n")
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="as JSON")
+@_engine_option
+def list_tokens(engine: str, as_json: bool) -> None:
+    """Show who has which token; the tokens themselves are stored nowhere."""
+    import time
+
+    from drumlin.coordinator.auth import token_records
+
+    with _open(engine) as opened:
+        records = opened.run(token_records(opened.engine))
+    if as_json:
+        write_json(records)
+        return
+    now = time.time()
+    for record in records:
+        name = f"  {record.name}" if record.name else ""
+        sys.stdout.write(f"{record.id}  {record.role:8}  {_moment(record.created)}  {_standing(record, now)}{name}\n")
+
+
+@command.command("revoke")
+@click.argument("token_id", metavar="ID")
+@_engine_option
+def revoke(token_id: str, engine: str) -> None:
+    """Make a token void, by its id; coordinators refuse it within seconds."""
+    import time
+
+    from drumlin.coordinator.auth import revoke_token
+
+    # Who pastes the whole token means its id, and should not see it again in an error.
+    wanted = token_id.split("_")[2] if token_id.startswith("drumlin_") and token_id.count("_") >= 4 else token_id
+    with _open(engine) as opened:
+        if not opened.run(revoke_token(opened.engine, wanted, time.time())):
+            raise ConfigError(f"There is no token with the id {wanted!r}.", "`drumlin tokens list` shows the ids.")
+    sys.stderr.write(f"Token {wanted} is revoked.\n")
+
+
+@contextmanager
+def _open(spec: str) -> Iterator[BlockingEngine]:
+    from drumlin.engines.blocking import open_blocking
+
+    if spec == "memory":
+        raise ConfigError("The memory engine is gone when this command ends.", "Use rocksdb:DIR or redis://….")
+    engine = open_blocking(spec)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _secret(engine: BlockingEngine) -> bytes:
+    import secrets
+    import time
+
+    from drumlin.coordinator.auth import SECRET_BYTES, SECRET_SETTLE_S, crawl_secret
+
+    async def settle() -> None:
+        time.sleep(SECRET_SETTLE_S)  # nothing else runs in this process that could be held up
+
+    return engine.run(crawl_secret(engine.engine, secrets.token_bytes(SECRET_BYTES), settle))
+
+
+def _duration(text: str) -> float:
+    from drumlin.config import parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as wrong:
+        raise ConfigError(f"--expires must be a duration such as 12h or 30d, not {text!r}.") from wrong
+    if not 1 <= seconds <= EXPIRY_S_MAX:
+        raise ConfigError("--expires must be between 1 second and 100 years.")
+    return seconds
+
+
+def _standing(record: TokenRecord, now: float) -> str:
+    if record.revoked:
+        return f"revoked {_moment(record.revoked)}"
+    if not record.expires:
+        return "never expires"
+    return f"{'expired' if record.expires <= now else 'expires'} {_moment(record.expires)}"
+
+
+def _moment(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+tokens = command

@@ -1,0 +1,149 @@
+"""Asking a coordinator from a command line: plain requests, and every failure as one sentence."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from drumlin.errors import ConfigError, DrumlinError
+from drumlin.tls import check_endpoint, client_context
+
+EXIT_COORDINATOR = 7
+ANSWER_S_MAX = 15.0
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+UNIX_PREFIX = "unix:"
+
+
+class CoordinatorError(DrumlinError):
+    """No coordinator answers, or it refuses. `status` and `code` are those of its answer, 0 and "" without one."""
+
+    exit_code = EXIT_COORDINATOR
+
+    def __init__(self, message: str, hint: str = "", *, status: int = 0, code: str = "") -> None:
+        super().__init__(message, hint)
+        self.status = status
+        self.code = code
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Remote:
+    """The coordinators of one fleet: `https://HOST:PORT`, `http://HOST:PORT` or `unix:PATH`, asked in this order until
+    one answers."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        token: str = "",
+        ca: Path | None = None,
+        insecure: bool = False,
+        timeout_s: float = ANSWER_S_MAX,
+    ) -> None:
+        self.endpoints = list(endpoints)
+        self._token = token
+        self._timeout_s = timeout_s
+        self._context = client_context(ca) if any(e.startswith("https:") for e in endpoints) else None
+        for endpoint in endpoints:
+            _check_address(endpoint)
+            check_endpoint(endpoint, insecure=insecure or not token)
+
+    def get(self, path: str, **query: object) -> Any:
+        asked = f"{path}?{urlencode(query)}" if query else path
+        return self._ask("GET", asked, None)
+
+    def post(self, path: str, body: object = None) -> Any:
+        return self._ask("POST", path, b"" if body is None else msgspec.json.encode(body))
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> Any:
+        failure: CoordinatorError | None = None
+        for endpoint in self.endpoints:
+            try:
+                return self._ask_one(endpoint, method, path, body)
+            except (OSError, http.client.HTTPException) as cause:
+                failure = failure or _unreachable(endpoint, cause)
+        raise failure or CoordinatorError("No coordinator was named.")
+
+    def _ask_one(self, endpoint: str, method: str, path: str, body: bytes | None) -> Any:
+        connection = self._connection(endpoint)
+        headers = {"Accept": "application/json"}
+        if body:
+            headers["Content-Type"] = "application/json"
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return _read(endpoint, answer.status, answer.read(ANSWER_BYTES_MAX))
+        finally:
+            connection.close()
+
+    def _connection(self, endpoint: str) -> http.client.HTTPConnection:
+        if endpoint.startswith(UNIX_PREFIX):
+            return _UnixConnection(endpoint.removeprefix(UNIX_PREFIX), self._timeout_s)
+        parts = urlsplit(endpoint)
+        host = parts.hostname or ""
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(host, parts.port, timeout=self._timeout_s, context=self._context)
+        return http.client.HTTPConnection(host, parts.port, timeout=self._timeout_s)
+
+
+def _check_address(endpoint: str) -> None:
+    """ConfigError unless it is an address at which a coordinator can be."""
+    if endpoint.startswith(UNIX_PREFIX):
+        return
+    try:
+        parts = urlsplit(endpoint)
+        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        named = False
+    if not named or parts.path not in ("", "/") or parts.query or parts.username:
+        raise ConfigError(f"{endpoint!r} is not the address of a coordinator.", "Write https://HOST:PORT or unix:PATH.")
+
+
+def _unreachable(endpoint: str, cause: Exception) -> CoordinatorError:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        message = f"The certificate of {endpoint} is not trusted: {cause.verify_message}."
+        return CoordinatorError(message, "Name the authority that signed it with --ca.")
+    if isinstance(cause, TimeoutError):
+        return CoordinatorError(f"The coordinator at {endpoint} does not answer.", "Is it overloaded, or cut off?")
+    if isinstance(cause, ConnectionRefusedError | FileNotFoundError):
+        return CoordinatorError(f"No coordinator listens at {endpoint}.", "Start it, or check the address.")
+    if isinstance(cause, ssl.SSLError):
+        return CoordinatorError(f"{endpoint} does not speak TLS as expected: {cause.reason}.", "Is it http:// there?")
+    if isinstance(cause, http.client.HTTPException):
+        return CoordinatorError(f"What listens at {endpoint} is no coordinator.", "Check the address.")
+    reason = getattr(cause, "strerror", None) or str(cause)
+    return CoordinatorError(f"Cannot reach the coordinator at {endpoint}: {reason}.", "Check the address.")
+
+
+def _read(endpoint: str, status: int, body: bytes) -> Any:
+    """The answer's document; CoordinatorError when it is a refusal or none of ours."""
+    try:
+        document = msgspec.json.decode(body) if body else {}
+    except msgspec.DecodeError as cause:
+        message = f"What answers at {endpoint} is no coordinator (status {status})."
+        raise CoordinatorError(message, "Check the address.", status=status) from cause
+    if status < 400:
+        return document
+    error = document.get("error") if isinstance(document, dict) else None
+    if not isinstance(error, dict):
+        raise CoordinatorError(f"The coordinator at {endpoint} answered with status {status}.", status=status)
+    message = str(error.get("message", "")) or f"The coordinator refused with status {status}."
+    raise CoordinatorError(message, str(error.get("hint", "")), status=status, code=str(error.get("code", "")))

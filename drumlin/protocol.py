@@ -129,8 +129,8 @@ class WorkLease(msgspec.Struct):
 
 
 class Work(msgspec.Struct):
-    """`lost` names the hosts whose leases could not be renewed. `scope_seeds` are all seeds that joined the scope on the
-    way, when the node does not know them all."""
+    """`lost` names the hosts whose leases could not be renewed. `scope_seeds` are all seeds that joined the scope on
+    the way, when the node does not know them all."""
 
     leases: list[WorkLease]
     assignments: list[Assignment]
@@ -183,8 +183,11 @@ class HostReport(msgspec.Struct, omit_defaults=True):
 
 
 class Results(msgspec.Struct):
+    """`canonical_links` says that links are canonical, in scope and within the crawl's depth already."""
+
     results: Annotated[list[Result], msgspec.Meta(max_length=RESULTS_MAX)]
     hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOSTS_MAX)] = []
+    canonical_links: bool = False
 
 
 class Rejected(msgspec.Struct):

@@ -15,6 +15,8 @@ from drumlin.robots import product_token
 
 ScopeName = Literal["page", "prefix", "host", "domain", "any"]
 SCOPES: tuple[str, ...] = get_args(ScopeName)
+Affinity = Literal["sticky", "spread"]
+AFFINITIES: tuple[str, ...] = get_args(Affinity)
 DEFAULT_USER_AGENT = f"drumlin/{__version__} (+https://github.com/drumlin-crawler/drumlin)"
 CONFIG_HASH_HEX_DIGITS = 16
 
@@ -88,7 +90,15 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     retries_max: Annotated[int, Key(Kind.COUNT, "further attempts before a URL is dead", minimum=0, maximum=100)] = 3
     backoff_base_s: Annotated[float, Key(Kind.DURATION, "pause before the first retry", minimum=0)] = 5.0
     backoff_max_s: Annotated[float, Key(Kind.DURATION, "longest pause before a retry", minimum=0)] = 3600.0
-    lease_s: Annotated[float, Key(Kind.DURATION, "how long a node may hold a host", minimum=1, maximum=3600)] = 60.0
+    lease_s: Annotated[float, Key(Kind.DURATION, "how long a node may hold a host", minimum=1, maximum=3600)] = 20.0
+    affinity: Annotated[
+        Affinity,
+        Key(
+            Kind.CHOICE,
+            "whether a host stays with the node that knows it, or goes to one that has not contacted it lately",
+            choices=AFFINITIES,
+        ),
+    ] = "sticky"
 
     @property
     def product_token(self) -> str:

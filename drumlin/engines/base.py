@@ -83,7 +83,9 @@ class Engine(Protocol):
 
     # What is to be fetched
 
-    async def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+    async def add(
+        self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None
+    ) -> list[Added]:
         """Queue the URLs that were never accepted before; one answer for each, in order.
 
         The seen-test is exact in practice (128-bit xxh3 of the URL). A new URL joins its host's queue, which is
@@ -106,16 +108,20 @@ class Engine(Protocol):
         horizon_s: float = 0.0,
         delay_default_s: float = 0.0,
         skip_hosts: Container[str] = (),
+        only_hosts: Sequence[str] = (),
     ) -> list[Lease]:
         """Give `node` the hosts that are due, longest due first, each with the head of its queue.
 
         Eligible is a host without a live lease, with queued URLs, and with its next contact no later than
         `now + horizon_s`, in order of (next contact, host). `request` must be unique: the leases' tokens are
         `request.0`, `request.1`, … `not_before` is when the host may first be contacted. `delay_default_s` is
-        how far its next contact moves when the lease is lost and the host has no delay of its own.
+        how far its next contact moves when the lease is lost and the host has no delay of its own. With `only_hosts` no
+        others are eligible.
         """
 
-    async def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
+    async def extend(
+        self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int
+    ) -> Lease | None:
         """Move a live lease's deadline to `until` and give it up to `urls_max` further tasks.
 
         The returned lease holds only the further tasks. None, and nothing changed, when `token` is not that of

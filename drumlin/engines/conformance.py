@@ -123,7 +123,7 @@ class EngineConformance:
         assert self.lease(engine, urls_per_host=1)
         assert self.lease(engine, 101.0) == []
 
-    def test_a_host_gets_no_more_than_its_share_and_the_request_no_more_than_it_asked_for(self, engine: BlockingEngine) -> None:
+    def test_a_host_gets_its_share_and_the_request_no_more_than_it_asked_for(self, engine: BlockingEngine) -> None:
         shard = engine.shard_of("a.example")
         hosts = [host for n in range(99) if engine.shard_of(host := f"h{n:02}.example") == shard][:4]
         for host in hosts:
@@ -242,7 +242,7 @@ class EngineConformance:
         engine.expire(lease.shard, 200.0)
         assert [task.attempts for task in self.lease_one(engine, 201.0).tasks] == [1]
 
-    def test_an_extension_gives_a_retried_task_again_but_none_that_the_lease_still_holds(self, engine: BlockingEngine) -> None:
+    def test_an_extension_gives_a_retried_task_again_but_none_still_held(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=3)
         lease = self.lease_one(engine, urls_per_host=2)
         retry = settled(lease.tasks[0], b"1", TaskState.SCHEDULED, retry_at=102.0)

@@ -94,12 +94,13 @@ class EngineMachine(RuleBasedStateMachine):
         horizon_s=_seconds,
         delay_default_s=_seconds,
         skip=st.sets(st.sampled_from(_HOSTS), max_size=1),
+        only=st.just([]) | st.lists(st.sampled_from(_HOSTS), max_size=2),
     )
-    def lease(self, node: str, lasts_s: float, skip: set[str], **limits: Any) -> None:
+    def lease(self, node: str, lasts_s: float, skip: set[str], only: list[str], **limits: Any) -> None:
         self.requests += 1
         for shard in range(self.model.shard_count):
             request, until = f"{node}/{self.requests}", self.now + lasts_s
-            limits.update(until=until, skip_hosts=skip)
+            limits.update(until=until, skip_hosts=skip, only_hosts=only)
             self.leases += self.both("lease", shard, node, request, self.now, **limits)
 
     @precondition(lambda self: self.leases)

@@ -245,7 +245,9 @@ class MemoryEngine(Embedded):
 
     # What is to be fetched
 
-    async def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+    async def add(
+        self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None
+    ) -> list[Added]:
         state = self._shards[shard]
         return [self._add(state, new, now, inf if host_urls_max is None else host_urls_max) for new in urls]
 
@@ -276,6 +278,7 @@ class MemoryEngine(Embedded):
         horizon_s: float = 0.0,
         delay_default_s: float = 0.0,
         skip_hosts: Container[str] = (),
+        only_hosts: Sequence[str] = (),
     ) -> list[Lease]:
         state = self._shards[shard]
         leases: list[Lease] = []
@@ -284,7 +287,7 @@ class MemoryEngine(Embedded):
             size = min(urls_per_host, urls_max)
             if len(leases) >= hosts_max or size <= 0:
                 break
-            if name not in skip_hosts:
+            if name not in skip_hosts and (not only_hosts or name in only_hosts):
                 host = state.leased[name] = state.hosts[name]
                 host.grant = _Grant(f"{request}.{len(leases)}", node, until, delay_default_s)
                 leases.append(self._grant_tasks(state, shard, host, host.grant, size, now))
@@ -309,7 +312,9 @@ class MemoryEngine(Embedded):
             host.note,
         )
 
-    async def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
+    async def extend(
+        self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int
+    ) -> Lease | None:
         state = self._shards[shard]
         known = state.hosts.get(host)
         if known is None or known.grant is None or known.grant.token != token or known.grant.deadline <= now:

@@ -118,7 +118,9 @@ class RocksEngine(Embedded):
 
     # What is to be fetched
 
-    async def add(self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+    async def add(
+        self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None
+    ) -> list[Added]:
         state = self._shards[shard]
         with Change(state) as change:
             state.load([new.host for new in urls])
@@ -149,20 +151,32 @@ class RocksEngine(Embedded):
         horizon_s: float = 0.0,
         delay_default_s: float = 0.0,
         skip_hosts: Container[str] = (),
+        only_hosts: Sequence[str] = (),
     ) -> list[Lease]:
         leases: list[Lease] = []
         with Change(self._shards[shard]) as change:
-            for _, encoded, _ in change.shard.times("ready", now + horizon_s):
+            for name in self._due(change, now + horizon_s, only_hosts):
                 size = min(urls_per_host, urls_max)
                 if len(leases) >= hosts_max or size <= 0:
                     break
-                name = encoded.decode()
                 if name not in skip_hosts:
                     host = change.host(name)
                     lease = LeaseRecord(f"{request}.{len(leases)}", node, until, delay_default_s)
                     leases.append(self._grant(change, shard, host, lease, size, now))
                     urls_max -= len(leases[-1].tasks)
         return leases
+
+    def _due(self, change: Change, until: float, only_hosts: Sequence[str]) -> Iterator[str]:
+        """The hosts that may be leased, those due first coming first."""
+        if not only_hosts:
+            for _, encoded, _ in change.shard.times("ready", until):
+                yield encoded.decode()
+            return
+        change.shard.load(only_hosts)
+        chosen = ((change.host(name).record.ready_at, name) for name in dict.fromkeys(only_hosts))
+        for _, name in sorted((ready_at, name) for ready_at, name in chosen if ready_at is not None):
+            if change.host(name).record.next_contact <= until:
+                yield name
 
     def _grant(self, change: Change, shard: int, host: Host, lease: LeaseRecord, urls_max: int, now: float) -> Lease:
         record = host.record
@@ -178,7 +192,9 @@ class RocksEngine(Embedded):
             self._storage.read("notes", host.key) if record.noted else b"",
         )
 
-    async def extend(self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int) -> Lease | None:
+    async def extend(
+        self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int
+    ) -> Lease | None:
         with Change(self._shards[shard]) as change:
             known = change.host(host)
             lease = known.lease

@@ -1,0 +1,288 @@
+"""Giving work out: which hosts a node gets, how many, and what is taken back for others.
+
+How much a node gets follows what it completes: about as many URLs as it fetches in most of a lease's time, so that a
+slow node does not sit on work that others could do. What it has not begun is taken back when others have nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.nodes import NodeRegistry
+from drumlin.coordinator.placement import Placement
+from drumlin.coordinator.totals import Totals, add_up
+from drumlin.engines.base import Engine
+from drumlin.frontier import Budget
+from drumlin.model import Lease, Renewal, ShardStats
+from drumlin.protocol import (
+    Assignment,
+    CrawlState,
+    Heartbeat,
+    NodeRecord,
+    Work,
+    WorkLease,
+    WorkRequest,
+    assignment_id,
+)
+
+LEASE_URLS_MAX = 100
+LEASE_URLS_UNDELAYED = 8
+LEASE_FILL_SHARE = 0.75
+GRANT_AHEAD_S = 1.0
+HOSTS_FROM_OTHERS = 8
+HOSTS_DEFAULT = 32
+TASKS_AT_FIRST = 200
+GROWTH = 2.0
+BACKLOG_REVOKED_S = 5.0
+REVOKED_AT_ONCE = 8
+RECENT_HOSTS_MAX = 256
+PREFERRED_DOMAINS_ASKED = 8
+BUDGET_NEAR_SHARE = 0.9
+BUDGET_CLAIM = "budget"
+BUDGET_CLAIM_S = 2.0
+IDLE_NODES_PER_S = 2_000.0
+IDLE_WAIT_MAX_S = 5.0
+UNWAITED_NODES_MAX = 16
+
+
+class Granting:
+    """The giving half of a dispatcher."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        config: CrawlConfig,
+        nodes: NodeRegistry,
+        budget: Budget,
+        name: str,
+        chance: random.Random,
+        shards_asked_max: int | None,
+    ) -> None:
+        self.hungry: set[str] = set()
+        self._engine = engine
+        self._config = config
+        self._nodes = nodes
+        self._budget = budget
+        self._name = name
+        self._chance = chance
+        self._asked_max = shards_asked_max or engine.shard_count
+        self._placement = Placement(engine.shard_count)
+        self._turns: dict[str, int] = {}
+        self._ready: list[bool] = [True] * engine.shard_count
+        self._recent: dict[str, deque[str]] = {}
+        self._requests = 0
+
+    def heed(self, shards: Sequence[ShardStats]) -> None:
+        """Remember which shards had hosts to give, so that others are not asked first."""
+        self._ready = [stats.hosts_ready > 0 for stats in shards]
+
+    async def fill(self, work: Work, record: NodeRecord, request: WorkRequest, latest: Totals, now: float) -> None:
+        """Put renewed and new leases into `work`."""
+        room = min(request.max_tasks, self._pace(record))
+        room = await self._room(room, latest, now)
+        # A lease renewed without further URLs ends when the node is done with those it has, and others get the host.
+        room -= await self._renew(work, record, request, 0 if self._should_share(record.node_id) else room, now)
+        hosts = HOSTS_DEFAULT if request.max_hosts is None else request.max_hosts
+        if hosts > 0 and room > 0:
+            leases = await self._lease(record, request, hosts, room, now)
+            work.leases += [self._work_lease(lease, now) for lease in leases]
+            self._note_hosts(record.node_id, leases)
+            if not leases:
+                work.retry_after_s = self._idle_wait_s()
+        if request.flat:
+            work.assignments = [assignment for lease in work.leases for assignment in lease.assignments]
+
+    def _pace(self, record: NodeRecord) -> int:
+        """How many URLs the node may have that it has not begun."""
+        rate = max(record.pages_per_s, record.capacity)
+        useful = GROWTH * rate * self._config.lease_s * LEASE_FILL_SHARE
+        return max(TASKS_AT_FIRST, int(useful) - record.unstarted)
+
+    async def _room(self, wanted: int, latest: Totals, now: float) -> int:
+        """What the page budget leaves. Near its end only one coordinator at a time gives anything, knowing exactly."""
+        if self._budget.pages_max is None:
+            return wanted
+        if latest.pages + latest.leased >= self._budget.pages_max * BUDGET_NEAR_SHARE or not latest.known:
+            if not await self._engine.claim(BUDGET_CLAIM, self._name, now, until=now + BUDGET_CLAIM_S):
+                return 0
+            latest = add_up(await self._engine.stats_all(now))
+        return self._budget.pages_allowed(latest.pages, latest.leased, wanted)
+
+    def _should_share(self, node: str) -> bool:
+        """Others have nothing to do, and nodes are the bound: with a delay hosts are, and they best stay put."""
+        return self._config.delay_s <= 0 and bool(self.hungry - {node})
+
+    # Renewing
+
+    async def _renew(self, work: Work, record: NodeRecord, request: WorkRequest, room: int, now: float) -> int:
+        """Renew the leases named, as far as they are the node's; returns how many URLs that gave."""
+        if not request.renew:
+            return 0
+        prefix = record.node_id + ":"
+        own = [(token, host) for token, host in request.renew if token.startswith(prefix)]
+        each = self._urls_per_host()
+        renewals: list[Renewal] = []
+        for token, host in own:
+            wanted = min(room, each)
+            renewals.append(Renewal(self._engine.shard_of(host), host, token, wanted))
+            room -= wanted
+        leases = await self._engine.extend_all(renewals, now, until=now + self._config.lease_s)
+        given = 0
+        for (_, host), lease in zip(own, leases, strict=True):
+            if lease is None:
+                work.lost.append(host)
+            else:
+                given += len(lease.tasks)
+                work.leases.append(self._work_lease(lease, now))
+        work.lost += [host for token, host in request.renew if not token.startswith(prefix)]
+        return given
+
+    # New leases
+
+    async def _lease(self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float) -> list[Lease]:
+        """Hosts of the domains it prefers and of its own shards; a node that finds none there gets some of another's.
+
+        So hosts stay with a node while there is enough for all, no node idles while another's hosts wait, and none
+        takes at once what two could work on.
+        """
+        leases = await self._lease_preferred(record, request, hosts, room, now)
+        own, others = self._shards_for(record)
+        leases += await self._lease_from(own, record, request, hosts - len(leases), room - _size(leases), now)
+        if leases or not others:
+            return leases
+        few = min(hosts, HOSTS_FROM_OTHERS)
+        return await self._lease_from(others, record, request, few, room, now)
+
+    async def _lease_preferred(
+        self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
+    ) -> list[Lease]:
+        leases: list[Lease] = []
+        for domain in request.preferred_domains[:PREFERRED_DOMAINS_ASKED]:
+            for host in (domain, f"www.{domain}"):
+                if hosts > len(leases) and room > _size(leases):
+                    shard = self._engine.shard_of(host)
+                    more = (hosts - len(leases), room - _size(leases))
+                    leases += await self._ask(shard, record, request, *more, now, only_hosts=(host,))
+        return leases
+
+    async def _lease_from(
+        self, shards: list[int], record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
+    ) -> list[Lease]:
+        leases: list[Lease] = []
+        for shard in shards:
+            if len(leases) >= hosts or _size(leases) >= room:
+                break
+            more = (hosts - len(leases), room - _size(leases))
+            leases += await self._ask(shard, record, request, *more, now)
+        return leases
+
+    async def _ask(
+        self,
+        shard: int,
+        record: NodeRecord,
+        request: WorkRequest,
+        hosts: int,
+        room: int,
+        now: float,
+        only_hosts: Sequence[str] = (),
+    ) -> list[Lease]:
+        self._requests += 1
+        config = self._config
+        spread = config.affinity == "spread"
+        request_id = request.request_id or f"{self._name}-{self._requests:x}"
+        return await self._engine.lease(
+            shard,
+            record.node_id,
+            f"{record.node_id}:{request_id}.{shard}" + (f"-{self._requests:x}" if only_hosts else ""),
+            now,
+            until=now + config.lease_s,
+            hosts_max=hosts,
+            urls_max=room,
+            urls_per_host=self._urls_per_host(),
+            horizon_s=min(GRANT_AHEAD_S, config.delay_s),
+            delay_default_s=config.delay_s,
+            skip_hosts=self._recent.get(record.node_id, ()) if spread else (),
+            only_hosts=only_hosts,
+        )
+
+    def _shards_for(self, record: NodeRecord) -> tuple[list[int], list[int]]:
+        """The shards to ask for this node, its own and others', beginning with another each time, and as many of them
+        as may be asked. Shards that had nothing a moment ago come last."""
+        node, count = record.node_id, self._engine.shard_count
+        turn = self._turns[node] = self._turns.get(node, 0) + 1
+        own = self._placement.own(node, self._nodes.names(), self._nodes.names_version)
+        if self._config.affinity == "spread":
+            own = []
+        mine = set(own)
+        start = turn % max(1, len(own))
+        first = own[start:] + own[:start]
+        begin = self._chance.randrange(count) if self._asked_max < count else 0
+        others = [shard for n in range(count) if (shard := (begin + n) % count) not in mine]
+        if self._asked_max >= count:
+            return first, others
+        first.sort(key=lambda shard: not self._ready[shard])
+        others.sort(key=lambda shard: not self._ready[shard])
+        return first[: self._asked_max], others[: self._asked_max]
+
+    def _urls_per_host(self) -> int:
+        """As many URLs as a host can be asked for in most of a lease's time."""
+        if self._config.delay_s <= 0:
+            return LEASE_URLS_UNDELAYED
+        return max(1, min(LEASE_URLS_MAX, int(self._config.lease_s * LEASE_FILL_SHARE / self._config.delay_s)))
+
+    def _note_hosts(self, node: str, leases: list[Lease]) -> None:
+        if self._config.affinity == "spread":
+            recent = self._recent.setdefault(node, deque(maxlen=RECENT_HOSTS_MAX))
+            recent.extend(lease.host for lease in leases)
+
+    def _idle_wait_s(self) -> float:
+        """When to ask again after getting nothing: thousands of idle nodes must not ask all at once."""
+        nodes = max(self._nodes.known, len(self._nodes.records()))
+        if nodes <= UNWAITED_NODES_MAX:
+            return 0.0
+        return min(IDLE_WAIT_MAX_S, nodes / IDLE_NODES_PER_S) * (0.5 + self._chance.random())
+
+    def _work_lease(self, lease: Lease, now: float) -> WorkLease:
+        delay_s = self._config.delay_s if lease.delay_s is None else max(lease.delay_s, self._config.delay_s)
+        assignments = [
+            Assignment(
+                assignment_id(lease.token, task),
+                task.url,
+                task.priority,
+                lease.deadline,
+                lease.host,
+                lease.not_before,
+                task.depth,
+                task.attempts,
+                task.found_on,
+                task.redirects,
+            )
+            for task in lease.tasks
+        ]
+        return WorkLease(
+            lease.token,
+            lease.host,
+            self._config.lease_s,
+            delay_s,
+            assignments,
+            wait_s=max(0.0, lease.not_before - now),
+            rate=1 / delay_s if delay_s > 0 else None,
+            note=lease.note,
+        )
+
+    # Taking back
+
+    def revoked(self, record: NodeRecord, beat: Heartbeat, state: CrawlState) -> list[str]:
+        """Leases that the node should give back what it has not begun of: others wait, and it would take long."""
+        if state is not CrawlState.RUNNING or not self.hungry - {record.node_id}:
+            return []
+        if beat.unstarted <= record.pages_per_s * BACKLOG_REVOKED_S or len(beat.leases) < 2:
+            return []
+        return beat.leases[: min(REVOKED_AT_ONCE, len(beat.leases) // 2)]
+
+
+def _size(leases: list[Lease]) -> int:
+    return sum(len(lease.tasks) for lease in leases)

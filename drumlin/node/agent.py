@@ -6,6 +6,7 @@ decided before every request.
 
 from __future__ import annotations
 
+import heapq
 import time
 from typing import Any
 
@@ -38,6 +39,8 @@ SLOW_DOWN_MAX_S = 3600.0
 PAUSE_HELD_MAX_S = 2.0
 HSTS_RENEW_S = 3600.0
 HSTS_STATUS = 307
+LEASES_TOLD_MAX = 64
+ENDING = frozenset({CrawlState.DRAINING, CrawlState.FINISHED})
 
 
 class NodeSettings(msgspec.Struct, frozen=True):
@@ -51,7 +54,6 @@ class NodeSettings(msgspec.Struct, frozen=True):
     redirects_max: int
     robots_ttl_s: float
     sitemaps: bool
-    heartbeat_s: float
 
 
 class Agent:
@@ -78,6 +80,7 @@ class Agent:
         self._settling = Settling(settings.node, client, pipeline, archive, blackbox, self._release_if_idle)
         self._request_headers = fetcher.request_headers
         self._heartbeat_at = 0.0
+        self._beating = False
 
     # The loop
 
@@ -94,9 +97,7 @@ class Agent:
             self._send_heartbeat(time.monotonic())
 
     def _done(self) -> bool:
-        if self.state is CrawlState.RUNNING:
-            return False
-        return self._settling.empty and not self.hosts.by_name
+        return self.state in ENDING and self._settling.empty and not self.hosts.by_name
 
     def _ask_for_leases(self, now: float) -> None:
         self._leases.renew(now)
@@ -105,7 +106,7 @@ class Agent:
 
     def _idle_s(self, now: float) -> float:
         """How long the loop may sleep for network events without being late for anything else."""
-        until = min(self._heartbeat_at, self._settling.due())
+        until = self._settling.due() if self._beating else min(self._heartbeat_at, self._settling.due())
         if not self._settling.full:
             until = min(until, self.hosts.next_due(), max(now, self._leases.due()) + 0.01)
         return until - now
@@ -144,7 +145,9 @@ class Agent:
         del self.hosts.by_name[host.host]
         self._leases.forget(host)
         note = host.note() if host.note_changed else None
-        self._settling.report(HostReport(host.lease_id, host.host, True, self._wait_s(host), note=note))
+        self._settling.report(
+            HostReport(host.lease_id, host.host, release=True, next_contact_s=self._wait_s(host), note=note)
+        )
 
     def report_note(self, host: HostWork, sitemaps: list[str]) -> None:
         """Have the coordinator remember a host's robots rules and pace, and queue its sitemaps."""
@@ -191,7 +194,7 @@ class Agent:
         host.tasks.popleft()
         if scheme == "http" and host.hsts_until > wall:
             target = "https:" + task.url.partition(":")[2]
-            self._end(host, task, Outcome.REDIRECTED, status=HSTS_STATUS, redirect_to=target)
+            self._end(host, task, Outcome.REDIRECTED, status_code=HSTS_STATUS, redirect_to=target)
         elif not robots.allows(task.url):
             self._end(host, task, Outcome.DENIED, kind="robots", error=robots.decision.reason)
         else:
@@ -232,12 +235,12 @@ class Agent:
             host,
             task,
             Outcome.FAILED,
-            status=0 if transfer.failure else transfer.status,
+            status_code=0 if transfer.failure else transfer.status,
             kind=kind,
             error=error,
             retry_after_s=asked_s,
         )
-        return Arrival(result, fetch_record(result, self.settings.node, transfer))
+        return Arrival(result, fetch_record(result, task, host.host, self.settings.node, transfer))
 
     def _captured(self, transfer: Transfer, host: HostWork, task: Task, wall: float) -> Arrival:
         request = request_block(task.url, host.host, self._request_headers)
@@ -253,7 +256,7 @@ class Agent:
         result.redirect_to = target
         self.fetched += 1
         self.fetched_bytes += len(capture.body_raw)
-        return Arrival(result, fetch_record(result, self.settings.node, transfer), capture)
+        return Arrival(result, fetch_record(result, task, host.host, self.settings.node, transfer), capture)
 
     def _slow_down(self, transfer: Transfer, host: HostWork, wall: float) -> float:
         """The site is overloaded: leave the host alone for as long as it asks, and the URL for at least that long."""
@@ -283,22 +286,46 @@ class Agent:
     def _end(self, host: HostWork, task: Task, outcome: Outcome, **more: Any) -> None:
         """Settle a URL without contact."""
         result = self._result(host, task, outcome, **more)
-        self._settling.arrive(host, Arrival(result, fetch_record(result, self.settings.node)))
+        self._settling.arrive(host, Arrival(result, fetch_record(result, task, host.host, self.settings.node)))
 
     def _result(self, host: HostWork, task: Task, outcome: Outcome, **more: Any) -> Result:
         wall = time.time()
         attempt = self._attempt_id(task, wall)
-        return result_without_capture(task, host.host, host.lease_id, outcome, attempt, wall, **more)
+        return result_without_capture(task, host.lease_id, outcome, attempt, wall, **more)
 
-    def _attempt_id(self, task: Task, wall: float) -> bytes:
+    def _attempt_id(self, task: Task, wall: float) -> str:
         """Tells this attempt at this URL from every other."""
-        return f"{self.settings.node}:{task.id:x}:{wall!r}".encode()
+        return f"{self.settings.node}:{task.id:x}:{wall!r}"
+
+    # Heartbeat
 
     def _send_heartbeat(self, now: float) -> None:
-        if now < self._heartbeat_at:
+        if now < self._heartbeat_at or self._beating:
             return
-        self._heartbeat_at = now + self.settings.heartbeat_s
-        in_flight = sum(host.in_flight for host in self.hosts.by_name.values())
-        beat = Heartbeat(self.state, in_flight, len(self.hosts), self.fetched, self.fetched_bytes)
-        path = f"/api/v1/nodes/{self.settings.node}/heartbeat"
-        self._client.post(path, beat, HeartbeatReply, lambda reply: self.follow(reply.state))
+        self._beating = True
+        hosts = self.hosts.by_name.values()
+        beat = Heartbeat(
+            status=self.state,
+            current_load=sum(host.in_flight for host in hosts),
+            total_crawled=self.fetched,
+            leases=self._last_leases(),
+            hosts=len(hosts),
+            unstarted=sum(len(host.tasks) for host in hosts),
+            total_bytes=self.fetched_bytes,
+        )
+        self._client.post(f"/api/v1/nodes/{self.settings.node}/heartbeat", beat, HeartbeatReply, self._beat_answered)
+
+    def _last_leases(self) -> list[str]:
+        """Some leases with URLs not begun, those that are contacted last first."""
+        unstarted = (host for host in self.hosts.by_name.values() if host.tasks)
+        last = heapq.nlargest(LEASES_TOLD_MAX, unstarted, key=lambda host: host.next_contact)
+        return [host.lease_id for host in last]
+
+    def _beat_answered(self, reply: HeartbeatReply) -> None:
+        self._beating = False
+        self._heartbeat_at = time.monotonic() + reply.next_heartbeat
+        self.follow(reply.state)
+        if reply.revoke:
+            revoked = set(reply.revoke)
+            for host in [host for host in self.hosts.by_name.values() if host.lease_id in revoked]:
+                self.lost(host)

@@ -11,21 +11,21 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode
-from drumlin.model import Capture, Duplicate, Outcome, Verdict
-from drumlin.node.spool import JOURNAL_SUFFIX, Entry, Journal, read_journal
+from drumlin.model import Capture, Outcome
+from drumlin.node.spool import JOURNAL_SUFFIX, Answer, Entry, FoundJournal, Journal, answer_of
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import Accepted, Result
+from drumlin.protocol import Accepted, Result, read_assignment_id
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter, read_capture, repair
+from drumlin.urls import domain_of
 
 SEGMENT_PAGES_MAX = 10_000
-RECOVER_BATCH = 200
 LOCK_POLL_S = 0.05
 
 Submit = Callable[[list[Result]], Accepted]
@@ -81,6 +81,7 @@ class StoredBatch(msgspec.Struct):
     """Arrivals that are archived and journalled, on their way to the coordinator."""
 
     segment: _Segment
+    number: int
     arrivals: list[Arrival]
 
 
@@ -102,15 +103,17 @@ class Archive:
         captures = [arrival.capture for arrival in arrivals if arrival.capture is not None]
         self._warc.append(captures)
         segment = self._open_segment()
-        segment.journal.append([_entry(arrival) for arrival in arrivals])
+        number = segment.journal.append([_entry(arrival) for arrival in arrivals])
         segment.pages += len(captures)
         segment.waiting += 1
-        return StoredBatch(segment, arrivals)
+        return StoredBatch(segment, number, arrivals)
 
     def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
         """Write the rows of what the coordinator counted."""
         segment = batch.segment
-        add_rows(segment.tables, batch.arrivals, accepted.verdicts, accepted.duplicates)
+        answer = Answer(batch.number, accepted.rejected_at, accepted.duplicates)
+        segment.journal.answered(answer)
+        add_rows(segment.tables, batch.arrivals, answer)
         segment.waiting -= 1
         if segment in self._closing and not segment.waiting:
             self._closing.remove(segment)
@@ -140,31 +143,20 @@ class Archive:
         return self._segment
 
 
-def add_rows(
-    tables: SegmentWriter,
-    arrivals: Sequence[Arrival],
-    verdicts: Sequence[Verdict],
-    duplicates: Sequence[Duplicate | None],
-) -> None:
+def add_rows(tables: SegmentWriter, arrivals: Sequence[Arrival], answer: Answer) -> None:
     """Rows for the arrivals that counted: every one in `fetches`, the pages among them in `pages` and `links`."""
-    pages: list[Capture] = []
-    fetches: list[FetchRecord] = []
-    for arrival, verdict, duplicate in zip(arrivals, verdicts, duplicates, strict=True):
-        if verdict == Verdict.STALE:
-            continue
-        fetches.append(arrival.fetch)
-        if arrival.capture is not None and arrival.result.outcome == Outcome.FETCHED:
-            _mark_duplicate(arrival.capture, duplicate)
-            pages.append(arrival.capture)
-    tables.add(pages, fetches)
-
-
-def _mark_duplicate(capture: Capture, duplicate: Duplicate | None) -> None:
-    if duplicate is not None:
-        capture.duplicate = duplicate
-    if capture.duplicate is not None and capture.duplicate.distance is None:
-        # The same bytes are in the table already, in the row of the page this one repeats.
-        capture.text = b""
+    rejected = frozenset(answer.rejected)
+    for known in answer.duplicates:
+        capture = arrivals[known.index].capture
+        if capture is not None:
+            capture.duplicate = known.duplicate
+    counted = [arrival for index, arrival in enumerate(arrivals) if index not in rejected]
+    pages = [arrival.capture for arrival in counted if arrival.capture and arrival.result.outcome == Outcome.FETCHED]
+    for page in pages:
+        if page.duplicate is not None and page.duplicate.distance is None:
+            # The same bytes are in the table already, in the row of the page this one repeats.
+            page.text = b""
+    tables.add(pages, [arrival.fetch for arrival in counted])
 
 
 def _entry(arrival: Arrival) -> Entry:
@@ -200,24 +192,29 @@ class SpoolLock:
         os.close(self._fd)
 
 
-def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) -> int:
-    """Finish what a dead node left: repair its WARC files, settle its journals, complete its tables."""
+def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) -> bool:
+    """Finish what a dead node left: repair its WARC files, settle its journals, complete its tables. False when the
+    coordinator does not take all of it yet, because to it the dead node is still at work."""
     repair(paths.warc, node)
-    recovered = 0
-    for path in sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX)):
-        tables = SegmentWriter(paths.tables, path.name.removesuffix(JOURNAL_SUFFIX), node=node)
-        for entries in _batches(read_journal(path), RECOVER_BATCH):
-            accepted = submit([entry.result for entry in entries])
-            add_rows(tables, _rebuild(paths, entries, pipeline), accepted.verdicts, accepted.duplicates)
-            recovered += len(entries)
-        tables.finish()
-        path.unlink()
-    return recovered
+    journals = [FoundJournal(path) for path in sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX))]
+    unfinished = [one for one in journals if not _recover_journal(paths, node, one, pipeline, submit)]
+    return not unfinished
 
 
-def _batches(entries: list[Entry], size: int) -> Iterator[list[Entry]]:
-    for start in range(0, len(entries), size):
-        yield entries[start : start + size]
+def _recover_journal(paths: CrawlPaths, node: str, journal: FoundJournal, pipeline: Pipeline, submit: Submit) -> bool:
+    for number, entries in enumerate(journal.batches):
+        if number not in journal.answers:
+            answer = answer_of(number, submit([entry.result for entry in entries]))
+            if answer is not None:
+                journal.answered(answer)
+    if len(journal.answers) < len(journal.batches):
+        return False
+    tables = SegmentWriter(paths.tables, journal.path.name.removesuffix(JOURNAL_SUFFIX), node=node)
+    for number, entries in enumerate(journal.batches):
+        add_rows(tables, _rebuild(paths, entries, pipeline), journal.answers[number])
+    tables.finish()
+    journal.delete()
+    return True
 
 
 def _rebuild(paths: CrawlPaths, entries: list[Entry], pipeline: Pipeline) -> list[Arrival]:
@@ -227,7 +224,7 @@ def _rebuild(paths: CrawlPaths, entries: list[Entry], pipeline: Pipeline) -> lis
     pipeline.read(pages)
     for arrival in arrivals:
         if arrival.capture is not None:
-            arrival.capture.digest = arrival.result.digest
+            arrival.capture.digest = bytes.fromhex(arrival.result.content_hash)
             arrival.capture.simhash = arrival.result.simhash
     return arrivals
 
@@ -237,10 +234,12 @@ def _read_back(paths: CrawlPaths, entry: Entry) -> Capture | None:
         return None
     result = entry.result
     capture = read_capture(paths.warc / entry.warc_filename, entry.warc_offset)
-    capture.host, capture.domain = result.host, result.domain
-    capture.task_id, capture.lease_token = result.task_id, result.lease_id
-    capture.depth, capture.found_on, capture.redirects = result.depth, entry.found_on, result.redirects
-    capture.fetched, capture.duration_s = result.fetched, entry.fetch.duration_s
+    key = read_assignment_id(result.assignment_id)
+    if key is not None:
+        capture.task_id, capture.lease_token, capture.depth = key.task_id, key.lease_id, key.depth
+    capture.host, capture.domain = entry.fetch.host, domain_of(entry.fetch.host)
+    capture.found_on, capture.redirects = entry.found_on, tuple(result.redirect_chain)
+    capture.fetched, capture.duration_s = result.crawl_time, entry.fetch.duration_s
     capture.record_id, capture.ip, capture.protocol = result.record_id, entry.fetch.ip, entry.fetch.protocol
     try:
         capture.body = decode(

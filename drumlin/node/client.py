@@ -38,14 +38,16 @@ class CoordinatorClient:
         self._idle: list[Any] = []
         self._repeat: list[tuple[float, Callable[[], None]]] = []
 
-    def post(self, path: str, message: Any, reply: type[Reply], on_reply: Callable[[Reply], None]) -> None:
+    def post(
+        self, path: str, message: Any, reply: type[Reply], on_reply: Callable[[Reply], None], method: str = "POST"
+    ) -> None:
         """Send `message`; `on_reply` is called from the fetcher's loop."""
-        self._send(path, _encoder.encode(message), reply, on_reply, time.monotonic())
+        self._send(method, path, _encoder.encode(message), reply, on_reply, time.monotonic())
 
-    def call(self, path: str, message: Any, reply: type[Reply]) -> Reply:
+    def call(self, path: str, message: Any, reply: type[Reply], method: str = "POST") -> Reply:
         """Send `message` and wait for the reply; for the steps before the loop begins and after it has ended."""
         replies: list[Reply] = []
-        self.post(path, message, reply, replies.append)
+        self.post(path, message, reply, replies.append, method)
         while not replies:
             self._fetcher.run_once(RETRY_WAIT_S)
             self.repeat_failed()
@@ -60,11 +62,12 @@ class CoordinatorClient:
             again()
 
     def _send(
-        self, path: str, body: bytes, reply: type[Reply], on_reply: Callable[[Reply], None], since: float
+        self, method: str, path: str, body: bytes, reply: type[Reply], on_reply: Callable[[Reply], None], since: float
     ) -> None:
         curl = self._idle.pop() if self._idle else self._new_handle()
         curl.setopt(pycurl.URL, self._url(path))
         curl.setopt(pycurl.POSTFIELDS, body)
+        curl.setopt(pycurl.CUSTOMREQUEST, method)
 
         def done(transfer: Transfer) -> None:
             self._idle.append(curl)
@@ -73,7 +76,7 @@ class CoordinatorClient:
                 return
             self._failed(path, transfer, since)
             again_at = time.monotonic() + RETRY_WAIT_S
-            self._repeat.append((again_at, lambda: self._send(path, body, reply, on_reply, since)))
+            self._repeat.append((again_at, lambda: self._send(method, path, body, reply, on_reply, since)))
 
         self._fetcher.start_handle(curl, done)
 

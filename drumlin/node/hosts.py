@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from drumlin.model import Task
-from drumlin.protocol import HostNote, WorkLease
+from drumlin.protocol import Assignment, HostNote, WorkLease
 from drumlin.robots import Decision, Matcher, parse
 
 if TYPE_CHECKING:
@@ -29,6 +29,20 @@ FAILURES_MAX = 3
 _note_encoder = msgspec.msgpack.Encoder()
 _note_decoder = msgspec.msgpack.Decoder(HostNote)
 _decision_decoder = msgspec.msgpack.Decoder(Decision)
+
+
+def task_of(assignment: Assignment) -> Task:
+    """The URL of an assignment as the rest of a node knows it; `protocol.assignment_id` makes the id again."""
+    number = assignment.assignment_id.rpartition("/")[2].partition(".")[0]
+    return Task(
+        int(number),
+        assignment.url,
+        assignment.priority,
+        assignment.depth,
+        assignment.attempts,
+        assignment.found_on,
+        assignment.redirects,
+    )
 
 
 class Robots:
@@ -77,8 +91,8 @@ class HostWork:
         self.ttl_s = lease.ttl_s
         self.expires = sent + lease.ttl_s
         self.next_contact = now + lease.wait_s
-        self.delay_s = max(delay_s, lease.delay_s or 0.0)
-        self.tasks: deque[Task] = deque(lease.tasks)
+        self.delay_s = max(delay_s, lease.min_delay_s)
+        self.tasks: deque[Task] = deque(map(task_of, lease.assignments))
         self.in_flight = 0
         self.unsettled = 0
         self.failures = 0
@@ -117,8 +131,8 @@ class HostWork:
     def renew(self, lease: WorkLease, sent: float, now: float) -> None:
         self.renewing = False
         self.expires = sent + lease.ttl_s
-        self.tasks.extend(lease.tasks)
-        if not lease.tasks:
+        self.tasks.extend(map(task_of, lease.assignments))
+        if not lease.assignments:
             self.exhausted_until = now + RENEW_EMPTY_WAIT_S
 
 

@@ -48,6 +48,7 @@ class Leases:
         self._to_renew: dict[str, HostWork] = {}
         self._scan_at = 0.0
         self._requests = 0
+        self._start = f"{time.time_ns():x}"
 
     def ask(self, now: float, room: int) -> None:
         """Ask for hosts when there is room for some."""
@@ -89,8 +90,15 @@ class Leases:
     def _post(self, max_hosts: int, renew: list[tuple[str, str]], on_reply: Callable[[Work, float], None]) -> None:
         sent = time.monotonic()
         self._requests += 1
-        request_id = f"{self._node}:{time.time_ns():x}:{self._requests}"
-        request = WorkRequest(request_id, TASKS_PER_REQUEST, max_hosts, renew, self._pipeline.scope_version)
+        request = WorkRequest(
+            TASKS_PER_REQUEST,
+            max_hosts=max_hosts,
+            # Unlike that of any other request, also of an earlier process of this name.
+            request_id=f"{self._start}-{self._requests:x}",
+            renew=renew,
+            scope_version=self._pipeline.scope_version,
+            flat=False,
+        )
         path = f"/api/v1/nodes/{self._node}/work/request"
         self._client.post(path, request, Work, lambda work: on_reply(work, sent))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import secrets
 import signal
 import sys
 import time
@@ -25,8 +26,8 @@ from drumlin.node.blackbox import BlackBox
 from drumlin.node.client import CoordinatorClient
 from drumlin.parse import keep_freed_memory
 from drumlin.pipeline import Pipeline, Reading
-from drumlin.protocol import Accepted, Done, Failure, Register, Registered, Result, Results, Setup, SetupRequest
-from drumlin.store.disk import translated_disk_errors
+from drumlin.protocol import Accepted, Done, Failure, Register, Registered, Result, Results
+from drumlin.store.disk import translated_disk_errors, write_whole
 from drumlin.urls import Scope
 
 SOFTWARE = f"drumlin/{__version__}"
@@ -78,12 +79,13 @@ def _leave_signals_to_parent(parent_pid: int) -> None:
 
 def _work(options: NodeOptions, paths: CrawlPaths, gateway: CoordinatorClient) -> None:
     api = f"/api/v1/nodes/{options.node}"
-    setup = gateway.call(f"{api}/setup", SetupRequest(), Setup)
-    config = msgspec.json.decode(setup.config, type=CrawlConfig)
+    # Leases are kept until what this name's last process left unsent has been sent.
+    registered = register(gateway, options, paths, recovering=True)
+    config = msgspec.convert(registered.config, CrawlConfig)
     blackbox = BlackBox(paths.blackbox(options.node))
-    pipeline = make_pipeline(config, setup, _before_parse(blackbox))
+    pipeline = make_pipeline(config, registered, _before_parse(blackbox))
     recover_spools(paths, options.node, pipeline, gateway)
-    gateway.call(f"{api}/register", Register(options.node, 0.0, {"pid": str(os.getpid())}), Registered)
+    register(gateway, options, paths)
     fetcher = make_fetcher(config, options.concurrency)
     archive = Archive(
         options.out,
@@ -97,7 +99,28 @@ def _work(options: NodeOptions, paths: CrawlPaths, gateway: CoordinatorClient) -
     prepare_process()
     Agent(node_settings(config, options), fetcher, client, pipeline, archive, blackbox).run()
     archive.close()
-    gateway.call(f"{api}/leave", SetupRequest(), Done)
+    gateway.call(api, None, Done, method="DELETE")
+
+
+def register(
+    gateway: CoordinatorClient, options: NodeOptions, paths: CrawlPaths, *, recovering: bool = False
+) -> Registered:
+    message = Register(
+        float(options.concurrency),
+        options.node,
+        metadata={"pid": str(os.getpid()), "os": sys.platform, "version": __version__},
+        recovering=recovering,
+        instance=instance_of(paths.spool(options.node)),
+    )
+    return gateway.call("/api/v1/nodes/register", message, Registered)
+
+
+def instance_of(spool: Path) -> str:
+    """A secret that is made once per spool folder: who knows it can only be the successor of who made it."""
+    path = spool / "instance"
+    if not path.exists():
+        write_whole(path, secrets.token_hex(16).encode())
+    return path.read_text()
 
 
 def prepare_process() -> None:
@@ -119,11 +142,10 @@ def node_settings(config: CrawlConfig, options: NodeOptions) -> NodeSettings:
         robots_ttl_s=config.robots_ttl_s,
         # What a sitemap lists is one link away from it.
         sitemaps=config.sitemaps and config.depth != 0,
-        heartbeat_s=0.5,
     )
 
 
-def make_pipeline(config: CrawlConfig, setup: Setup, before_parse: Callable[[str], None]) -> Pipeline:
+def make_pipeline(config: CrawlConfig, setup: Registered, before_parse: Callable[[str], None]) -> Pipeline:
     reading = Reading(
         agent=config.product_token,
         body_decoded_bytes_max=config.body_decoded_bytes_max,
@@ -178,7 +200,7 @@ def recover_spools(paths: CrawlPaths, node: str, pipeline: Pipeline, gateway: Co
         if lock is None:
             continue
         recover(paths, folder.name, pipeline, submit)
-        gateway.call(f"/api/v1/nodes/{folder.name}/leave", SetupRequest(), Done)
+        gateway.call(f"/api/v1/nodes/{folder.name}", None, Done, method="DELETE")
         lock.free()
 
 

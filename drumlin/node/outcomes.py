@@ -8,9 +8,8 @@ from typing import Any
 
 from drumlin.fetch import Transfer
 from drumlin.model import Capture, FailureKind, Outcome, Task
-from drumlin.protocol import Result
+from drumlin.protocol import Result, assignment_id
 from drumlin.store import FetchRecord
-from drumlin.urls import domain_of
 
 ERROR_CHARS_MAX = 500
 HSTS_MAX_AGE_S = 365 * 86400.0
@@ -39,59 +38,54 @@ def retry_after_s(value: str, now: float) -> float:
         return 0.0
 
 
-def result_of_capture(capture: Capture, task: Task, outcome: Outcome, capture_id: bytes) -> Result:
+def result_of_capture(capture: Capture, task: Task, outcome: Outcome, capture_id: str) -> Result:
+    """The result of a page that arrived; reading it fills in the rest (`settling`)."""
     return Result(
-        lease_id=capture.lease_token,
-        task_id=task.id,
+        assignment_id=assignment_id(capture.lease_token, task),
         url=task.url,
-        host=capture.host,
-        domain=capture.domain,
-        depth=task.depth,
-        attempts=task.attempts,
+        status_code=capture.status,
+        content_hash="",
+        links=[],
+        crawl_time=capture.fetched,
         outcome=outcome,
-        status=capture.status,
         capture_id=capture_id,
-        fetched=capture.fetched,
         size=len(capture.body_raw),
-        redirects=task.redirects,
+        redirect_chain=list(task.redirects),
     )
 
 
 def result_without_capture(
-    task: Task, host: str, token: str, outcome: Outcome, capture_id: bytes, now: float, **more: Any
+    task: Task, token: str, outcome: Outcome, capture_id: str, now: float, **more: Any
 ) -> Result:
     """A result with nothing stored: a failure, a denial, an upgrade to HTTPS. `more` are further fields of Result."""
     result = Result(
-        lease_id=token,
-        task_id=task.id,
+        assignment_id=assignment_id(token, task),
         url=task.url,
-        host=host,
-        domain=domain_of(host),
-        depth=task.depth,
-        attempts=task.attempts,
+        status_code=0,
+        content_hash="",
+        links=[],
+        crawl_time=now,
         outcome=outcome,
-        status=0,
         capture_id=capture_id,
-        fetched=now,
-        redirects=task.redirects,
+        redirect_chain=list(task.redirects),
     )
     for name, value in more.items():
         setattr(result, name, value[:ERROR_CHARS_MAX] if name == "error" else value)
     return result
 
 
-def fetch_record(result: Result, node: str, transfer: Transfer | None = None) -> FetchRecord:
+def fetch_record(result: Result, task: Task, host: str, node: str, transfer: Transfer | None = None) -> FetchRecord:
     """The line of the fetch log that belongs to a result; without a transfer there was no contact."""
     return FetchRecord(
         url=result.url,
-        host=result.host,
-        fetched=result.fetched,
+        host=host,
+        fetched=result.crawl_time,
         outcome=result.outcome,
-        status=result.status,
+        status=result.status_code,
         kind=result.kind,
         error=result.error,
         duration_s=transfer.finished - transfer.started if transfer else 0.0,
-        attempt=result.attempts + 1,
+        attempt=task.attempts + 1,
         bytes=result.size,
         redirect_to=result.redirect_to,
         protocol=transfer.protocol if transfer else "",

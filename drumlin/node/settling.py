@@ -23,6 +23,7 @@ SETTLE_BATCH_MAX = 200
 SETTLE_WAIT_S = 0.02
 UNSETTLED_PAGES_MAX = 2_000
 UNSETTLED_BYTES_MAX = 96 * 1024 * 1024
+MIME_CHARS_MAX = 200
 
 Held = tuple[HostWork, Arrival]
 
@@ -105,7 +106,7 @@ class Settling:
         if not asked:
             self._enqueue(batch)
             return
-        request = KnownRequest([(capture.domain, capture.digest) for capture in asked])
+        request = KnownRequest([(capture.domain, capture.digest.hex()) for capture in asked])
         self._client.post(f"{self._api}/known", request, Known, lambda known: self._mark_known(batch, asked, known))
 
     def _complete(self, arrival: Arrival) -> None:
@@ -113,7 +114,8 @@ class Settling:
         capture, result = arrival.capture, arrival.result
         if capture is None:
             return
-        result.digest, result.simhash, result.mime = capture.digest, capture.simhash, capture.mime
+        result.content_hash, result.simhash = capture.digest.hex(), capture.simhash
+        result.mime = capture.mime[:MIME_CHARS_MAX]
         result.record_id = arrival.fetch.record_id = capture.record_id
         found = self._pipeline.discover(capture)
         result.links, result.link_hints, result.traps = found.urls, found.hints, found.refused

@@ -1,26 +1,29 @@
-"""A node's journal: what it has archived, written down before the coordinator hears of it.
+"""A node's journal: what it has archived, written down before the coordinator hears of it, and what it answered.
 
-A segment's journal holds, batch by batch, the results sent and where their captures lie in the WARC files. It is
-deleted when the segment's tables are complete. So a journal found at start belongs to a node that died: its results are
-sent again (settling twice changes nothing) and its rows are read again from the archive.
+A segment's journal holds, batch by batch, the results sent and where their captures lie in the WARC files, and for each
+batch that was answered the answer. It is deleted when the segment's tables are complete. So a journal found at start
+belongs to a node that died: what was never answered is sent again (settling twice changes nothing), and the rows of all
+that counted are read again from the archive.
 
-A frame is: length (4 bytes), crc32 (4 bytes), MessagePack of a list of entries. A torn frame ends the journal: what it
-would have said was never sent.
+A frame is: length (4 bytes), crc32 (4 bytes), MessagePack of one batch or answer. A torn frame ends the journal: what
+it would have said was never sent, or is asked again.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from pathlib import Path
 
 import msgspec
 
-from drumlin.protocol import Result
+from drumlin.protocol import Accepted, KnownPage, Result
 from drumlin.store import FetchRecord
 from drumlin.store.disk import AppendFile, remove
 
 JOURNAL_SUFFIX = ".journal"
+NOT_YOURS = "not_yours"
 _FRAME = struct.Struct("<II")
 
 
@@ -34,8 +37,30 @@ class Entry(msgspec.Struct, array_like=True):
     found_on: str
 
 
+class Batch(msgspec.Struct, array_like=True, tag=0):
+    """What was archived together and is sent together."""
+
+    entries: list[Entry]
+
+
+class Answer(msgspec.Struct, array_like=True, tag=1):
+    """What the coordinator made of batch number `batch` of this journal: which of its results did not count, and which
+    repeat an earlier page."""
+
+    batch: int
+    rejected: list[int]
+    duplicates: list[KnownPage]
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Entry])
+_decoder = msgspec.msgpack.Decoder(Batch | Answer)
+
+
+def answer_of(batch: int, accepted: Accepted) -> Answer | None:
+    """The answer worth keeping; none when the coordinator takes a result for another node's: that may change."""
+    if any(rejected.reason == NOT_YOURS for rejected in accepted.rejected):
+        return None
+    return Answer(batch, accepted.rejected_at, accepted.duplicates)
 
 
 class Journal:
@@ -43,12 +68,17 @@ class Journal:
 
     def __init__(self, path: Path, *, sync: bool = False) -> None:
         self.path = path
+        self.batches = 0
         self._file = AppendFile(path, sync=sync)
 
-    def append(self, entries: list[Entry]) -> None:
-        """Write down a batch; it survives kill -9 once this returns, and power loss with `sync`."""
-        payload = _encoder.encode(entries)
-        self._file.append(_FRAME.pack(len(payload), zlib.crc32(payload)) + payload)
+    def append(self, entries: list[Entry]) -> int:
+        """Write down a batch and give its number; it survives kill -9 once this returns, and power loss with `sync`."""
+        self._file.append(_frame(Batch(entries)))
+        self.batches += 1
+        return self.batches - 1
+
+    def answered(self, answer: Answer) -> None:
+        self._file.append(_frame(answer))
 
     def delete(self) -> None:
         """Forget the segment: its tables are complete."""
@@ -59,17 +89,44 @@ class Journal:
         self._file.close()
 
 
-def read_journal(path: Path) -> list[Entry]:
-    """All entries of a journal up to its torn end, if it has one."""
-    data = path.read_bytes()
-    entries: list[Entry] = []
-    position = 0
-    while position + _FRAME.size <= len(data):
-        length, checksum = _FRAME.unpack_from(data, position)
-        position += _FRAME.size
-        payload = data[position : position + length]
-        if len(payload) < length or zlib.crc32(payload) != checksum:
-            break
-        entries.extend(_decoder.decode(payload))
-        position += length
-    return entries
+class FoundJournal:
+    """The journal of a dead node, up to its torn end if it has one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.batches: list[list[Entry]] = []
+        self.answers: dict[int, Answer] = {}
+        self._end = 0
+        self._read(path.read_bytes())
+
+    def _read(self, data: bytes) -> None:
+        while self._end + _FRAME.size <= len(data):
+            length, checksum = _FRAME.unpack_from(data, self._end)
+            start = self._end + _FRAME.size
+            payload = data[start : start + length]
+            if len(payload) < length or zlib.crc32(payload) != checksum:
+                return
+            self._end = start + length
+            frame = _decoder.decode(payload)
+            if isinstance(frame, Batch):
+                self.batches.append(frame.entries)
+            else:
+                self.answers[frame.batch] = frame
+
+    def answered(self, answer: Answer) -> None:
+        """Write down an answer, so that whoever finds this journal next need not ask again."""
+        self.answers[answer.batch] = answer
+        frame = _frame(answer)
+        with self.path.open("r+b") as file:
+            os.truncate(file.fileno(), self._end)
+            file.seek(self._end)
+            file.write(frame)
+        self._end += len(frame)
+
+    def delete(self) -> None:
+        remove(self.path)
+
+
+def _frame(content: Batch | Answer) -> bytes:
+    payload = _encoder.encode(content)
+    return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload

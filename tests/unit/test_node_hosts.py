@@ -15,19 +15,32 @@ from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import LEASE_MARGIN_S, RENEW_EMPTY_WAIT_S, HostTable, HostWork, Robots
 from drumlin.node.leases import HOSTS_PER_REQUEST, Leases
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import CrawlState, HostNote, Work, WorkLease, WorkRequest
+from drumlin.protocol import Assignment, CrawlState, HostNote, Work, WorkLease, WorkRequest, assignment_id
 from drumlin.robots import Decision
 
 AGENT = "drumlin"
 RULES = Decision(b"User-agent: *\nDisallow: /no\n", False, False, 1e12, False, "rules")
 
 
-def tasks(count: int) -> list[Task]:
-    return [Task(number, f"http://a.test/{number}", 5, 0, 0, "", ()) for number in range(count)]
+def assignments(lease_id: str, count: int) -> list[Assignment]:
+    tasks = [Task(number, f"http://a.test/{number}", 5, 2, 1, "", ()) for number in range(count)]
+    return [
+        Assignment(assignment_id(lease_id, task), task.url, 5, 0.0, "a.test", 0.0, task.depth, task.attempts)
+        for task in tasks
+    ]
 
 
 def lease(name: str = "a.test", *, wait_s: float = 0.0, ttl_s: float = 60.0, urls: int = 3, **more: Any) -> WorkLease:
-    return WorkLease(f"token of {name}", name, ttl_s, wait_s, more.get("delay_s"), tasks(urls), more.get("note", b""))
+    lease_id = f"n0:token of {name}"
+    return WorkLease(
+        lease_id,
+        name,
+        ttl_s,
+        more.get("delay_s", 0.0),
+        assignments(lease_id, urls),
+        wait_s=wait_s,
+        note=more.get("note", b""),
+    )
 
 
 def work_on(granted: WorkLease, *, sent: float = 99.0, now: float = 100.0, delay_s: float = 1.0) -> HostWork:
@@ -35,6 +48,13 @@ def work_on(granted: WorkLease, *, sent: float = 99.0, now: float = 100.0, delay
 
 
 # One host
+
+
+def test_an_assignment_can_be_named_again_by_what_the_node_keeps_of_it() -> None:
+    granted = lease()
+    host = work_on(granted)
+    names = [assignment_id(host.lease_id, task) for task in host.tasks]
+    assert names == [assignment.assignment_id for assignment in granted.assignments]
 
 
 def test_a_host_waits_for_its_first_contact_and_stops_before_its_lease_ends() -> None:
@@ -53,8 +73,8 @@ def test_a_host_is_contacted_by_no_more_requests_than_allowed_and_by_none_beside
     assert not host.may_contact(100.0, 2)
 
 
-@pytest.mark.parametrize(("own", "delay_s"), [(None, 1.0), (0.2, 1.0), (5.0, 5.0)])
-def test_the_longer_of_the_crawls_and_the_hosts_delay_counts(own: float | None, delay_s: float) -> None:
+@pytest.mark.parametrize(("own", "delay_s"), [(0.0, 1.0), (0.2, 1.0), (5.0, 5.0)])
+def test_the_longer_of_the_crawls_and_the_hosts_delay_counts(own: float, delay_s: float) -> None:
     assert work_on(lease(delay_s=own)).delay_s == delay_s
 
 
@@ -165,7 +185,7 @@ class FakeClient:
 
     def answer(self, *leases: WorkLease, lost: tuple[str, ...] = (), state: CrawlState = CrawlState.RUNNING) -> None:
         _, on_reply = self.sent.pop(0)
-        on_reply(Work(state, list(leases), list(lost), 0.0, [], 0))
+        on_reply(Work(list(leases), [], 0.0, state, list(lost)))
 
 
 class FakePipeline:
@@ -236,7 +256,7 @@ def test_a_lease_that_runs_out_is_renewed_and_one_that_cannot_be_is_lost(asking:
     asking.holder.table.by_name["over"].expires = 500.0
     asking.leases.renew(600.0)
     (request, _) = asking.client.sent[0]
-    assert request.renew == [("token of kept", "kept"), ("token of lost", "lost")]
+    assert request.renew == [("n0:token of kept", "kept"), ("n0:token of lost", "lost")]
     asking.client.answer(lease("kept", urls=2), lost=("lost",))
     assert asking.holder.heard == [("lost", "over"), ("state", "running"), ("renewed", "kept"), ("lost", "lost")]
     assert len(asking.holder.table.by_name["kept"].tasks) == 5

@@ -19,6 +19,7 @@ from drumlin.node.outcomes import (
     retry_after_s,
     status_failure,
 )
+from drumlin.protocol import assignment_id
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TASK = Task(7, "http://a.test/x", 5, 2, 1, "http://a.test/", ("http://a.test/old",))
@@ -89,9 +90,10 @@ def test_no_strict_transport_security_breaks_the_node(value: str) -> None:
 
 def test_a_result_without_a_capture_tells_which_attempt_failed_and_why() -> None:
     result = result_without_capture(
-        TASK, "a.test", "token", Outcome.FAILED, b"id", 5.0, kind="dns", error="e" * 1000, retry_after_s=3.0
+        TASK, "n0:token", Outcome.FAILED, "id", 5.0, kind="dns", error="e" * 1000, retry_after_s=3.0
     )
-    record = fetch_record(result, "n0")
-    assert (result.url, result.task_id, result.lease_id, result.redirects) == (TASK.url, 7, "token", TASK.redirects)
+    record = fetch_record(result, TASK, "a.test", "n0")
+    assert (result.url, result.assignment_id) == (TASK.url, assignment_id("n0:token", TASK))
+    assert result.redirect_chain == list(TASK.redirects)
     assert (result.kind, len(result.error), result.retry_after_s) == ("dns", ERROR_CHARS_MAX, 3.0)
     assert (record.attempt, record.duration_s, record.protocol, record.ip) == (2, 0.0, "", "")

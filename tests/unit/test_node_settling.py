@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from drumlin.model import Capture, Duplicate, Outcome, Task, Verdict
+from drumlin.model import Capture, Duplicate, Outcome, Task
 from drumlin.node import settling
 from drumlin.node.archive import Archive, Arrival, StoredBatch
 from drumlin.node.blackbox import BlackBox
@@ -46,7 +46,7 @@ class Parts:
     # the archive
     def store(self, arrivals: list[Arrival]) -> StoredBatch:
         self.heard.append(f"store {len(arrivals)}")
-        return StoredBatch(cast(Any, None), arrivals)
+        return StoredBatch(cast(Any, None), 0, arrivals)
 
     def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
         self.heard.append(f"publish {len(batch.arrivals)}")
@@ -66,7 +66,7 @@ class Parts:
         if name == "known":
             on_reply(Known([duplicate] * len(message.contents)))
         else:
-            on_reply(Accepted([Verdict.SETTLED] * len(message.results), [None] * len(message.results)))
+            on_reply(Accepted(len(message.results), 0, []))
         return message
 
 
@@ -89,13 +89,13 @@ def settling_of(parts: Parts) -> Settling:
 
 
 def host(name: str = "a.test") -> HostWork:
-    return HostWork(WorkLease(f"token {name}", name, 60.0, 0.0, None, [], b""), 0.0, 0.0, 1.0, "drumlin")
+    return HostWork(WorkLease(f"n0:token {name}", name, 60.0, 0.0, []), 0.0, 0.0, 1.0, "drumlin")
 
 
 def arrival(number: int = 1, *, page: bool = True, size: int = 10) -> Arrival:
     task = Task(number, f"http://a.test/{number}/", 5, 0, 0, "", ())
     outcome = Outcome.FETCHED if page else Outcome.DENIED
-    result = result_without_capture(task, "a.test", "token", outcome, b"%d" % number, 1.0)
+    result = result_without_capture(task, "n0:token", outcome, str(number), 1.0)
     capture = None
     if page:
         fields: dict[str, Any] = dict.fromkeys(("found_on", "protocol", "ip"), "")
@@ -116,7 +116,7 @@ def arrival(number: int = 1, *, page: bool = True, size: int = 10) -> Arrival:
             headers={},
             **fields,
         )
-    return Arrival(result, fetch_record(result, "n0"), capture)
+    return Arrival(result, fetch_record(result, task, "a.test", "n0"), capture)
 
 
 def test_a_page_is_read_asked_for_stored_sent_and_only_then_published(parts: Parts) -> None:

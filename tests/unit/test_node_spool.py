@@ -8,16 +8,17 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.model import Outcome, Task
+from drumlin.model import Duplicate, Outcome, Task
 from drumlin.node.blackbox import URL_BYTES_MAX, BlackBox, read_blackbox
 from drumlin.node.outcomes import fetch_record, result_without_capture
-from drumlin.node.spool import Entry, Journal, read_journal
+from drumlin.node.spool import NOT_YOURS, Answer, Entry, FoundJournal, Journal, answer_of
+from drumlin.protocol import Accepted, KnownPage, Rejected
 
 
 def entry(number: int) -> Entry:
     task = Task(number, f"http://a.test/{number}", 5, 0, 0, "", ())
-    result = result_without_capture(task, "a.test", "token", Outcome.FETCHED, b"%d" % number, 1.0)
-    return Entry(result, fetch_record(result, "n0"), "file.warc.gz", 100 * number, "http://a.test/")
+    result = result_without_capture(task, "n0:token", Outcome.FETCHED, str(number), 1.0)
+    return Entry(result, fetch_record(result, task, "a.test", "n0"), "file.warc.gz", 100 * number, "http://a.test/")
 
 
 BATCHES = [[entry(1), entry(2)], [entry(3)], [entry(4), entry(5), entry(6)]]
@@ -32,7 +33,34 @@ def journal_of(folder: Path, batches: list[list[Entry]]) -> Path:
 
 
 def test_a_journal_gives_back_what_was_written(tmp_path: Path) -> None:
-    assert read_journal(journal_of(tmp_path, BATCHES)) == [one for batch in BATCHES for one in batch]
+    assert FoundJournal(journal_of(tmp_path, BATCHES)).batches == BATCHES
+
+
+def test_answers_are_found_with_the_batches_they_belong_to(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "a.journal")
+    numbers = [journal.append(batch) for batch in BATCHES]
+    answer = Answer(numbers[1], [0], [KnownPage(0, Duplicate("http://a.test/0", 0.5, "earlier"))])
+    journal.answered(answer)
+    journal.close()
+    found = FoundJournal(journal.path)
+    assert (found.batches, found.answers) == (BATCHES, {1: answer})
+
+
+def test_an_answer_is_added_to_a_torn_journal_in_place_of_its_torn_end(tmp_path: Path) -> None:
+    path = journal_of(tmp_path, BATCHES)
+    path.write_bytes(path.read_bytes()[:-3])
+    found = FoundJournal(path)
+    found.answered(Answer(0, [], []))
+    found.answered(Answer(1, [0], []))
+    again = FoundJournal(path)
+    assert (again.batches, sorted(again.answers)) == (BATCHES[:2], [0, 1])
+
+
+def test_an_answer_that_may_change_is_not_kept() -> None:
+    accepted = Accepted(1, 1, [Rejected("n1:x/1.0.0", NOT_YOURS)], rejected_at=[1])
+    assert answer_of(0, accepted) is None
+    stale = Accepted(1, 1, [Rejected("n1:x/1.0.0", "stale")], rejected_at=[1])
+    assert answer_of(3, stale) == Answer(3, [1], [])
 
 
 def test_a_deleted_journal_is_gone(tmp_path: Path) -> None:
@@ -55,7 +83,7 @@ def test_a_journal_cut_anywhere_gives_its_whole_batches_and_no_part_of_another(d
         size = data.draw(st.integers(0, ends[-1]))
         path.write_bytes(path.read_bytes()[:size])
         whole = [batch for batch, end in zip(BATCHES, ends, strict=True) if end <= size]
-        assert read_journal(path) == [one for batch in whole for one in batch]
+        assert FoundJournal(path).batches == whole
 
 
 @given(st.data())
@@ -65,10 +93,9 @@ def test_a_journal_damaged_anywhere_gives_no_batch_that_was_not_written(data: st
         content = bytearray(path.read_bytes())
         content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
         path.write_bytes(content)
-        found = read_journal(path)
-        everything = [one for batch in BATCHES for one in batch]
-        assert len(found) < len(everything)
-        assert found == everything[: len(found)]
+        found = FoundJournal(path).batches
+        assert len(found) < len(BATCHES)
+        assert found == BATCHES[: len(found)]
 
 
 def test_the_black_box_tells_what_was_being_parsed_until_it_is_cleared(tmp_path: Path) -> None:

@@ -22,14 +22,17 @@ from drumlin.coordinator.bodies import Refused
 SUBJECTS_MAX = 20_000
 REQUESTS_PER_S = 400.0
 """The lasting rate of one subject: three times what the busiest honest node asks."""
+RETRY_AFTER_S_MIN = 1.0
+"""The least that a header can say; by then hundreds of requests are possible again."""
 REQUESTS_BURST = 2_000.0
 """Requests at once after a pause: a node that catches up after an outage sends its spool without a break."""
 
 POINTS_MAX = 100.0
 """Quarantine begins here."""
 POINTS_HALF_LIFE_S = 60.0
-POINTS_TOO_FAST = 1.0
-"""For each request while the bucket is empty; a sender that waits as it is told gets one."""
+POINTS_TOO_FAST = 0.5
+"""For each request while the bucket is empty. A sender that waits as it is told, each time, never gets to half of
+`POINTS_MAX`, because points fade."""
 POINTS_FOREIGN = 1.0
 """For each result of a lease or URL that the sender never had."""
 POINTS_FOREIGN_CALL_MAX = 25.0
@@ -90,7 +93,7 @@ class Limits:
             return
         self._add_points(conduct, POINTS_TOO_FAST, "asked too fast, and went on when told to wait", now)
         self._refuse_quarantined(conduct, now)
-        wait_s = (cost - conduct.tokens) / self._rate
+        wait_s = max(RETRY_AFTER_S_MIN, (cost - conduct.tokens) / self._rate)
         message = f"More than {self._rate:.0f} requests a second is too fast."
         raise Refused(429, "too_fast", message, "Wait as Retry-After says.", retry_after_s=wait_s)
 

@@ -1,0 +1,71 @@
+"""The audit log says who did what, keeps the newest entries, and holds no secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from drumlin.coordinator import audit
+from drumlin.coordinator.audit import AUDIT_TABLE, AuditEntry, AuditLog
+from drumlin.coordinator.auth import Access, Identity, Role
+from drumlin.engines.blocking import drive
+from drumlin.engines.memory import MemoryEngine
+
+NOW = 1_800_000_000.0
+WHO = Identity(Role.OPERATOR, "abc")
+
+
+def write(log: AuditLog, now: float, target: str = "crawl") -> AuditEntry:
+    return drive(log.record(WHO, "pause", target, "done", "127.0.0.1", now))
+
+
+def test_an_entry_says_who_did_what_when_from_where_and_how_it_ended() -> None:
+    engine = MemoryEngine(1)
+    token = drive(Access(bytes(32)).issue(engine, Role.OPERATOR, "Ada", NOW))
+    who = Identity(Role.OPERATOR, token.split("_")[2])
+    drive(AuditLog(engine).record(who, "quarantine", "node/n1", "done", "10.0.0.7", NOW))
+    expected = AuditEntry(NOW, who.id, "Ada", Role.OPERATOR, "quarantine", "node/n1", "done", "10.0.0.7")
+    assert drive(AuditLog(engine).read()) == [expected]
+
+
+def test_the_newest_come_first_and_older_ones_are_read_on_from_there() -> None:
+    log = AuditLog(MemoryEngine(1))
+    for second in range(10):
+        write(log, NOW + second, str(second))
+    assert [entry.target for entry in drive(log.read(limit=3))] == ["9", "8", "7"]
+    assert [entry.target for entry in drive(log.read(limit=3, before=NOW + 7))] == ["6", "5", "4"]
+    assert drive(log.read(limit=-1)) == drive(log.read(before=0.0)) == []
+
+
+def test_two_coordinators_write_at_the_same_moment_and_lose_nothing() -> None:
+    engine = MemoryEngine(1)
+    for log in (AuditLog(engine), AuditLog(engine)):
+        write(log, NOW)
+    assert len(drive(AuditLog(engine).read())) == 2
+
+
+def test_the_log_keeps_the_newest_entries_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "ENTRIES_MAX", 50)
+    monkeypatch.setattr(audit, "TRIM_EVERY", 10)
+    engine = MemoryEngine(1)
+    log = AuditLog(engine)
+    for second in range(500):
+        write(log, NOW + second, str(second))
+        assert len(drive(engine.get_entries(AUDIT_TABLE))) <= 60
+    newest = [entry.target for entry in drive(log.read(limit=50))]
+    assert newest == [str(second) for second in range(499, 449, -1)]
+
+
+def test_every_entry_is_one_line_of_json_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = AuditLog(MemoryEngine(1))
+    with caplog.at_level(logging.INFO, "drumlin.audit"):
+        write(log, NOW, 'a "quoted"\nline')
+    (record,) = caplog.records
+    assert "\n" not in record.getMessage()
+    assert json.loads(record.getMessage())["target"] == 'a "quoted"\nline'
+
+
+def test_a_long_target_is_cut() -> None:
+    assert len(write(AuditLog(MemoryEngine(1)), NOW, "x" * 100_000).target) == audit.TEXT_CHARS_MAX

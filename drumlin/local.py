@@ -17,16 +17,17 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import uvicorn
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
-from drumlin.coordinator.dispatch import KILLS_MAX, Dispatcher
+from drumlin.coordinator.auth import OpenAccess
+from drumlin.coordinator.dispatch import KILLS_MAX, STATE_KEY, Dispatcher
 from drumlin.coordinator.report import Report, make_report
+from drumlin.coordinator.service import ELAPSED_KEY, Clock, Listen, run_server
 from drumlin.coordinator.totals import Totals
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
@@ -47,8 +48,7 @@ RESTART_WAIT_S = 0.2
 RESTARTS_IN_A_ROW_MAX = 5
 LEAVE_WAIT_S = 90.0
 SOCKET_FOLDER_BYTES_MAX = 95
-ELAPSED_KEY = "elapsed_s"
-STATE_KEY = "state"
+HEARTBEAT_S = 0.5
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS})
 
 
@@ -59,6 +59,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
     nodes: int
     concurrency: int
     sync: bool
+    engine: str = ""
 
 
 class CrawlDirectory:
@@ -103,14 +104,6 @@ class CrawlDirectory:
             self._lock_fd = -1
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the crawl has its own."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class LocalCrawl:
     """Runs one crawl to its end, its budget or its interruption."""
 
@@ -134,6 +127,7 @@ class LocalCrawl:
         self._interrupts = 0
         self._processes: dict[str, NodeProcess] = {}
         self._socket = ""
+        self._clock = Clock()
 
     def run(self) -> Report:
         """Crawl; the report says how it ended. Raises DrumlinError when it could not go on."""
@@ -143,24 +137,24 @@ class LocalCrawl:
             # Before the frontier, whose threads would make forking unsafe; nodes wait until the coordinator listens.
             for index in range(self.options.nodes):
                 self._processes[f"n{index}"] = fork_node(self._node_options(f"n{index}"), self._log(f"n{index}"))
-            return self._run_on_frontier()
+            return asyncio.run(self._run_on_frontier())
         finally:
             for process in self._processes.values():
                 process.end(signal.SIGKILL)
             Path(self._socket).unlink(missing_ok=True)
             self.directory.close()
 
-    def _run_on_frontier(self) -> Report:
-        frontier = f"rocksdb:{self.options.out / 'frontier'}"
-        engine = open_engine(frontier, shard_count=SHARD_COUNT, sync=self.options.sync)
+    async def _run_on_frontier(self) -> Report:
+        spec = self.options.engine or f"rocksdb:{self.options.out / 'frontier'}"
+        engine = await open_engine(spec, shard_count=SHARD_COUNT, sync=self.options.sync)
         try:
-            report = self._run(engine)
+            report = await self._run(engine)
         except BaseException:
             # Closing a frontier that could not be written fails too, and says less than what failed first.
             with contextlib.suppress(DrumlinError):
-                engine.close()
+                await engine.close()
             raise
-        engine.close()
+        await engine.close()
         return report
 
     @property
@@ -169,31 +163,34 @@ class LocalCrawl:
 
     @property
     def in_flight(self) -> int:
-        return sum(node.in_flight for node in self.dispatcher.nodes.values())
+        return int(sum(record.current_load for record in self.dispatcher.nodes.records()))
 
-    def _run(self, engine: Engine) -> Report:
-        saved = engine.get_meta(ELAPSED_KEY)
+    async def _run(self, engine: Engine) -> Report:
+        saved = await engine.get_meta(ELAPSED_KEY)
         self.elapsed_before_s = float(saved) if saved else 0.0
+        self._clock.offset_s = await engine.clock_offset()
         self.dispatcher = Dispatcher(
             engine,
             self.config,
             self._seeds,
             chance=random.Random(),  # noqa: S311  # spreads retries; nothing secret
             elapsed_s=self.elapsed_before_s,
+            heartbeat_s=HEARTBEAT_S,
         )
-        self.dispatcher.seed(self._seeds, time.time())
-        totals = self.dispatcher.totals(time.time())
-        was_finished = engine.get_meta(STATE_KEY) == CrawlState.FINISHED.encode() and not self._spools_left()
+        await self.dispatcher.open()
+        await self.dispatcher.seed(self._seeds, self._clock())
+        totals = await self.dispatcher.totals(self._clock())
+        was_finished = await engine.get_meta(STATE_KEY) == CrawlState.FINISHED.encode() and not self._spools_left()
         if not (was_finished and not totals.pending):
-            engine.put_meta(STATE_KEY, CrawlState.RUNNING.encode())
+            await engine.put_meta(STATE_KEY, CrawlState.RUNNING.encode())
             discard_unfinished(self.directory.paths.tables)
-            asyncio.run(self._crawl())
+            await self._crawl()
             # A crawl is finished when its index is: killed in between, the next run merges again.
             merge(self.directory.paths.warc)
-            engine.put_meta(STATE_KEY, self.dispatcher.state.encode())
+            await engine.put_meta(STATE_KEY, self.dispatcher.state.encode())
         else:
             self.dispatcher.state = CrawlState.FINISHED
-        report = make_report(self.dispatcher, self.elapsed_s if not was_finished else self.elapsed_before_s)
+        report = await make_report(self.dispatcher, self.elapsed_s if not was_finished else self.elapsed_before_s)
         report.already_finished = was_finished and not totals.pending
         report.interrupted = self._interrupts > 0
         report.write(self.options.out / "report.json")
@@ -208,37 +205,25 @@ class LocalCrawl:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._interrupt)
-        app = CoordinatorApp(self.dispatcher, self._fail)
-        server = _Server(
-            uvicorn.Config(
-                app,
-                uds=self._socket,
-                log_config=None,
-                # Whatever goes wrong is told by the application; ending while nodes wait for an answer is not wrong.
-                log_level="critical",
-                lifespan="off",
-                access_log=False,
-                timeout_keep_alive=3600,
-            )
+        listen = Listen(unix=self._socket)
+        app = CoordinatorApp(
+            self.dispatcher,
+            access=OpenAccess(),
+            on_failure=self._fail,
+            clock=self._clock,
+            store=self.options.out,
+            endpoint=listen.endpoint,
         )
-        serving = asyncio.create_task(server.serve())
-        try:
-            await self._supervise(app, server, serving)
-        finally:
-            for process in self._processes.values():
-                process.end(signal.SIGKILL)
-            server.should_exit = True
-            server.force_exit = True
-            await serving
+        async with run_server(app, listen, drain=False):
+            try:
+                await self._supervise(app)
+            finally:
+                for process in self._processes.values():
+                    process.end(signal.SIGKILL)
         if self._failure is not None:
             raise _failure_error(self._failure)
 
-    async def _supervise(self, app: CoordinatorApp, server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
-        while not server.started:
-            if serving.done():
-                serving.result()
-                raise DrumlinError("The coordinator's server did not start.")
-            await asyncio.sleep(0.01)
+    async def _supervise(self, app: CoordinatorApp) -> None:
         keepers = [asyncio.create_task(self._keep_node(f"n{index}")) for index in range(self.options.nodes)]
         try:
             ended = await self._watch(app, keepers)
@@ -256,8 +241,10 @@ class LocalCrawl:
                 raise app.bug
             if self._failure is not None or self._interrupts > 1:
                 return False
-            totals = self.dispatcher.tick(time.time(), self.elapsed_s)
-            self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
+            if self._interrupts:
+                await self.dispatcher.stop("interrupted")
+            totals = await self.dispatcher.tick(self._clock(), self.elapsed_s)
+            await self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
             app.work_may_have_come()
             self._on_progress(totals, self)
             self._end_hung_parses()
@@ -272,15 +259,15 @@ class LocalCrawl:
         """Run one node until it leaves by itself, starting it again whenever it dies."""
         in_a_row = 0
         while True:
-            pages = self.dispatcher.totals(0.0).pages
+            pages = (await self.dispatcher.totals(0.0)).pages
             process = self._processes[name]
             code = await process.wait()
             if code == 0 and self.dispatcher.state is not CrawlState.RUNNING:
                 return
             if self._failure is not None:
                 return
-            self._note_crash(name, code)
-            in_a_row = in_a_row + 1 if self.dispatcher.totals(0.0).pages == pages else 0
+            await self._note_crash(name, code)
+            in_a_row = in_a_row + 1 if (await self.dispatcher.totals(0.0)).pages == pages else 0
             if in_a_row > RESTARTS_IN_A_ROW_MAX:
                 hint = f"See {self._log(name)}."
                 raise DrumlinError(f"Node {name} died {in_a_row} times without finishing a page.", hint)
@@ -296,7 +283,7 @@ class LocalCrawl:
     def _log(self, name: str) -> Path:
         return self.options.out / "logs" / f"{name}.log"
 
-    def _note_crash(self, name: str, code: int) -> None:
+    async def _note_crash(self, name: str, code: int) -> None:
         """Hold the page that a node died on against that page."""
         path = self.directory.paths.blackbox(name)
         url, _ = read_blackbox(path)
@@ -306,8 +293,8 @@ class LocalCrawl:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         error = f"its process ended with {how} while parsing it"
         # A kill from outside may have hit this page by chance; only a habit of it is held against the page.
-        self.dispatcher.strike(
-            url, time.time(), kind=FailureKind.CRASH, error=error, **({} if crashed else {"limit": KILLS_MAX})
+        await self.dispatcher.strike(
+            url, self._clock(), kind=FailureKind.CRASH, error=error, **({} if crashed else {"limit": KILLS_MAX})
         )
         path.unlink(missing_ok=True)
 
@@ -322,7 +309,6 @@ class LocalCrawl:
 
     def _interrupt(self) -> None:
         self._interrupts += 1
-        self.dispatcher.drain("interrupted")
 
     def _fail(self, failure: Failure) -> None:
         self._failure = self._failure or failure

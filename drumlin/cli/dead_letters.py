@@ -15,7 +15,7 @@ from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
 
 if TYPE_CHECKING:
-    from drumlin.engines.base import Engine
+    from drumlin.engines.blocking import BlockingEngine
     from drumlin.model import DeadLetter
 
 LISTED_MAX = 100_000
@@ -89,9 +89,9 @@ def drop(loaded: Loaded, urls: tuple[str, ...], kind: str, host: str) -> None:
 
 
 @contextmanager
-def _frontier(loaded: Loaded) -> Iterator[Engine]:
+def _frontier(loaded: Loaded) -> Iterator[BlockingEngine]:
     """The frontier of a crawl that is not running."""
-    from drumlin.engines import open_engine
+    from drumlin.engines.blocking import open_blocking
     from drumlin.local import CrawlDirectory
 
     out = Path(loaded.process.out)
@@ -100,7 +100,7 @@ def _frontier(loaded: Loaded) -> Iterator[Engine]:
     directory = CrawlDirectory(out)
     directory.open()
     try:
-        engine = open_engine(f"rocksdb:{out / 'frontier'}")
+        engine = open_blocking(f"rocksdb:{out / 'frontier'}")
         try:
             yield engine
         finally:
@@ -109,7 +109,7 @@ def _frontier(loaded: Loaded) -> Iterator[Engine]:
         directory.close()
 
 
-def _select(engine: Engine, kind: str, host: str) -> list[DeadLetter]:
+def _select(engine: BlockingEngine, kind: str, host: str) -> list[DeadLetter]:
     letters = [
         letter
         for shard in range(engine.shard_count)
@@ -118,7 +118,7 @@ def _select(engine: Engine, kind: str, host: str) -> list[DeadLetter]:
     return sorted(letters, key=lambda letter: letter.last_failed)
 
 
-def _chosen(engine: Engine, urls: tuple[str, ...], kind: str, host: str) -> dict[int, list[str]]:
+def _chosen(engine: BlockingEngine, urls: tuple[str, ...], kind: str, host: str) -> dict[int, list[str]]:
     """By shard: the named URLs, or without names all that fit the selection."""
     from drumlin.urls import canonical, host_of
 

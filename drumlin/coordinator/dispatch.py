@@ -103,15 +103,25 @@ class Dispatcher:
         for url in urls:
             batch.append(NewURL(url, host_of(url), priority_of(0), 0))
             if len(batch) >= SEED_BATCH:
-                new += (await self.enqueue(batch, now)).count(Added.ADDED)
+                new += (await self._add(batch, now)).count(Added.ADDED)
                 batch = []
-        return new + (await self.enqueue(batch, now)).count(Added.ADDED)
+        return new + (await self._add(batch, now)).count(Added.ADDED)
 
     async def enqueue(self, urls: Sequence[NewURL], now: float) -> list[Added]:
-        """Offer URLs to the frontier; for each what became of it."""
+        """Offer URLs that a person or another program names; for each what became of it. They widen the scope: who
+        names a URL wants what is around it."""
+        outside = {new.url: b"" for new in urls if not self._scope.allows(new.url)}
+        if outside and self.config.scope != "page":
+            await self.engine.put_entries(SCOPE_SEEDS_TABLE, outside)
+            await self._read_scope_seeds()
+        return await self._add(urls, now)
+
+    async def _add(self, urls: Sequence[NewURL], now: float) -> list[Added]:
         shards: dict[int, list[int]] = defaultdict(list)
         for index, new in enumerate(urls):
             shards[self.engine.shard_of(new.host)].append(index)
+        if not shards:
+            return []
         batches = {shard: [urls[index] for index in members] for shard, members in shards.items()}
         answers = await self.engine.add_all(batches, now, host_urls_max=self.config.host_urls_max)
         added = [Added.SEEN] * len(urls)
@@ -189,7 +199,7 @@ class Dispatcher:
         A node's results must be of its own leases, or of a node's that is gone; None stands for whoever may do all.
         """
         batch = read_results(results, await self._owners(node, results))
-        await self.enqueue(await self._found(batch, trusted=results.canonical_links), now)
+        await self._add(await self._found(batch, trusted=results.canonical_links), now)
         return await self._settler.settle(batch, now)
 
     async def _owners(self, node: str | None, results: Results) -> set[str] | None:

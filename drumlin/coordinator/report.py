@@ -45,11 +45,11 @@ class Report(msgspec.Struct):
         write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
 
-def make_report(dispatcher: Dispatcher, duration_s: float) -> Report:
-    totals = dispatcher.totals(0.0)
+async def make_report(dispatcher: Dispatcher, duration_s: float) -> Report:
+    totals = await dispatcher.totals(0.0)
     duplicates = totals.group("duplicates.")
     engine = dispatcher.engine
-    hosts = (host for shard in range(engine.shard_count) for host in engine.top_hosts(shard, TOP_HOSTS))
+    hosts = [host for shard in range(engine.shard_count) for host in await engine.top_hosts(shard, TOP_HOSTS)]
     top = heapq.nlargest(TOP_HOSTS, hosts, key=lambda host: (host.pages, host.bytes))
     return Report(
         state=str(dispatcher.state),
@@ -67,17 +67,17 @@ def make_report(dispatcher: Dispatcher, duration_s: float) -> Report:
         duplicates={"exact": duplicates.get("exact", 0), "near": duplicates.get("near", 0)},
         robots_denied=totals.counters.get("outcome.denied", 0),
         retries=totals.group("retried."),
-        dead_letters=_dead_letters(dispatcher),
+        dead_letters=await _dead_letters(dispatcher),
         refused=totals.group("refused."),
         top_hosts=[TopHost(host.host, host.pages, host.bytes) for host in top],
     )
 
 
-def _dead_letters(dispatcher: Dispatcher) -> dict[str, int]:
+async def _dead_letters(dispatcher: Dispatcher) -> dict[str, int]:
     """By kind, as they are now: a person may have retried or dropped some of those that were counted."""
     engine = dispatcher.engine
     kinds: dict[str, int] = {}
     for shard in range(engine.shard_count):
-        for letter in engine.dead_letters(shard, limit=1_000_000):
+        for letter in await engine.dead_letters(shard, limit=1_000_000):
             kinds[letter.kind] = kinds.get(letter.kind, 0) + 1
     return dict(sorted(kinds.items(), key=lambda entry: -entry[1]))

@@ -30,7 +30,7 @@ DIGEST_HEX_DIGITS = 64
 class Kept(NamedTuple):
     """A result that is considered: where it stands in its batch, its assignment and its host."""
 
-    index: int
+    place: int
     result: Result
     key: AssignmentKey
     host: str
@@ -88,9 +88,9 @@ class Settler:
         known: list[KnownPage] = []
         for kept, duplicate, verdict in zip(batch.kept, duplicates, verdicts, strict=True):
             if verdict is Verdict.STALE:
-                rejected[kept.index] = Rejected(kept.result.assignment_id, STALE)
+                rejected[kept.place] = Rejected(kept.result.assignment_id, STALE)
             elif duplicate is not None:
-                known.append(KnownPage(kept.index, duplicate))
+                known.append(KnownPage(kept.place, duplicate))
         places = sorted(rejected)
         return Accepted(
             accepted_count=len(batch.kept) + len(batch.rejected) - len(places),

@@ -1,0 +1,264 @@
+"""One coordinator at work: the engine, the dispatcher, the application on a server, and time passing.
+
+`run_server` is what every coordinator has in common; `drumlin.local` runs one on a Unix socket beside its nodes, and
+`serve` runs one by itself, which is all that `drumlin coordinator` does. A coordinator keeps nothing of its own: it can
+be killed at any moment, and others on the same engine go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.app import CoordinatorApp
+from drumlin.coordinator.auth import SECRET_BYTES, SECRET_SETTLE_S, Access, OpenAccess, crawl_secret
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.engines import open_engine
+from drumlin.engines.base import Engine
+from drumlin.errors import BusyError, ConfigError, DrumlinError
+from drumlin.protocol import Failure
+from drumlin.tls import server_context
+
+log = logging.getLogger("drumlin.coordinator")
+
+TICK_S = 0.5
+CLOCK_CHECK_S = 30.0
+# Longer than any heartbeat interval: a node's connection is kept, and with it its TLS session.
+KEEP_ALIVE_S = 75
+CONNECTIONS_WAITING_MAX = 4096
+DRAIN_S = 10
+GC_THRESHOLDS = (100_000, 50, 100)
+SHARDS_ASKED_MAX = 3
+SHARD_COUNT_FLEET = 128
+CONFIG_KEY = "config"
+SEEDS_KEY = "seeds"
+ELAPSED_KEY = "elapsed_s"
+
+
+class Listen(msgspec.Struct, frozen=True):
+    """Where a coordinator listens: a Unix socket, or an address with or without TLS."""
+
+    host: str = ""
+    port: int = 0
+    unix: str = ""
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def endpoint(self) -> str:
+        if self.unix:
+            return f"unix:{self.unix}"
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{name}:{self.port}"
+
+
+class ServiceOptions(msgspec.Struct, frozen=True):
+    """What one coordinator process is told. `finish` ends the crawl when nothing is left; else it waits for more."""
+
+    engine: str
+    listen: Listen
+    store: Path | None = None
+    public_endpoint: str = ""
+    auth: bool = True
+    finish: bool = False
+    shard_count: int | None = None
+    name: str = ""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: whoever runs it has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def run_server(app: CoordinatorApp, listen: Listen, *, drain: bool) -> AsyncIterator[None]:
+    """Serve `app` for as long as the context lasts. With `drain` the requests under way are answered at the end."""
+    config = uvicorn.Config(
+        app,
+        host=listen.host or "127.0.0.1",
+        port=listen.port,
+        uds=listen.unix or None,
+        log_config=None,
+        # Whatever goes wrong is told by the application; ending while nodes wait for an answer is not wrong.
+        log_level="critical",
+        lifespan="off",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S if not listen.unix else 3600,
+        timeout_graceful_shutdown=DRAIN_S,
+        backlog=CONNECTIONS_WAITING_MAX,
+        ssl_context_factory=_context_factory(listen),
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve())
+    try:
+        await _until_started(server, serving, listen)
+        yield
+    finally:
+        server.should_exit = True
+        server.force_exit = not drain
+        await serving
+
+
+def _context_factory(listen: Listen) -> Callable[..., object] | None:
+    if listen.certificate is None or listen.key is None:
+        return None
+    context = server_context(listen.certificate, listen.key)
+    return lambda *_: context
+
+
+async def _until_started(server: uvicorn.Server, serving: asyncio.Task[None], listen: Listen) -> None:
+    while not server.started:
+        if serving.done():
+            with contextlib.suppress(SystemExit):
+                serving.result()
+            raise BusyError(f"Cannot listen on {listen.endpoint}.", "Is another program using it? Choose another.")
+        await asyncio.sleep(0.01)
+
+
+class Clock:
+    """The time that all coordinators of an engine share."""
+
+    def __init__(self) -> None:
+        self.offset_s = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.offset_s
+
+
+async def serve(
+    options: ServiceOptions, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]
+) -> None:
+    """Be a coordinator until SIGTERM or SIGINT. `config` founds the crawl, or must be what it was founded with."""
+    engine = await open_engine(options.engine, shard_count=options.shard_count)
+    try:
+        await _Service(options, engine).run(config, seeds, on_ready)
+    finally:
+        await engine.close()
+
+
+class _Service:
+    """One coordinator process."""
+
+    def __init__(self, options: ServiceOptions, engine: Engine) -> None:
+        self.options = options
+        self.engine = engine
+        self.clock = Clock()
+        self._stopping = asyncio.Event()
+        self._clock_checked = 0.0
+        self._elapsed_s = 0.0
+        self._ticked = 0.0
+
+    async def run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
+        options = self.options
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopping.set)
+        await self._check_clock()
+        config, scope_seeds = await found(self.engine, config, seeds)
+        access = await self._access()
+        dispatcher = Dispatcher(
+            self.engine,
+            config,
+            scope_seeds,
+            chance=random.Random(),  # noqa: S311  # spreads retries; nothing secret
+            name=options.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
+            shards_asked_max=SHARDS_ASKED_MAX if options.engine.startswith("redis") else None,
+            ends=options.finish,
+        )
+        await dispatcher.open()
+        await dispatcher.seed(seeds, self.clock())
+        app = CoordinatorApp(
+            dispatcher,
+            access=access,
+            on_failure=_log_failure,
+            clock=self.clock,
+            store=options.store,
+            endpoint=options.public_endpoint or options.listen.endpoint,
+        )
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        async with run_server(app, options.listen, drain=True):
+            on_ready(dispatcher)
+            while not self._stopping.is_set():
+                await self._tick(app, access, dispatcher)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), TICK_S)
+        with contextlib.suppress(DrumlinError):
+            await dispatcher.nodes.flush(self.engine)
+
+    async def _access(self) -> Access:
+        if not self.options.auth:
+            return OpenAccess()
+        candidate = secrets.token_bytes(SECRET_BYTES)
+        return Access(await crawl_secret(self.engine, candidate, lambda: asyncio.sleep(SECRET_SETTLE_S)))
+
+    async def _tick(self, app: CoordinatorApp, access: Access, dispatcher: Dispatcher) -> None:
+        """Let time pass. An engine that cannot be reached just now is tried again: nodes go on meanwhile."""
+        try:
+            await self._check_clock()
+            await access.refresh(self.engine)
+            await self._count_time(dispatcher)
+            await dispatcher.tick(self.clock(), self._elapsed_s)
+            dispatcher.nodes.let_go(self.clock())
+            app.work_may_have_come()
+        except DrumlinError as broken:
+            log.warning("the engine cannot be used just now: %s", broken)
+        if app.bug is not None:
+            log.error("a request failed in a way nobody foresaw", exc_info=app.bug)
+            app.bug = None
+
+    async def _check_clock(self) -> None:
+        if time.monotonic() >= self._clock_checked:
+            self._clock_checked = time.monotonic() + CLOCK_CHECK_S
+            self.clock.offset_s = await self.engine.clock_offset()
+
+    async def _count_time(self, dispatcher: Dispatcher) -> None:
+        """The crawl's time is what its leaders counted, one after the other."""
+        now = time.monotonic()
+        spent_s, self._ticked = now - (self._ticked or now), now
+        if dispatcher.leads:
+            saved = await self.engine.get_meta(ELAPSED_KEY)
+            self._elapsed_s = (float(saved) if saved else 0.0) + spent_s
+            await self.engine.put_meta(ELAPSED_KEY, repr(self._elapsed_s).encode())
+
+
+async def found(engine: Engine, config: CrawlConfig | None, seeds: list[str]) -> tuple[CrawlConfig, list[str]]:
+    """The crawl's configuration and the seeds of its scope: as it was founded, or founded now."""
+    saved = await engine.get_meta(CONFIG_KEY)
+    if saved is None:
+        config = config or CrawlConfig()
+        await engine.put_meta(SEEDS_KEY, msgspec.msgpack.encode(seeds))
+        await engine.put_meta(CONFIG_KEY, msgspec.json.encode(config))
+        return config, seeds
+    known = msgspec.json.decode(saved, type=CrawlConfig)
+    if config is not None and config != known:
+        differing = ", ".join(
+            name for name in CrawlConfig.__struct_fields__ if getattr(config, name) != getattr(known, name)
+        )
+        hint = "Leave these options out to join the crawl as it is, or use another namespace for a new one."
+        raise ConfigError(f"The crawl on this engine was founded with another {differing}.", hint)
+    stored = await engine.get_meta(SEEDS_KEY)
+    return known, msgspec.msgpack.decode(stored, type=list[str]) if stored else []
+
+
+def _log_failure(failure: Failure) -> None:
+    log.error("a node failed: %s %s", failure.message, failure.hint)

@@ -67,6 +67,8 @@ def write_settings(folder: Path, ports: tuple[int, int], password: str) -> Path:
         "cluster-replica-validity-factor 0",
         # The frontier must never be evicted: a full server refuses writes.
         "maxmemory-policy noeviction",
+        # A replica's first copy need not wait for others to ask for one too.
+        "repl-diskless-sync-delay 0",
         "daemonize no",
         'logfile ""',
     ]

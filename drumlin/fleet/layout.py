@@ -99,8 +99,10 @@ class FleetPaths:
         self.redis = root / "redis"
         self.certs = root / "certs"
         self.secrets = root / "secrets"
-        self.crawl = root / "crawl.json"
+        self.crawl = root / "crawl.toml"
+        self.seeds = root / "seeds.txt"
         self.engine_url = self.secrets / "engine.url"
+        self.redis_password = self.secrets / "redis.password"
         self.operator_token = self.secrets / "operator.token"
         self.join_token = self.secrets / "join.token"
 

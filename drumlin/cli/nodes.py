@@ -1,0 +1,60 @@
+"""`drumlin nodes`: who is at work, and how they do."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drumlin.cli.console import results, write_json
+from drumlin.cli.remote import remote_options
+from drumlin.config import Loaded, config_options, format_duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from drumlin.fleet.remote import Remote
+
+STATUSES = ("active", "inactive", "failed", "quarantined", "draining")
+STYLES = {"active": "green", "failed": "red", "quarantined": "red", "draining": "yellow", "inactive": "dim"}
+COLUMNS = ("node", "status", "pages/s", "in flight", "hosts", "pages", "last seen", "address")
+
+
+@click.command("nodes")
+@click.option("--status", type=click.Choice(STATUSES), help="only nodes of this status")
+@remote_options
+@config_options("json", "color")
+def command(loaded: Loaded, remote: Remote, status: str | None) -> None:
+    """List the nodes of a crawl."""
+    query = {} if status is None else {"status": status}
+    nodes = remote.get("/api/v1/nodes", **query)["nodes"]
+    if loaded.process.json:
+        write_json(nodes)
+        return
+    console = results(loaded.process)
+    if nodes:
+        console.print(nodes_table(nodes, time.time()))
+    console.print(f"{len(nodes):,} nodes, {sum(node['status'] == 'active' for node in nodes):,} of them active.")
+
+
+def nodes_table(nodes: list[dict[str, Any]], now: float) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column in ("node", "status", "address") else "right", no_wrap=True)
+    for node in nodes:
+        status = node["status"]
+        table.add_row(
+            node["node_id"],
+            Text(status, style=STYLES.get(status, "")),
+            f"{node['pages_per_s']:,.1f}",
+            f"{node['current_load']:,.0f}",
+            f"{node['leases']:,}",
+            f"{node['total_crawled']:,}",
+            f"{format_duration(float(max(0, round(now - node['last_seen']))))} ago",
+            node["ip_address"],
+        )
+    return table

@@ -1,0 +1,108 @@
+"""`drumlin status`: how a crawl stands, once or again and again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drumlin.cli.console import results, write_json
+from drumlin.cli.remote import remote_options
+from drumlin.config import Loaded, config_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from drumlin.fleet.remote import Remote
+
+WATCH_S = 1.0
+MEGABYTE = 1_000_000
+
+
+@click.command("status")
+@click.option("--watch", is_flag=True, help="show it again every second until the crawl has ended")
+@remote_options
+@config_options("json", "color")
+def command(loaded: Loaded, remote: Remote, watch: bool) -> None:
+    """Show how a crawl stands: its state, its speed, its frontier, its nodes."""
+    if loaded.process.json:
+        _print_json(remote, watch=watch)
+    elif watch:
+        watch_until_ended(results(loaded.process), remote)
+    else:
+        results(loaded.process).print(status_table(remote.get("/api/v1/stats"), _reasons(remote)))
+
+
+def _print_json(remote: Remote, *, watch: bool) -> None:
+    while True:
+        stats = remote.get("/api/v1/stats")
+        write_json(stats)
+        if not watch or stats["state"] == "finished":
+            return
+        time.sleep(WATCH_S)
+
+
+def watch_until_ended(console: Console, remote: Remote) -> None:
+    """Show the crawl until it is finished: a panel that redraws on a terminal, a line now and then elsewhere."""
+    from rich.live import Live
+
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            stats = remote.get("/api/v1/stats")
+            if console.is_terminal:
+                live.update(status_table(stats, _reasons(remote)), refresh=True)
+            else:
+                console.print(status_line(stats), soft_wrap=True)
+            if stats["state"] == "finished" or (stats["state"] == "draining" and not stats["nodes"].get("active")):
+                return
+            time.sleep(WATCH_S)
+
+
+def status_line(stats: dict[str, Any]) -> str:
+    totals = stats["totals"]
+    return (
+        f"{stats['state']}: {stats['pages']:,} pages done, {totals['pending']:,} to go, "
+        f"{stats['pages_per_s']:,.0f} pages/s, {_nodes(stats['nodes'])}"
+    )
+
+
+def status_table(stats: dict[str, Any], reasons: list[str]) -> Table:
+    from rich.table import Table
+
+    totals = stats["totals"]
+    table = Table.grid(padding=(0, 3))
+    hosts = f"{totals['hosts_ready']:,} ready, {totals['hosts_waiting']:,} waiting, {totals['hosts_leased']:,} leased"
+    queue = f"{totals['queued']:,} queued, {totals['scheduled']:,} waiting for a retry, {totals['leased']:,} leased"
+    rows = [
+        ("crawl", stats["state"]),
+        ("pages", f"{stats['pages']:,} done · {totals['known']:,} URLs known · {totals['pending']:,} to go"),
+        ("speed", f"{stats['pages_per_s']:,.0f} pages/s · {stats['bytes_per_s'] / MEGABYTE:,.1f} MB/s"),
+        ("in flight", f"{stats['in_flight']:,.0f}"),
+        ("frontier", queue),
+        ("hosts", hosts),
+        ("answers", _histogram(stats["statuses"])),
+        ("failures", _histogram(stats["retries"])),
+        ("dead letters", _histogram(stats["dead_letters"])),
+        ("nodes", _nodes(stats["nodes"])),
+        ("idle because", " ".join(reasons)),
+    ]
+    for name, value in rows:
+        if value:
+            table.add_row(name, value)
+    return table
+
+
+def _reasons(remote: Remote) -> list[str]:
+    """Why nothing is being fetched, if nothing is."""
+    answer = remote.get("/api/v1/why-idle")
+    return [reason["message"] for reason in answer["reasons"]] if answer["idle"] else []
+
+
+def _nodes(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {status}" for status, count in counts.items() if count) or "none"
+
+
+def _histogram(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())

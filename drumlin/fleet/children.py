@@ -1,0 +1,141 @@
+"""The processes that a supervisor starts: their command lines, their environment, and when to start them again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from drumlin.config.loading import TEST_VARIABLE_PREFIX, VARIABLE_PREFIX
+from drumlin.fleet.cluster import ADDRESS, write_settings
+from drumlin.fleet.layout import FleetPaths, FleetPlan, FleetProcess, Role, read_secret
+from drumlin.fleet.marks import ProcessMark
+from drumlin.tls import CertificateFiles
+
+RESTART_WAIT_S = 0.5
+RESTART_WAIT_S_MAX = 15.0
+# Who lived this long did not die of how it was started.
+HEALTHY_S = 15.0
+
+
+class Child:
+    """One process of the fleet, started as often as it takes."""
+
+    def __init__(self, record: FleetProcess, command: list[str], environment: dict[str, str], log: Path) -> None:
+        self.record = record
+        self._command = command
+        self._environment = environment
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+        self._wait_s = RESTART_WAIT_S
+        self._ended = 0.0
+
+    def start(self) -> None:
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._log.parent.parent,
+                env=self._environment,
+                # Ctrl-C at the terminal is for who watches the fleet, not for the fleet.
+                start_new_session=True,
+            )
+        self._started = time.monotonic()
+        self.record.mark = _mark(self._process)
+        self.record.starts += 1
+        self.record.exit_code = None
+
+    def reap(self) -> bool:
+        """Whether it has ended since this was last asked."""
+        if self._process is None or self._process.poll() is None:
+            return False
+        self.record.exit_code = self._process.returncode
+        self.record.mark = None
+        self._process = None
+        self._ended = time.monotonic()
+        brief = self._ended - self._started < HEALTHY_S
+        self._wait_s = min(2 * self._wait_s, RESTART_WAIT_S_MAX) if brief else RESTART_WAIT_S
+        return True
+
+    @property
+    def due(self) -> bool:
+        """Whether it has been dead for long enough to be started again."""
+        return self._process is None and time.monotonic() - self._ended >= self._wait_s
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+def _mark(process: subprocess.Popen[bytes]) -> ProcessMark | None:
+    """A child that died at once is a zombie now, and has no mark."""
+    try:
+        return ProcessMark.of(process.pid)
+    except ProcessLookupError:
+        return None
+
+
+def redis_children(paths: FleetPaths, plan: FleetPlan) -> list[Child]:
+    password = read_secret(paths.redis_password)
+    children = []
+    for number, ports in enumerate(plan.redis_ports):
+        name = f"redis-{number}"
+        settings = write_settings(paths.redis / str(number), ports, password)
+        record = FleetProcess(name, Role.REDIS, f"{ADDRESS}:{ports[0]}")
+        children.append(Child(record, [plan.redis_program, str(settings)], _environment(), paths.log(name)))
+    return children
+
+
+def coordinator_children(paths: FleetPaths, plan: FleetPlan) -> list[Child]:
+    certificates = CertificateFiles.in_folder(paths.certs)
+    # The engine's URL holds a password, so it is not for the command line.
+    environment = _environment() | {"DRUMLIN_ENGINE": read_secret(paths.engine_url)}
+    children = []
+    for number, port in enumerate(plan.coordinator_ports):
+        name = f"coordinator-{number}"
+        listen = f"{ADDRESS}:{port}"
+        command = [*_drumlin("coordinator"), "--config", str(paths.crawl), "--input", str(paths.seeds)]
+        command += ["--store", str(paths.store), "--listen", listen]
+        command += ["--cert", str(certificates.server), "--key", str(certificates.server_key)]
+        record = FleetProcess(name, Role.COORDINATOR, f"https://{listen}")
+        children.append(Child(record, command, environment, paths.log(name)))
+    return children
+
+
+def node_children(paths: FleetPaths, plan: FleetPlan, coordinators: list[str]) -> list[Child]:
+    children = []
+    for number in range(plan.nodes):
+        name = f"node-{number}"
+        # Each begins at another coordinator, so that they share the load.
+        first = number % len(coordinators)
+        addresses = ",".join(coordinators[first:] + coordinators[:first])
+        command = [*_drumlin("node"), "--coordinator", addresses, "--name", name, "--store", str(paths.store)]
+        command += [
+            "--token-file",
+            str(paths.join_token),
+            "--ca",
+            str(CertificateFiles.in_folder(paths.certs).authority),
+        ]
+        command += ["--concurrency", str(plan.concurrency)]
+        children.append(Child(FleetProcess(name, Role.NODE), command, _environment(), paths.log(name)))
+    return children
+
+
+def _drumlin(verb: str) -> list[str]:
+    return [sys.executable, "-m", "drumlin", verb]
+
+
+def _environment() -> dict[str, str]:
+    """Ours without settings: those of the crawl are in its file, and must be the same for all."""
+
+    def kept(name: str) -> bool:
+        return not name.startswith(VARIABLE_PREFIX) or name.startswith(TEST_VARIABLE_PREFIX)
+
+    # One process per core: numpy's own threads would only cost each of them a tenth of a second at its start.
+    return {"OPENBLAS_NUM_THREADS": "1"} | {name: value for name, value in os.environ.items() if kept(name)}

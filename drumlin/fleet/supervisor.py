@@ -1,0 +1,203 @@
+"""The process that keeps a fleet: starts everything in order, starts again what dies, ends everything when asked.
+
+It is started by `drumlin fleet up` with the fleet's directory as its only argument, and ends on SIGTERM. Whatever
+happens to it, `fleet.json` names every process that it started, so that `drumlin fleet down` can end them without it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from drumlin.errors import BusyError, DrumlinError
+from drumlin.fleet.children import Child, coordinator_children, node_children, redis_children
+from drumlin.fleet.cluster import form_cluster
+from drumlin.fleet.endings import end_all
+from drumlin.fleet.founding import make_tokens
+from drumlin.fleet.layout import FleetPaths, FleetState, read_secret
+from drumlin.fleet.marks import ProcessMark
+from drumlin.fleet.remote import CoordinatorError, Remote
+from drumlin.fleet.up import remote_of
+from drumlin.tls import CertificateFiles
+
+TICK_S = 0.1
+ASK_S = 2.0
+READY_S_MAX = 120.0
+# What a crawl must be for its nodes to be wanted.
+WORKING_STATES = ("running", "paused")
+
+
+class Stopped(Exception):
+    """The fleet was told to end while it was starting."""
+
+
+class Supervisor:
+    """Keeps the fleet of one directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._paths = FleetPaths(root)
+        self._record = self._paths.read()
+        self._plan = self._record.plan
+        self._children: list[Child] = []
+        self._stopping = False
+        self._remote: Remote
+        self._asked = 0.0
+
+    def run(self) -> None:
+        """Keep the fleet until told to stop; raises DrumlinError when it cannot be started."""
+        lock = _take_lock(self._paths.lock)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._stop)
+        self._record.supervisor = ProcessMark.of(os.getpid())
+        self._record.processes = []
+        self._enter(FleetState.STARTING)
+        try:
+            self._start()
+            self._enter(FleetState.READY)
+            self._keep()
+        except Stopped:
+            pass
+        except DrumlinError as broken:
+            self._record.failure = str(broken)
+            raise
+        finally:
+            self._end()
+            os.close(lock)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stopping = True
+
+    def _enter(self, state: FleetState) -> None:
+        self._record.state = state
+        self._paths.write(self._record)
+
+    def _end(self) -> None:
+        self._enter(FleetState.STOPPING)
+        end_all(self._record, on_poll=self._reap)
+        self._reap()
+        self._record.supervisor = None
+        self._enter(FleetState.FAILED if self._record.failure else FleetState.DOWN)
+
+    # Starting
+
+    def _start(self) -> None:
+        paths, plan = self._paths, self._plan
+        self._begin(redis_children(paths, plan))
+        form_cluster(plan, read_secret(paths.redis_password), self._check_starting)
+        # One after the other: the first founds the crawl, the others find it founded.
+        for child, address in zip(coordinator_children(paths, plan), self._record.coordinators, strict=True):
+            self._begin([child])
+            self._wait_for_coordinator(address)
+        make_tokens(paths)
+        self._remote = remote_of(paths)
+        self._begin(node_children(paths, plan, self._record.coordinators))
+        self._wait_for_nodes()
+
+    def _begin(self, children: list[Child]) -> None:
+        for child in children:
+            child.start()
+            self._children.append(child)
+            self._record.processes.append(child.record)
+        self._paths.write(self._record)
+
+    def _wait_for_coordinator(self, address: str) -> None:
+        one = Remote([address], ca=CertificateFiles.in_folder(self._paths.certs).authority)
+        deadline = time.monotonic() + READY_S_MAX
+        while True:
+            self._check_starting()
+            try:
+                one.get("/readyz")
+                return
+            except CoordinatorError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(TICK_S)
+
+    def _wait_for_nodes(self) -> None:
+        """Until each has registered, or has left again because there was little to do."""
+        deadline = time.monotonic() + READY_S_MAX
+        waiting = {f"node-{number}" for number in range(self._plan.nodes)}
+        while waiting:
+            self._check_starting()
+            waiting -= {child.record.name for child in self._children if child.record.exit_code == 0}
+            try:
+                waiting -= {node["node_id"] for node in self._remote.get("/api/v1/nodes")["nodes"]}
+            except CoordinatorError:
+                if time.monotonic() > deadline:
+                    raise
+            if waiting and time.monotonic() > deadline:
+                raise DrumlinError(f"These nodes did not register: {', '.join(sorted(waiting))}.", "See their logs.")
+            time.sleep(TICK_S)
+
+    def _check_starting(self) -> None:
+        """What dies while the fleet is starting would die again."""
+        if self._stopping:
+            raise Stopped
+        self._reap()
+        for child in self._children:
+            if child.record.exit_code:
+                words = child.last_words().removeprefix("drumlin: ")
+                raise DrumlinError(f"{child.record.name} ended while starting: {words}", "See the logs.")
+
+    # Keeping
+
+    def _keep(self) -> None:
+        while not self._stopping:
+            changed = self._reap()
+            if self._plan.restart:
+                changed |= self._restart()
+            if changed:
+                self._paths.write(self._record)
+            time.sleep(TICK_S)
+
+    def _reap(self) -> bool:
+        ended = [child for child in self._children if child.reap()]
+        return bool(ended)
+
+    def _restart(self) -> bool:
+        due = [child for child in self._children if child.due]
+        if not due:
+            return False
+        # A node that left has done its work, unless there is more to do by now.
+        left = [child for child in due if child.record.name.startswith("node-") and child.record.exit_code == 0]
+        if left and not self._nodes_wanted():
+            due = [child for child in due if child not in left]
+        for child in due:
+            child.start()
+        return bool(due)
+
+    def _nodes_wanted(self) -> bool:
+        if time.monotonic() - self._asked < ASK_S:
+            return False
+        self._asked = time.monotonic()
+        try:
+            return self._remote.get("/api/v1/crawl")["state"] in WORKING_STATES
+        except CoordinatorError:
+            return False
+
+
+def _take_lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise BusyError(f"A fleet is at work in {path.parent}.", "`drumlin fleet down` ends it.") from None
+    return descriptor
+
+
+def main() -> None:
+    try:
+        Supervisor(Path(sys.argv[1])).run()
+    except DrumlinError as broken:
+        sys.stderr.write(f"drumlin: {broken}\n")
+        sys.exit(broken.exit_code)
+
+
+if __name__ == "__main__":
+    main()

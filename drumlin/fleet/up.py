@@ -1,0 +1,99 @@
+"""Bringing a fleet up and taking it down, as a command does: start or end the supervisor, and wait for what it does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from drumlin.errors import BusyError, DrumlinError
+from drumlin.fleet.endings import KILLED_S_MAX, PATIENCE_S, end_all
+from drumlin.fleet.layout import FleetPaths, FleetRecord, FleetState, read_secret
+from drumlin.fleet.remote import Remote
+from drumlin.tls import CertificateFiles
+
+POLL_S = 0.1
+START_S_MAX = 300.0
+END_S_MAX = sum(PATIENCE_S.values()) + 3 * KILLED_S_MAX
+SUPERVISOR_LOG = "supervisor"
+
+
+def start(paths: FleetPaths, on_wait: Callable[[FleetRecord], None]) -> FleetRecord:
+    """Start the supervisor of a founded fleet and return when everything is at work; DrumlinError when it is not."""
+    with paths.log(SUPERVISOR_LOG).open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "drumlin.fleet.supervisor", str(paths.root)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        return _wait_until_ready(paths, process, on_wait)
+    except BaseException:
+        # Interrupted or too slow: a fleet that is half up helps nobody.
+        process.terminate()
+        process.wait()
+        raise
+
+
+def _wait_until_ready(
+    paths: FleetPaths, process: subprocess.Popen[bytes], on_wait: Callable[[FleetRecord], None]
+) -> FleetRecord:
+    deadline = time.monotonic() + START_S_MAX
+    while time.monotonic() < deadline:
+        ended = process.poll() is not None
+        record = paths.read()
+        if record.state is FleetState.READY and not ended:
+            # It lives on after us; nobody waits for it.
+            process.returncode = 0
+            return record
+        if ended:
+            raise _not_started(paths, record)
+        on_wait(record)
+        time.sleep(POLL_S)
+    raise DrumlinError(f"The fleet was not ready within {START_S_MAX:.0f} s.", f"See {paths.logs}.")
+
+
+def _not_started(paths: FleetPaths, record: FleetRecord) -> DrumlinError:
+    failure = record.failure or "its supervisor died"
+    return DrumlinError(f"The fleet did not start: {failure}", f"The logs are in {paths.logs}.")
+
+
+def down(paths: FleetPaths, *, at_once: bool = False) -> list[str]:
+    """End a fleet, whoever of it is left; the names of those that had to be killed."""
+    record = paths.read()
+    supervisor = record.supervisor
+    if supervisor is not None and supervisor.alive:
+        if not at_once and supervisor.send(signal.SIGTERM) and _wait(lambda: not supervisor.alive):
+            return []
+        # Without it nobody starts again what is ended below.
+        supervisor.send(signal.SIGKILL)
+        _wait(lambda: not supervisor.alive)
+        record = paths.read()
+    killed = end_all(record, at_once=at_once)
+    left = [process.name for process in record.processes if process.alive]
+    if left:
+        raise BusyError(f"These processes cannot be ended: {', '.join(left)}.", "Is their disk stuck?")
+    record.supervisor = None
+    record.state = FleetState.DOWN
+    paths.write(record)
+    return killed
+
+
+def _wait(happened: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + END_S_MAX
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def remote_of(paths: FleetPaths) -> Remote:
+    """The coordinators of a local fleet, asked as its owner."""
+    record = paths.read()
+    token = read_secret(paths.operator_token) if paths.operator_token.exists() else ""
+    return Remote(record.coordinators, token=token, ca=CertificateFiles.in_folder(paths.certs).authority)

@@ -1,0 +1,165 @@
+"""The real servers under load: Redis (one, or a cluster) and coordinators, started and accounted for.
+
+CPU is read from /proc, process by process, at the begin and at the end of what is measured. All processes share the
+machine's cores with the generator, as the figures say.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from drumlin.fleet.cluster import RedisServer, connect, engine_url, find_program, form_cluster, free_ports
+from drumlin.fleet.cluster import write_settings as write_cluster_settings
+from drumlin.fleet.layout import FleetPlan
+
+ADDRESS = "127.0.0.1"
+PASSWORD = "load-test"  # noqa: S105 the servers live for the length of a benchmark, on loopback
+NAMESPACE = "load"
+START_S_MAX = 60.0
+STOP_S_MAX = 20.0
+POLL_S = 0.05
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Server:
+    """A process that this benchmark started."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        self.name = name
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def check(self) -> None:
+        if self._process.poll() is not None:
+            said = self._log.read_text(errors="replace")[-2_000:]
+            raise SystemExit(f"{self.name} ended by itself with code {self._process.returncode}:\n{said}")
+
+    def cpu_s(self) -> float:
+        return cpu_s_of(self.pid)
+
+    def resident_mb(self) -> float:
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES / 1e6
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def cpu_s_of(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def wait_for(happened: Callable[[], bool], servers: Sequence[Server], what: str) -> None:
+    deadline = time.monotonic() + START_S_MAX
+    while not happened():
+        for server in servers:
+            server.check()
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{what} was not ready within {START_S_MAX:.0f} s.")
+        time.sleep(POLL_S)
+
+
+class Redis:
+    """One server, or the masters of a cluster, with the append-only file on, as in production."""
+
+    def __init__(self, folder: Path, masters: int) -> None:
+        program = find_program()
+        if masters == 1:
+            ports = free_ports(1)
+            self.url = f"redis://:{PASSWORD}@{ADDRESS}:{ports[0]}/{NAMESPACE}"
+            commands = [_single_command(program, folder, ports[0])]
+        else:
+            numbers = free_ports(2 * masters)
+            pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+            ports = [port for port, _ in pairs]
+            plan = FleetPlan(0, [], pairs, masters, 0, 0, program, namespace=NAMESPACE)
+            self.url = engine_url(plan, PASSWORD)
+            files = [write_cluster_settings(folder / str(pair[0]), pair, PASSWORD) for pair in pairs]
+            commands = [[program, str(file)] for file in files]
+        self.servers = [
+            Server(f"redis {port}", command, folder / f"redis-{port}.log")
+            for port, command in zip(ports, commands, strict=True)
+        ]
+        if masters > 1:
+            form_cluster(plan, PASSWORD, self._check)
+        self._clients = [self._client(port) for port in ports]
+
+    def _client(self, port: int) -> RedisServer:
+        found: list[RedisServer] = []
+
+        def answers() -> bool:
+            client = connect(port, PASSWORD)
+            if client is not None:
+                found.append(client)
+            return client is not None
+
+        wait_for(answers, self.servers, "Redis")
+        return found[0]
+
+    def _check(self) -> None:
+        for server in self.servers:
+            server.check()
+
+    def used_bytes(self) -> int:
+        """What the data takes, as Redis counts it."""
+        return sum(int(client.info("memory")["used_memory"]) for client in self._clients)
+
+    def cpu_s(self) -> float:
+        return sum(server.cpu_s() for server in self.servers)
+
+    def stop(self) -> None:
+        for client in self._clients:
+            client.close()
+        for server in self.servers:
+            server.stop()
+
+
+def _single_command(program: str, folder: Path, port: int) -> list[str]:
+    settings = f"--bind {ADDRESS} --port {port} --appendonly yes --appendfsync everysec --requirepass {PASSWORD}"
+    return [program, *settings.split(), "--save", "", "--dir", str(folder)]
+
+
+def start_coordinator(folder: Path, engine: str, port: int, options: Sequence[str]) -> Server:
+    command = [sys.executable, "-m", "drumlin", "coordinator", "--engine", engine, "--store", str(folder / "store")]
+    command += ["--listen", f"{ADDRESS}:{port}", *options]
+    server = Server(f"coordinator {port}", command, folder / f"coordinator-{port}.log")
+    wait_for(lambda: _ready(port), [server], server.name)
+    return server
+
+
+def _ready(port: int) -> bool:
+    try:
+        with urlopen(f"http://{ADDRESS}:{port}/readyz", timeout=1.0) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+@contextmanager
+def stopping(servers: list[Server]) -> Iterator[list[Server]]:
+    """Whatever was started is stopped, last first."""
+    try:
+        yield servers
+    finally:
+        for server in reversed(servers):
+            server.stop()

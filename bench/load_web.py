@@ -1,0 +1,158 @@
+"""The web that the load test's nodes pretend to fetch: hosts with heavy-tailed sizes, URLs of usual length, links.
+
+Numbers stand for names wherever possible, since the generator shares its cores with what it measures. A page's links
+are those that survive a node's own filter: half of them new to the crawl and half known to it, most on the page's own
+host. Every URL ends as a fetched page, unless the web is `mixed`: then URLs end as Common Crawl's did in 2026-30 (of
+those that were decided, 78 % were fetched, 8 % redirected, 5 % not found, 7 % denied by robots.txt, 2 % failed).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from typing import NamedTuple
+
+from drumlin.protocol import Result
+
+HOST_PREFIX = "www.site-"
+HOST_SUFFIX = ".example"
+URLS_PER_HOST_MEAN = 53.0
+"""URLs divided by hosts in Common Crawl 2026-30; hosts of a real crawl differ widely around it."""
+SIZE_SPREAD = 1.5
+"""Standard deviation of the logarithm of a host's size."""
+LINKS_NEW = 5
+LINKS_KNOWN = 5
+LINK_ELSEWHERE_SHARE = 0.1
+PAGE_BYTES = 37_000
+SLUGS = 4_096
+WORDS = (
+    "harbour",
+    "winter",
+    "ledger",
+    "granite",
+    "meadow",
+    "signal",
+    "copper",
+    "lantern",
+    "orchard",
+    "tunnel",
+    "velvet",
+    "canyon",
+    "timber",
+    "mosaic",
+    "beacon",
+    "thistle",
+    "quarry",
+    "ribbon",
+    "saddle",
+    "walnut",
+    "glacier",
+    "pepper",
+    "anchor",
+    "violin",
+    "compass",
+    "cedar",
+    "falcon",
+    "ember",
+    "marble",
+    "prairie",
+)
+
+# Shares of the 2.8 billion URLs that were decided in a crawl of Common Crawl's, as cumulative bounds.
+REDIRECTED_BELOW = 0.080
+NOT_FOUND_BELOW = 0.129
+DENIED_BELOW = 0.202
+FAILED_BELOW = 0.223
+
+
+class Page(NamedTuple):
+    """One leased URL, fetched in thought."""
+
+    assignment_id: str
+    url: str
+    host: int
+
+
+class LoadWeb:
+    """Hosts and how many URLs of each are known, to the generator at least."""
+
+    def __init__(self, hosts: int, seed: int, *, mixed: bool = False) -> None:
+        self.chance = random.Random(seed)
+        self.mixed = mixed
+        self.sizes = [0] * hosts
+        self._prefixes = [f"https://{HOST_PREFIX}{number}{HOST_SUFFIX}/articles/" for number in range(hosts)]
+        self._slugs = ["-".join(self.chance.choices(WORDS, k=4)) for _ in range(SLUGS)]
+
+    def host_name(self, host: int) -> str:
+        return f"{HOST_PREFIX}{host}{HOST_SUFFIX}"
+
+    def url(self, host: int, path: int) -> str:
+        return f"{self._prefixes[host]}{path}/{self._slugs[(host * 31 + path) % SLUGS]}"
+
+    def new_url(self, host: int) -> str:
+        path = self.sizes[host]
+        self.sizes[host] = path + 1
+        return self.url(host, path)
+
+    def initial_sizes(self, urls: int) -> list[int]:
+        """How many URLs each host begins with: about `urls` in all, lognormally spread, at least one each."""
+        draws = [math.exp(self.chance.gauss(0.0, SIZE_SPREAD)) for _ in self.sizes]
+        scale = urls / sum(draws)
+        return [max(1, round(draw * scale)) for draw in draws]
+
+    def links(self, host: int) -> list[str]:
+        uniform, hosts, sizes = self.chance.random, len(self.sizes), self.sizes
+        found = []
+        for _ in range(LINKS_NEW):
+            elsewhere = uniform() < LINK_ELSEWHERE_SHARE
+            found.append(self.new_url(int(uniform() * hosts) if elsewhere else host))
+        for _ in range(LINKS_KNOWN):
+            target = int(uniform() * hosts) if uniform() < LINK_ELSEWHERE_SHARE else host
+            found.append(self.url(target, int(uniform() * max(1, sizes[target]))))
+        return found
+
+    def results(self, pages: list[Page], digests: list[str], now: float) -> list[Result]:
+        return [self._result(page, digest, now) for page, digest in zip(pages, digests, strict=True)]
+
+    def _result(self, page: Page, digest: str, now: float) -> Result:
+        draw = self.chance.random() if self.mixed else 1.0
+        if draw < FAILED_BELOW:
+            return self._without_page(page, draw, digest, now)
+        return Result(
+            page.assignment_id,
+            page.url,
+            200,
+            digest,
+            self.links(page.host),
+            now,
+            "fetched",
+            size=PAGE_BYTES,
+            simhash=self.chance.getrandbits(64),
+            capture_id=digest[:24],
+            record_id=f"urn:uuid:{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}",
+            mime="text/html",
+        )
+
+    def _without_page(self, page: Page, draw: float, digest: str, now: float) -> Result:
+        result = Result(page.assignment_id, page.url, 0, "", [], now, "failed", capture_id=digest[:24])
+        if draw < REDIRECTED_BELOW:
+            result.status_code, result.outcome, result.redirect_to = 301, "redirected", self.new_url(page.host)
+        elif draw < NOT_FOUND_BELOW:
+            result.status_code, result.kind, result.error = 404, "http_4xx", "status 404"
+        elif draw < DENIED_BELOW:
+            result.outcome, result.kind, result.error = "denied", "robots", "disallowed"
+        else:
+            result.kind, result.error = "timeout", "no answer in 30 s"
+        return result
+
+
+def host_number(name: str) -> int:
+    """The number of a host by its name."""
+    return int(name[len(HOST_PREFIX) : -len(HOST_SUFFIX)])
+
+
+def random_digests(count: int) -> list[str]:
+    """As many sha256 digests in hexadecimal as that, of contents that never repeat."""
+    text = os.urandom(32 * count).hex()
+    return [text[start : start + 64] for start in range(0, 64 * count, 64)]

@@ -16,6 +16,7 @@ import random
 import secrets
 import signal
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -117,7 +118,7 @@ async def run_server(app: CoordinatorApp, listen: Listen, *, drain: bool) -> Asy
         await serving
 
 
-def _context_factory(listen: Listen) -> Callable[..., object] | None:
+def _context_factory(listen: Listen) -> Callable[..., ssl.SSLContext] | None:
     if listen.certificate is None or listen.key is None:
         return None
     context = server_context(listen.certificate, listen.key)

@@ -27,7 +27,17 @@ VERBS = {
     "dead-letters": "List, retry or drop the URLs that were given up.",
     "config": "Show the settings and where they come from.",
     "demo": "Crawl a bundled fake web on loopback.",
+    "fleet": "Run a whole fleet on this machine.",
+    "coordinator": "Run one coordinator of a fleet.",
     "node": "Run one worker; `crawl` starts its own.",
+    "status": "Show how a crawl stands.",
+    "nodes": "List the nodes of a crawl.",
+    "enqueue": "Give a running crawl further URLs.",
+    "pause": "Hold a crawl.",
+    "resume": "Go on with a crawl that was paused or stopped.",
+    "stop": "End a crawl before it is finished.",
+    "certs": "Make certificates for trying out TLS.",
+    "tokens": "Make, list and revoke tokens.",
 }
 
 

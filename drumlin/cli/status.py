@@ -44,14 +44,16 @@ def _print_json(remote: Remote, *, watch: bool) -> None:
         time.sleep(WATCH_S)
 
 
-def watch_until_ended(console: Console, remote: Remote) -> None:
+def watch_until_ended(console: Console, remote: Remote, *, quiet: bool = False) -> None:
     """Show the crawl until it is finished: a panel that redraws on a terminal, a line now and then elsewhere."""
     from rich.live import Live
 
     with Live(console=console, auto_refresh=False) as live:
         while True:
             stats = remote.get("/api/v1/stats")
-            if console.is_terminal:
+            if quiet:
+                pass
+            elif console.is_terminal:
                 live.update(status_table(stats, _reasons(remote)), refresh=True)
             else:
                 console.print(status_line(stats), soft_wrap=True)

@@ -102,6 +102,7 @@ def coordinator_children(paths: FleetPaths, plan: FleetPlan) -> list[Child]:
         listen = f"{ADDRESS}:{port}"
         command = [*_drumlin("coordinator"), "--config", str(paths.crawl), "--input", str(paths.seeds)]
         command += ["--store", str(paths.store), "--listen", listen]
+        command += ["--finish" if plan.finish else "--no-finish"]
         command += ["--cert", str(certificates.server), "--key", str(certificates.server_key)]
         record = FleetProcess(name, Role.COORDINATOR, f"https://{listen}")
         children.append(Child(record, command, environment, paths.log(name)))

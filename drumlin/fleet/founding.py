@@ -38,6 +38,7 @@ class FleetShape(msgspec.Struct, frozen=True):
     replicas: int
     concurrency: int
     restart: bool
+    finish: bool
 
 
 def found(root: Path, shape: FleetShape, loaded: Loaded, seeds: list[str]) -> FleetPaths:
@@ -45,7 +46,7 @@ def found(root: Path, shape: FleetShape, loaded: Loaded, seeds: list[str]) -> Fl
     paths = FleetPaths(root)
     before = paths.read() if paths.exists() else None
     if before is not None and before.running:
-        raise BusyError(f"A fleet is at work in {root}.", f"`drumlin fleet down {root}` ends it.")
+        raise BusyError(f"A fleet is at work in {root}.", f"`drumlin fleet down --out {root}` ends it.")
     config = _config(paths, loaded, founded=before is not None)
     if before is None and not seeds:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
@@ -96,6 +97,7 @@ def _new_plan(shape: FleetShape) -> FleetPlan:
         concurrency=shape.concurrency,
         redis_program=find_program(),
         restart=shape.restart,
+        finish=shape.finish,
     )
 
 
@@ -113,6 +115,7 @@ def _changed_plan(before: FleetPlan, shape: FleetShape) -> FleetPlan:
         concurrency=shape.concurrency,
         redis_program=find_program(),
         restart=shape.restart,
+        finish=shape.finish,
     )
 
 

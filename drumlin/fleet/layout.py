@@ -44,6 +44,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     concurrency: int
     redis_program: str
     restart: bool = True
+    finish: bool = True
     namespace: str = "fleet"
 
 

@@ -19,16 +19,17 @@ from bench.pages import PageMaker, WebShape
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.dedupe import digest, simhashes
-from drumlin.engines import open_engine
+from drumlin.engines.blocking import drive, open_blocking
 from drumlin.fetch import Transfer
 from drumlin.model import Outcome, Task
 from drumlin.node.archive import Archive, Arrival
 from drumlin.node.contact import request_block
+from drumlin.node.hosts import task_of
 from drumlin.node.main import make_pipeline, prepare_process
 from drumlin.node.outcomes import fetch_record, result_of_capture, result_without_capture
 from drumlin.parse import parse
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import HostReport, KnownRequest, Results, Setup, WorkRequest
+from drumlin.protocol import Accepted, HostReport, KnownRequest, Registered, Results, WorkRequest
 from drumlin.urls import host_of
 
 Result = TypeVar("Result")
@@ -96,18 +97,22 @@ def crawl(stages: Stages, folder: Path, shape: WebShape) -> None:
     }
     config = CrawlConfig(delay_s=0.0)
     seeds = [origin + "/" for origin in maker.origins]
-    engine = open_engine(f"rocksdb:{folder / 'frontier'}", shard_count=16)
-    dispatcher = Dispatcher(engine, config, seeds, chance=random.Random(1))
-    dispatcher.seed(seeds, time.time())
+    engine = open_blocking(f"rocksdb:{folder / 'frontier'}", shard_count=16)
+    dispatcher = Dispatcher(engine.engine, config, seeds, chance=random.Random(1))
+    drive(dispatcher.seed(seeds, time.time()))
     for name in ("warc", "tables", "nodes/n0"):
         (folder / name).mkdir(parents=True)
     archive = Archive(folder, "n0", software="bench", info={}, now=time.time(), sync=False)
-    pipeline = make_pipeline(config, Setup(b"", "", seeds, []), lambda url: None)
+    pipeline = make_pipeline(config, joined(seeds), lambda url: None)
     node = Node(stages, dispatcher, archive, pipeline, web)
     while node.lease():
         pass
     stages.run("store: close segment and WARC", archive.close)
     engine.close()
+
+
+def joined(seeds: list[str]) -> Registered:
+    return Registered("n0", "registered", 1.0, "", {}, "", seeds, [])
 
 
 class Node:
@@ -126,24 +131,24 @@ class Node:
     def lease(self) -> bool:
         """One round of leases: fetch all their URLs and give them back. False when nothing is left."""
         self.requests += 1
-        request = WorkRequest(f"r{self.requests}", 2_000, 32, [], 0)
-        work = self.stages.run("lease", lambda: self.dispatcher.work("n0", request, time.time()))
-        tasks = [(lease.lease_id, task) for lease in work.leases for task in lease.tasks]
+        request = WorkRequest(2_000, max_hosts=32, request_id=f"r{self.requests}", flat=False)
+        work = self.stages.run("lease", lambda: drive(self.dispatcher.work("n0", request, time.time())))
+        tasks = [(lease.lease_id, task_of(one)) for lease in work.leases for one in lease.assignments]
         self.deny([(token, task) for token, task in tasks if task.url not in self.web])
         pages = [(token, task) for token, task in tasks if task.url in self.web]
         for start in range(0, len(pages), BATCH):
             self.batch(pages[start : start + BATCH])
         reports = [HostReport(lease.lease_id, lease.host, True, 0.0) for lease in work.leases]
-        self.stages.run("release", lambda: self.dispatcher.results(Results([], reports), time.time()))
+        self.stages.run("release", lambda: self.settle(Results([], reports)))
         return bool(tasks)
 
     def deny(self, tasks: list[tuple[str, Task]]) -> None:
         """Settle what robots.txt forbids, uncounted."""
-        results = [
-            result_without_capture(task, host_of(task.url), token, Outcome.DENIED, b"denied", time.time())
-            for token, task in tasks
-        ]
-        self.dispatcher.results(Results(results, []), time.time())
+        results = [result_without_capture(task, token, Outcome.DENIED, "denied", time.time()) for token, task in tasks]
+        self.settle(Results(results))
+
+    def settle(self, results: Results) -> Accepted:
+        return drive(self.dispatcher.results("n0", results, time.time()))
 
     def batch(self, tasks: list[tuple[str, Task]]) -> None:
         run = self.stages.run
@@ -158,13 +163,14 @@ class Node:
         found = run("discover: scope, traps, told before", lambda: [self.pipeline.discover(c) for c in captures])
         for arrival, capture, discovered in zip(arrivals, captures, found, strict=True):
             result = arrival.result
-            result.digest, result.simhash, result.record_id = capture.digest, capture.simhash, capture.record_id
+            result.content_hash, result.simhash = capture.digest.hex(), capture.simhash
+            result.record_id = capture.record_id
             result.links = discovered.urls
-        known = KnownRequest([(c.domain, c.digest) for c in captures])
-        run("known contents", lambda: self.dispatcher.known(known))
+        known = KnownRequest([(c.domain, c.digest.hex()) for c in captures])
+        run("known contents", lambda: drive(self.dispatcher.known(known)))
         stored = run("store: WARC and journal", lambda: self.archive.store(arrivals))
-        results = Results([arrival.result for arrival in arrivals], [])
-        accepted = run("settle: links, contents, frontier", lambda: self.dispatcher.results(results, time.time()))
+        results = Results([arrival.result for arrival in arrivals], canonical_links=True)
+        accepted = run("settle: links, contents, frontier", lambda: self.settle(results))
         run("store: tables", lambda: self.archive.publish(stored, accepted))
 
     def arrival(self, token: str, task: Task, transfer: Transferred) -> Arrival:
@@ -172,8 +178,8 @@ class Node:
         now = time.time()
         request = request_block(task.url, host, REQUEST)
         capture = self.pipeline.capture(transfer, task, host, token=token, request=request, now=now)
-        result = result_of_capture(capture, task, Outcome.FETCHED, f"{task.id}:{now!r}".encode())
-        return Arrival(result, fetch_record(result, "n0", transfer), capture)
+        result = result_of_capture(capture, task, Outcome.FETCHED, f"{task.id}:{now!r}")
+        return Arrival(result, fetch_record(result, task, host, "n0", transfer), capture)
 
 
 if __name__ == "__main__":

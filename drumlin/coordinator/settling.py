@@ -114,18 +114,16 @@ class Settler:
         by_lease: dict[tuple[str, str], list[int]] = defaultdict(list)
         for place, one in enumerate(batch.kept):
             by_lease[one.host, one.key.lease_id].append(place)
-        releases = {report.lease_id: report for report in batch.reports if report.release}
-        for report in releases.values():
-            by_lease.setdefault((report.host, report.lease_id), [])
+        releases = {(report.host, report.lease_id): report for report in batch.reports if report.release}
+        for lease in releases:
+            by_lease.setdefault(lease, [])
         shards: dict[int, list[tuple[Settlement, list[int]]]] = defaultdict(list)
         for report in batch.reports:
             if not report.release:
                 shards[self._engine.shard_of(report.host)].append((_settlement(report, [], now), []))
         for (host, lease_id), members in by_lease.items():
             settled = [self._settled(batch.kept[place], duplicates[place], now) for place in members]
-            report = releases.get(lease_id) or HostReport(lease_id, host)
-            if report.host != host:
-                report = HostReport(lease_id, host)
+            report = releases.get((host, lease_id)) or HostReport(lease_id, host)
             shards[self._engine.shard_of(host)].append((_settlement(report, settled, now), members))
         return await self._verdicts(shards, len(batch.kept), now)
 

@@ -118,8 +118,13 @@ class Dispatcher:
 
     async def _add(self, urls: Sequence[NewURL], now: float) -> list[Added]:
         shards: dict[int, list[int]] = defaultdict(list)
+        places: dict[str, int] = {}  # most links of a page are of its own host
         for index, new in enumerate(urls):
-            shards[self.engine.shard_of(new.host)].append(index)
+            host = new.host
+            shard = places.get(host)
+            if shard is None:
+                shard = places[host] = self.engine.shard_of(host)
+            shards[shard].append(index)
         if not shards:
             return []
         batches = {shard: [urls[index] for index in members] for shard, members in shards.items()}

@@ -46,6 +46,7 @@ BUDGET_CLAIM_S = 2.0
 IDLE_NODES_PER_S = 2_000.0
 IDLE_WAIT_MAX_S = 5.0
 UNWAITED_NODES_MAX = 16
+NODES_PER_SHARD_LISTED = 4
 
 
 class Granting:
@@ -213,7 +214,7 @@ class Granting:
         as may be asked. Shards that had nothing a moment ago come last."""
         node, count = record.node_id, self._engine.shard_count
         turn = self._turns[node] = self._turns.get(node, 0) + 1
-        own = self._placement.own(node, self._nodes.names(), self._nodes.names_version)
+        own = self._placement.own(node, self._nodes.names() if self._few_nodes() else (), self._nodes.names_version)
         if self._config.affinity == "spread":
             own = []
         mine = set(own)
@@ -226,6 +227,10 @@ class Granting:
         first.sort(key=lambda shard: not self._ready[shard])
         others.sort(key=lambda shard: not self._ready[shard])
         return first[: self._asked_max], others[: self._asked_max]
+
+    def _few_nodes(self) -> bool:
+        """Whether shards are dealt out to nodes at all. Listing thousands of nodes for every request is dear."""
+        return len(self._nodes) <= NODES_PER_SHARD_LISTED * self._engine.shard_count
 
     def _urls_per_host(self) -> int:
         """As many URLs as a host can be asked for in most of a lease's time."""
@@ -240,7 +245,7 @@ class Granting:
 
     def _idle_wait_s(self) -> float:
         """When to ask again after getting nothing: thousands of idle nodes must not ask all at once."""
-        nodes = max(self._nodes.known, len(self._nodes.records()))
+        nodes = max(self._nodes.known, len(self._nodes))
         if nodes <= UNWAITED_NODES_MAX:
             return 0.0
         return min(IDLE_WAIT_MAX_S, nodes / IDLE_NODES_PER_S) * (0.5 + self._chance.random())

@@ -38,6 +38,10 @@ class NodeRegistry:
         """How many nodes the whole fleet has, as far as this coordinator knows."""
         self.names_version = 0
         """Changes whenever a node joins or goes."""
+        self._names: tuple[int, list[str]] = (-1, [])
+
+    def __len__(self) -> int:
+        return len(self._records)
 
     def __contains__(self, node: str) -> bool:
         return node in self._records
@@ -57,7 +61,10 @@ class NodeRegistry:
 
     def names(self) -> list[str]:
         """Nodes of this coordinator that may be given work."""
-        return [record.node_id for record in self._records.values() if record.status is NodeStatus.ACTIVE]
+        if self._names[0] != self.names_version:
+            active = [record.node_id for record in self._records.values() if record.status is NodeStatus.ACTIVE]
+            self._names = (self.names_version, active)
+        return self._names[1]
 
     async def find(self, engine: Engine, node: str) -> NodeRecord | None:
         """A node's record, from the engine when it has not talked to this coordinator yet."""

@@ -22,8 +22,9 @@ class Placement:
         self._own: dict[str, list[int]] = {}
 
     def own(self, node: str, names: Sequence[str], version: int) -> list[int]:
-        """The node's shards among those of all nodes in `names`, whose `version` changes when they do."""
-        if len(names) > self._shard_count:
+        """The node's shards among those of all nodes in `names`, whose `version` changes when they do; without names
+        there are too many nodes for shares."""
+        if not names or len(names) > self._shard_count:
             return self._favourites(node)
         if version != self._version:
             self._version = version

@@ -25,6 +25,7 @@ from drumlin.urls import Scope, canonical, domain_of
 
 MALFORMED, NOT_YOURS, STALE = "malformed", "not_yours", "stale"
 DIGEST_HEX_DIGITS = 64
+OUTCOMES = frozenset(Outcome)
 
 
 class Kept(NamedTuple):
@@ -166,7 +167,7 @@ class Settler:
 
 def outcome_of(result: Result) -> str:
     """What the node says, or what the status code means."""
-    if result.outcome in set(Outcome):
+    if result.outcome in OUTCOMES:
         return result.outcome
     if result.status_code == 304:
         return Outcome.NOT_MODIFIED

@@ -1,176 +1,210 @@
-"""The dispatcher on HTTP: one ASGI application, MessagePack in and out, no framework in between."""
+"""A coordinator on HTTP: one ASGI application for nodes, for workers that take one URL at a time, and for people.
+
+A request goes through the same steps whatever it is: find its route, see who sent it and whether it may, read its body
+within limits, check its signature, make a message of it, call, and answer in JSON or MessagePack. No framework stands
+in between: at hundreds of requests a second it would cost more than the work.
+
+Guarantees: every refusal and failure is `{"error": {"code", "message", "hint"}}` with a fitting status; what is kept of
+all bodies under way is at most `BODIES_BYTES_MAX`; nothing that a client sends ends the process.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from drumlin.coordinator.dispatch import HEARTBEAT_S, Dispatcher
-from drumlin.errors import DrumlinError
-from drumlin.protocol import (
-    BODY_BYTES_MAX,
-    MEDIA_TYPE,
-    CrawlState,
-    Done,
-    Failure,
-    Heartbeat,
-    KnownRequest,
-    Register,
-    Registered,
-    Results,
-    Setup,
-    SetupRequest,
-    Work,
-    WorkRequest,
+from drumlin.coordinator.api_nodes import NodeFace
+from drumlin.coordinator.audit import AuditLog
+from drumlin.coordinator.auth import Access, Permission, Role, check_node_id
+from drumlin.coordinator.bodies import (
+    JSON,
+    Receive,
+    Refused,
+    Send,
+    answers_in,
+    decompress,
+    encode,
+    reply,
+    reply_refused,
 )
+from drumlin.coordinator.conduct import Gate
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.routing import TARGET_BYTES_MAX, Call, Found, Router, Stream, Text, read_query, send_stream
+from drumlin.errors import DrumlinError
+from drumlin.protocol import Failure
 
-LONG_POLL_S = 0.25
+BODIES_BYTES_MAX = 512 * 1024 * 1024
+"""Bodies of all requests under way, as sent and decompressed."""
+HEADER_BYTES_MAX = 32 * 1024
+IGNORED_BODY_BYTES_MAX = 1024
+"""The body of a call that takes none is read and ignored up to here: some clients always send something."""
+BUSY_RETRY_S = 1.0
+ENGINE_RETRY_S = 1.0
+COMPRESSION_EXPECTED = 10
+"""How many times its size a compressed body is taken to have; only for the room that is kept for it."""
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-Answer = Callable[[str, Any], Awaitable[Any]]
-
-_encoder = msgspec.msgpack.Encoder()
-
-
-class Refused(Exception):
-    """A request that cannot be served: an HTTP status and what is wrong."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
+log = logging.getLogger("drumlin.coordinator")
 
 
 class CoordinatorApp:
-    """ASGI: `/api/v1/nodes/…` for nodes. `on_failure` hears when a node or the engine cannot go on."""
+    """The ASGI application. `on_failure` hears when a node or the engine cannot go on; `clock` is the time that all
+    coordinators of the engine share; `store` is where bundles go; `endpoint` is how nodes reach this coordinator."""
 
-    def __init__(self, dispatcher: Dispatcher, on_failure: Callable[[Failure], None]) -> None:
-        self._dispatcher = dispatcher
-        self._on_failure = on_failure
-        self._changed = asyncio.Event()
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        access: Access,
+        on_failure: Callable[[Failure], None],
+        clock: Callable[[], float],
+        store: Path | None = None,
+        endpoint: str = "",
+    ) -> None:
         self.bug: Exception | None = None
         """What nobody foresaw, for whoever runs the server to raise."""
-        self._routes: dict[str, tuple[Answer, msgspec.msgpack.Decoder[Any]]] = {
-            name: (answer, msgspec.msgpack.Decoder(message))
-            for name, answer, message in (
-                ("setup", self._setup, SetupRequest),
-                ("register", self._register, Register),
-                ("work/request", self._work, WorkRequest),
-                ("known", self._known, KnownRequest),
-                ("results", self._results, Results),
-                ("heartbeat", self._heartbeat, Heartbeat),
-                ("failed", self._failed, Failure),
-                ("leave", self._leave, SetupRequest),
-            )
-        }
+        self._engine = dispatcher.engine
+        self._access = access
+        self._on_failure = on_failure
+        self._clock = clock
+        self._gate = Gate(dispatcher)
+        self._audit = AuditLog(dispatcher.engine)
+        self._bodies_bytes = 0
+        self._nodes = NodeFace(
+            dispatcher, access, self._gate, clock=clock, on_failure=on_failure, store=store, endpoint=endpoint
+        )
+        self._router = Router([*self._nodes.routes()])
 
     def work_may_have_come(self) -> None:
         """Wake the nodes that wait for work."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._nodes.work_may_have_come()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        headers = dict(scope["headers"])
+        media_type = answers_in(headers.get(b"accept", b"").decode("latin-1"))
+        call = Call(scope, headers, receive, media_type, self._clock())
         try:
-            body = await self._answer(scope, receive)
-            await _reply(send, 200, body)
+            await self._serve(call, send)
         except Refused as refused:
-            error = {"error": {"code": refused.code, "message": str(refused), "hint": ""}}
-            await _reply(send, refused.status, _encoder.encode(error))
+            refused.closes = refused.closes or call.body_unread
+            await reply_refused(send, refused, media_type)
         except DrumlinError as broken:
             self._on_failure(Failure(broken.message, broken.hint, broken.exit_code))
-            error = {"error": {"code": "failed", "message": broken.message, "hint": broken.hint}}
-            await _reply(send, 500, _encoder.encode(error))
+            unavailable = Refused(503, "unavailable", broken.message, broken.hint, retry_after_s=ENGINE_RETRY_S)
+            await reply_refused(send, unavailable, media_type)
         except Exception as bug:
             self.bug = self.bug or bug
-            error = {"error": {"code": "bug", "message": repr(bug), "hint": ""}}
-            await _reply(send, 500, _encoder.encode(error))
+            log.exception("a request failed in a way nobody foresaw")
+            await reply_refused(send, Refused(500, "bug", "The coordinator failed; its log says how."), media_type)
 
-    async def _answer(self, scope: dict[str, Any], receive: Receive) -> bytes:
-        path: str = scope["path"]
-        if path == "/healthz":
-            return _encoder.encode(Done())
-        parts = path.removeprefix("/api/v1/nodes/").split("/", 1)
-        if not path.startswith("/api/v1/nodes/") or len(parts) != 2 or parts[1] not in self._routes:
-            raise Refused(404, "not_found", f"There is nothing at {path}.")
-        answer, decoder = self._routes[parts[1]]
+    async def _serve(self, call: Call, send: Send) -> None:
+        _check_head(call)
+        found = call.found = self._router.find(call)
+        reserved = self._reserve(found, call)
         try:
-            message = decoder.decode(await _body(receive))
-        except msgspec.DecodeError as malformed:
-            raise Refused(400, "malformed", f"The body is not what {path} takes: {malformed}") from malformed
-        return _encoder.encode(await answer(parts[0], message))
-
-    async def _setup(self, node: str, message: SetupRequest) -> Setup:
-        dispatcher = self._dispatcher
-        return Setup(
-            msgspec.json.encode(dispatcher.config),
-            dispatcher.config.config_hash(),
-            dispatcher.scope_of_seeds(),
-            dispatcher.scope_seeds,
-        )
-
-    async def _register(self, node: str, message: Register) -> Registered:
-        self._dispatcher.register(node, time.time())
-        self.work_may_have_come()
-        return Registered(node, "registered", HEARTBEAT_S, self._dispatcher.config.config_hash())
-
-    async def _work(self, node: str, request: WorkRequest) -> Work:
-        """Answer at once when there is work, else wait a little for some to come."""
-        changed = self._changed
-        work = self._dispatcher.work(node, request, time.time())
-        if work.leases or work.lost or not request.max_hosts or work.state is not CrawlState.RUNNING:
-            return work
-        self._dispatcher.hungry.add(node)
-        try:
-            await asyncio.wait_for(changed.wait(), LONG_POLL_S)
-        except TimeoutError:
-            pass
+            await self._pass(call)
+            message = await self._message(found, call)
+            await self._pass_named(call, message)
+            answer = await self._answer(call, message)
         finally:
-            self._dispatcher.hungry.discard(node)
-        return self._dispatcher.work(node, request, time.time())
+            self._bodies_bytes -= reserved
+        await _respond(send, call, answer)
 
-    async def _known(self, node: str, request: KnownRequest) -> Any:
-        return self._dispatcher.known(request)
+    # Who sent it
 
-    async def _results(self, node: str, results: Results) -> Any:
-        accepted = self._dispatcher.results(results, time.time())
-        self.work_may_have_come()
-        return accepted
+    async def _pass(self, call: Call) -> None:
+        """See who sent a request before any of its body is read. Who registers may be anybody's node, so that waits."""
+        route = call.route
+        if route.permission is None or route.permission is Permission.JOIN:
+            return
+        node_id = call.parameters.get("node_id")
+        if node_id is not None:
+            check_node_id(node_id)
+        needed = route.permission if route.node_of is None else Permission.LOOK_UP
+        call.identity = self._access.check(call.authorization, needed, node_id, call.now)
+        if route.node_of is None:
+            await self._gate.admit(call.identity, call.now)
 
-    async def _heartbeat(self, node: str, beat: Heartbeat) -> Any:
-        return self._dispatcher.heartbeat(node, beat, time.time())
+    async def _pass_named(self, call: Call, message: Any) -> None:
+        """See whether the sender may act for the node that its message names; for itself, if it names none."""
+        route = call.route
+        if route.node_of is None or route.permission is None:
+            return
+        own = call.identity.id if call.identity.role is Role.NODE else None
+        node_id = route.node_of(message) or own
+        call.identity = self._access.check(call.authorization, route.permission, node_id, call.now)
+        await self._gate.admit(call.identity, call.now)
 
-    async def _failed(self, node: str, failure: Failure) -> Done:
-        self._on_failure(failure)
-        return Done()
+    # What it says
 
-    async def _leave(self, node: str, message: SetupRequest) -> Done:
-        self._dispatcher.leave(node, time.time())
-        return Done()
+    def _reserve(self, found: Found, call: Call) -> int:
+        """Room for a body and what becomes of it; refused when all bodies under way together have taken it."""
+        if found.format is None or not call.body_unread:
+            return 0
+        length = call.header(b"content-length")
+        size = int(length) if length.isascii() and length.isdigit() else found.route.body_bytes_max
+        if b"content-encoding" in call.headers:
+            size *= COMPRESSION_EXPECTED
+        size = min(size, found.route.body_bytes_max)
+        if self._bodies_bytes + size > BODIES_BYTES_MAX:
+            message = "Too many large requests are under way."
+            raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=BUSY_RETRY_S)
+        self._bodies_bytes += size
+        return size
+
+    async def _message(self, found: Found, call: Call) -> Any:
+        route = found.route
+        if route.streams_body:
+            return None
+        if found.format is None:
+            if call.body_unread:
+                await call.read_body(IGNORED_BODY_BYTES_MAX)
+            return read_query(call.query, route.takes) if route.takes is not None else None
+        body = await call.read_body(route.body_bytes_max)
+        if route.signed:
+            header = call.header(b"x-drumlin-signature")
+            await self._access.verify(self._engine, call.node_id, header, call.method, call.target, body, call.now)
+        encoding = call.header(b"content-encoding")
+        if encoding:
+            body = decompress(body, encoding, route.body_bytes_max)
+        return found.format.decode(body, call.header(b"content-type"))
+
+    async def _answer(self, call: Call, message: Any) -> Any:
+        """Call, and note in the audit log what a person changed."""
+        route = call.route
+        if not route.writes or call.identity.role is Role.NODE:
+            return await route.answer(call, message)
+        outcome = "failed"
+        try:
+            answer = await route.answer(call, message)
+            outcome = "done"
+        except Refused as refused:
+            outcome = refused.code
+            raise
+        finally:
+            said = encode(message, JSON).decode() if message is not None else ""
+            target = f"{call.path} {said}".strip()
+            await self._audit.record(call.identity, route.writes, target, outcome, call.address, call.now)
+        return answer
 
 
-async def _body(receive: Receive) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    more = True
-    while more:
-        event = await receive()
-        chunk = event.get("body", b"")
-        size += len(chunk)
-        if size > BODY_BYTES_MAX:
-            raise Refused(413, "too_large", f"A body may have at most {BODY_BYTES_MAX} bytes.")
-        chunks.append(chunk)
-        more = event.get("more_body", False)
-    return b"".join(chunks)
+def _check_head(call: Call) -> None:
+    if len(call.path) + len(call.query) > TARGET_BYTES_MAX:
+        raise Refused(414, "target_too_long", f"Path and query may have at most {TARGET_BYTES_MAX} bytes.")
+    if sum(len(name) + len(value) for name, value in call.headers.items()) > HEADER_BYTES_MAX:
+        raise Refused(431, "headers_too_large", f"Headers may have at most {HEADER_BYTES_MAX} bytes.")
 
 
-async def _reply(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _respond(send: Send, call: Call, answer: Any) -> None:
+    if isinstance(answer, Stream):
+        await send_stream(send, call.receive, answer)
+    elif isinstance(answer, Text):
+        await reply(send, call.route.status, answer.body, answer.media_type)
+    elif answer is None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+    else:
+        await reply(send, call.route.status, encode(answer, call.media_type), call.media_type)

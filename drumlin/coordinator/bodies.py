@@ -62,6 +62,8 @@ class Refused(Exception):
         self.retry_after_s = retry_after_s
         self.closes = closes
         """The connection cannot be used again: part of the body is still on its way."""
+        self.headers: list[tuple[bytes, bytes]] = []
+        """Further headers of the answer."""
 
     def document(self) -> dict[str, dict[str, str]]:
         """The error as the API writes it."""
@@ -199,7 +201,7 @@ async def reply(send: Send, status: int, body: bytes, media_type: str, headers: 
 
 async def reply_refused(send: Send, refused: Refused, media_type: str) -> None:
     """Send a refusal as the API's error document."""
-    headers: list[tuple[bytes, bytes]] = []
+    headers = list(refused.headers)
     if refused.retry_after_s is not None:
         # Rounded up: a client that comes back a moment too early is refused again.
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(refused.retry_after_s))))

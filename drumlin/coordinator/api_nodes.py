@@ -1,0 +1,262 @@
+"""The fleet's face: what `drumlin node` and other nodes that work in batches say, on the dispatcher.
+
+Every call may be sent again: leases are guarded by tokens and results by capture ids. A node's token serves for that
+node alone, and its results are signed; both are checked before anything here is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from drumlin.coordinator.auth import Access, Permission
+from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.bundles import BUNDLE_BYTES_MAX, Bundles, BundleStored, check_bundle_id
+from drumlin.coordinator.conduct import Gate
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.routing import Call, Route
+from drumlin.coordinator.settling import MALFORMED, NOT_YOURS, STALE
+from drumlin.errors import BusyError
+from drumlin.protocol import (
+    BODY_BYTES_MAX,
+    Accepted,
+    CrawlState,
+    Done,
+    Failure,
+    Heartbeat,
+    HeartbeatReply,
+    Known,
+    KnownRequest,
+    NodeRecord,
+    Register,
+    Registered,
+    Results,
+    Work,
+    WorkRequest,
+)
+
+LONG_POLL_S = 0.25
+LONG_POLLERS_MAX = 64
+"""Requests that wait for work at once: each is woken whenever work may have come, and asks the engine again."""
+REQUEST_BYTES_MAX = 4 * 1024 * 1024
+NODE = "/api/v1/nodes/{node_id}"
+RESERVED_IDS = frozenset({"register"})
+"""Names that the API's own paths take."""
+
+
+class NodeFace:
+    """The calls of nodes. `on_failure` hears when a node cannot go on."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        access: Access,
+        gate: Gate,
+        *,
+        clock: Callable[[], float],
+        on_failure: Callable[[Failure], None],
+        store: Path | None,
+        endpoint: str,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._access = access
+        self._gate = gate
+        self._clock = clock
+        self._on_failure = on_failure
+        self._bundles = Bundles(store)
+        self._endpoint = endpoint
+        self._changed = asyncio.Event()
+        self._waiting = 0
+        self._config: dict[str, object] = msgspec.to_builtins(dispatcher.config)
+        self._config_hash = dispatcher.config.config_hash()
+
+    def work_may_have_come(self) -> None:
+        """Wake the nodes that wait for work."""
+        if self._waiting:
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                method="POST",
+                path="/api/v1/nodes/register",
+                summary="A node joins the fleet",
+                answer=self.register,
+                permission=Permission.JOIN,
+                node_of=lambda message: message.node_id,
+                takes=Register,
+                gives=Registered,
+                refusals={409: "Another node of this name is at work, or the name cannot be had."},
+            ),
+            Route(
+                method="POST",
+                path=NODE + "/work/request",
+                summary="Lease hosts, renew leases",
+                answer=self.work,
+                permission=Permission.NODE,
+                takes=WorkRequest,
+                gives=Work,
+                body_bytes_max=REQUEST_BYTES_MAX,
+            ),
+            Route(
+                method="POST",
+                path=NODE + "/known",
+                summary="Ask which contents were stored before",
+                answer=self.known,
+                permission=Permission.NODE,
+                takes=KnownRequest,
+                gives=Known,
+                body_bytes_max=REQUEST_BYTES_MAX,
+            ),
+            Route(
+                method="POST",
+                path=NODE + "/results",
+                summary="Settle leased URLs",
+                answer=self.results,
+                permission=Permission.NODE,
+                takes=Results,
+                gives=Accepted,
+                body_bytes_max=BODY_BYTES_MAX,
+                signed=True,
+            ),
+            Route(
+                method="POST",
+                path=NODE + "/heartbeat",
+                summary="Say that the node lives, and how it does",
+                answer=self.heartbeat,
+                permission=Permission.NODE,
+                takes=Heartbeat,
+                gives=HeartbeatReply,
+                body_bytes_max=REQUEST_BYTES_MAX,
+            ),
+            *self._rarer_routes(),
+        ]
+
+    def _rarer_routes(self) -> list[Route]:
+        return [
+            Route(
+                method="POST",
+                path=NODE + "/failed",
+                summary="Say that the node cannot go on",
+                answer=self.failed,
+                permission=Permission.NODE,
+                takes=Failure,
+                gives=Done,
+            ),
+            Route(
+                method="GET",
+                path=NODE + "/status",
+                summary="How a node does",
+                answer=self.status,
+                permission=Permission.WATCH_NODE,
+                gives=NodeRecord,
+                refusals={404: "There is no such node."},
+            ),
+            Route(
+                method="PUT",
+                path=NODE + "/bundles/{bundle_id}",
+                summary="Store captures of a node that cannot write to the store itself",
+                answer=self.bundle,
+                permission=Permission.NODE,
+                gives=BundleStored,
+                body_bytes_max=BUNDLE_BYTES_MAX,
+                streams_body=True,
+                refusals={409: "What arrived is not what was sent, not a bundle, or not to be stored here."},
+            ),
+            Route(
+                method="DELETE",
+                path=NODE,
+                summary="A node leaves cleanly; its leases return at once",
+                answer=self.leave,
+                permission=Permission.NODE,
+                gives=Done,
+            ),
+        ]
+
+    async def register(self, call: Call, message: Register) -> Registered:
+        if message.node_id in RESERVED_IDS:
+            raise Refused(409, "node_id_taken", f"A node cannot be called {message.node_id}.", "Choose another name.")
+        try:
+            record = await self._dispatcher.register(message, call.now, address=call.address)
+        except BusyError as taken:
+            raise Refused(409, "node_id_taken", taken.message, taken.hint) from taken
+        self.work_may_have_come()
+        node, controlled = record.node_id, self._access.signed
+        return Registered(
+            node,
+            "registered",
+            self._dispatcher.nodes.heartbeat_s,
+            self._endpoint,
+            self._config,
+            self._config_hash,
+            self._dispatcher.scope_of_seeds(),
+            self._dispatcher.scope_seeds,
+            token=self._access.node_token(node) if controlled else None,
+            key=self._access.node_key(node).hex() if controlled else None,
+        )
+
+    async def work(self, call: Call, request: WorkRequest) -> Work:
+        """Answer at once when there is work, else wait a little for some to come."""
+        node, changed = call.node_id, self._changed
+        work = await self._dispatcher.work(node, request, call.now)
+        content = bool(work.leases or work.lost or request.max_hosts == 0 or not request.max_tasks)
+        if content or work.state is not CrawlState.RUNNING or self._waiting >= LONG_POLLERS_MAX:
+            return work
+        self._waiting += 1
+        self._dispatcher.hungry.add(node)
+        try:
+            async with asyncio.timeout(LONG_POLL_S):
+                await changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting -= 1
+            self._dispatcher.hungry.discard(node)
+        return await self._dispatcher.work(node, request, self._clock())
+
+    async def known(self, call: Call, request: KnownRequest) -> Known:
+        return await self._dispatcher.known(request)
+
+    async def results(self, call: Call, results: Results) -> Accepted:
+        accepted = await self._dispatcher.results(call.node_id, results, call.now)
+        self.work_may_have_come()
+        if accepted.rejected_count:
+            await self._judge(call, accepted)
+        else:
+            self._gate.counted(call.identity, accepted.accepted_count, call.now)
+        return accepted
+
+    async def _judge(self, call: Call, accepted: Accepted) -> None:
+        reasons = [rejected.reason for rejected in accepted.rejected]
+        # A node that recovers what a dead one left may be told "not yours" until that one is known to be dead, so
+        # such a batch counts as one mistake however many results it has.
+        foreign = reasons.count(MALFORMED) + (1 if NOT_YOURS in reasons else 0)
+        await self._gate.judge(
+            call.identity, call.now, settled=accepted.accepted_count, late=reasons.count(STALE), foreign=foreign
+        )
+
+    async def heartbeat(self, call: Call, beat: Heartbeat) -> HeartbeatReply:
+        return await self._dispatcher.heartbeat(call.node_id, beat, call.now)
+
+    async def failed(self, call: Call, failure: Failure) -> Done:
+        self._on_failure(failure)
+        return Done()
+
+    async def status(self, call: Call, message: None) -> NodeRecord:
+        record = await self._dispatcher.node(call.node_id)
+        if record is None:
+            raise Refused(404, "no_such_node", f"There is no node called {call.node_id}.", "See GET /api/v1/nodes.")
+        return record
+
+    async def bundle(self, call: Call, message: None) -> BundleStored:
+        check_bundle_id(call.parameters["bundle_id"])
+        return await self._bundles.take(call)
+
+    async def leave(self, call: Call, message: None) -> Done:
+        await self._dispatcher.leave(call.node_id, call.now)
+        self.work_may_have_come()
+        return Done()

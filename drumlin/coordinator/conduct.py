@@ -1,0 +1,66 @@
+"""The gate that requests pass: each sender's share of the coordinator, and quarantine for those who misbehave.
+
+`limits.Limits` judges; here its verdicts meet the nodes' records, so that a node in quarantine is so for every
+coordinator, and people see it.
+"""
+
+from __future__ import annotations
+
+from drumlin.coordinator.auth import Identity, Role
+from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.limits import QUARANTINE_S, Limits
+from drumlin.protocol import NodeStatus
+
+# One join token serves a whole fleet, and all of it may start at once.
+JOINS_PER_S = 2_000.0
+JOINS_BURST = 20_000.0
+
+
+class Gate:
+    """Lets requests pass, and remembers how their senders behave."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._limits = Limits()
+        self._joins = Limits(requests_per_s=JOINS_PER_S, burst=JOINS_BURST)
+
+    async def admit(self, who: Identity, now: float) -> None:
+        """Let a request pass, or raise `Refused` with the time to wait."""
+        try:
+            (self._joins if who.role is Role.JOIN else self._limits).admit(who.subject, now)
+        except Refused as refused:
+            if refused.code == "quarantined":
+                await self._quarantine(who, now)
+            raise
+        if who.role is Role.NODE:
+            self._refuse_quarantined(who)
+
+    def _refuse_quarantined(self, who: Identity) -> None:
+        """A person, or another coordinator, may have put the node into quarantine."""
+        record = self._dispatcher.nodes.get(who.id)
+        if record is not None and record.status is NodeStatus.QUARANTINED:
+            hint = "An operator can release it: POST /api/v1/nodes/{id}/release."
+            raise Refused(429, "quarantined", "This node is in quarantine.", hint, retry_after_s=QUARANTINE_S)
+
+    def counted(self, who: Identity, settled: int, now: float) -> None:
+        """A batch of results counted in full."""
+        self._limits.reported(who.subject, now, settled=settled)
+
+    async def judge(self, who: Identity, now: float, *, settled: int = 0, late: int = 0, foreign: int = 0) -> None:
+        """A batch of results did not count in full."""
+        self._limits.reported(who.subject, now, settled=settled, late=late, foreign=foreign)
+        try:
+            self._limits.admit(who.subject, now, cost=0.0)
+        except Refused:
+            await self._quarantine(who, now)
+
+    async def _quarantine(self, who: Identity, now: float) -> None:
+        """Only nodes have a record to mark; a person's token is merely refused for a while."""
+        record = self._dispatcher.nodes.get(who.id) if who.role is Role.NODE else None
+        if record is not None and record.status is not NodeStatus.QUARANTINED:
+            await self._dispatcher.set_node_status(who.id, NodeStatus.QUARANTINED, now)
+
+    def release(self, node_id: str) -> None:
+        """Forget everything held against a node."""
+        self._limits.release(Identity(Role.NODE, node_id).subject)

@@ -1,0 +1,382 @@
+"""What a coordinator says to people and to workers that take one URL at a time; `drumlin.protocol` has the nodes' side.
+
+The field names are those of docs/reference/http-api.md. Times are seconds since the epoch unless a name says otherwise;
+a time that will never come is null. Every text, list and number that comes in has a limit.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from drumlin.coordinator.audit import READ_MAX, AuditEntry
+from drumlin.model import PRIORITY_DEFAULT, DeadLetter, HostStanding, TaskState
+from drumlin.protocol import (
+    LINKS_MAX,
+    NODE_ID_PATTERN,
+    URL_CHARS_MAX,
+    CrawlState,
+    HostText,
+    NodeId,
+    NodeRecord,
+    Priority,
+    ShortText,
+    URLText,
+)
+
+ENQUEUE_MAX = 5_000
+"""URLs in one batch of `POST /api/v1/urls`."""
+LIST_DEFAULT = 100
+LIST_MAX = 1_000
+DELAY_S_MAX = 86_400.0
+ROBOTS_CHARS_MAX = 512 * 1024
+EPOCH_MS_MAX = 1e14
+
+# What the OpenAPI document says of a URL. It is narrower than what is accepted: every URL of this form is, and so is
+# whatever else a browser would understand as a web address.
+WEB_URL_FORM = (
+    r"^https?://[a-z][a-z0-9]{0,30}(\.[a-z][a-z0-9]{0,30}){0,3}(:[1-9][0-9]{0,3})?"
+    r"(/[A-Za-z0-9_~-]{0,50}){0,8}$"
+)
+WebURL = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=URL_CHARS_MAX,
+        extra_json_schema={"pattern": WEB_URL_FORM, "examples": ["https://example.com/page"]},
+    ),
+]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_MAX)]
+EpochMs = Annotated[float, msgspec.Meta(ge=0, le=EPOCH_MS_MAX)]
+
+
+# Workers that take one URL at a time
+
+
+class Enqueue(msgspec.Struct, rename="camel"):
+    url: WebURL
+    priority: Priority = PRIORITY_DEFAULT
+    discovered_from: URLText = ""
+
+
+class Enqueued(msgspec.Struct, rename="camel"):
+    queue_shard: int
+
+
+class NextQuery(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    worker_id: NodeId
+
+
+class HeadersPolicy(msgspec.Struct, rename="camel"):
+    """The headers that a worker must send, so that sites see one crawler."""
+
+    user_agent: str
+    accept_encoding: str
+
+
+class RobotsRules(msgspec.Struct, rename="camel"):
+    """What is known of a host's robots.txt: the file itself, or `allowAll` or `denyAll` where there is none."""
+
+    rules_blob: str
+    expires_at: float
+    product_token: str
+    allow_all: bool = False
+    deny_all: bool = False
+    reason: str = ""
+
+
+class NextURL(msgspec.Struct, rename="camel"):
+    """One URL to fetch, no sooner than `allowedAfterEpochMs` and no later than `leaseEndsEpochMs`.
+
+    `robots` are the host's rules; they permit this URL. Null means that they are not known: then the worker asks
+    for `robotsUrl` first, obeys it, and may tell us what it said.
+    """
+
+    url: str
+    allowed_after_epoch_ms: int
+    headers_policy: HeadersPolicy
+    lease_ends_epoch_ms: int
+    min_delay_ms: int
+    robots: RobotsRules | None
+    robots_url: str
+    depth: int
+    attempts: int
+
+
+class RobotsAnswer(msgspec.Struct, rename="camel"):
+    """What a host answered when it was asked for robots.txt."""
+
+    status_code: Annotated[int, msgspec.Meta(ge=100, le=599)]
+    body: Annotated[str, msgspec.Meta(max_length=ROBOTS_CHARS_MAX)] = ""
+
+
+class FetchResult(msgspec.Struct, rename="camel"):
+    """What became of a URL. `fetchedAt` is a time in ISO 8601 or in milliseconds since the epoch. A `statusCode` of 0
+    means that there was no answer; `outcome` "denied" that robots.txt did not permit the fetch."""
+
+    url: WebURL
+    status_code: Annotated[int, msgspec.Meta(ge=0, le=599)]
+    content_sha256: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-fA-F]{64})?\Z")]
+    fetched_at: EpochMs | datetime
+    links: Annotated[list[URLText], msgspec.Meta(max_length=LINKS_MAX)]
+    worker_id: NodeId | None = None
+    outcome: Literal["fetched", "denied", "failed"] | None = None
+    size: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] = 0
+    redirect_to: URLText = ""
+    retry_after_s: Annotated[float, msgspec.Meta(ge=0, le=DELAY_S_MAX)] = 0.0
+    error: ShortText = ""
+    robots: RobotsAnswer | None = None
+
+
+class RobotsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    host: HostText
+
+
+class Reprioritize(msgspec.Struct, rename="camel"):
+    url: WebURL
+    new_priority: Priority
+    reason: ShortText
+
+
+class Reprioritized(msgspec.Struct):
+    accepted: bool
+
+
+# People
+
+
+class Budgets(msgspec.Struct):
+    """What the crawl may use up, and what it has; null where there is no bound."""
+
+    pages_max: int | None
+    bytes_max: int | None
+    time_max_s: float | None
+    pages: int
+    bytes: int
+    elapsed_s: float
+
+
+class TotalsView(msgspec.Struct):
+    """The frontier in figures. `next_event` is when something becomes due by itself."""
+
+    known: int
+    pending: int
+    queued: int
+    scheduled: int
+    leased: int
+    done: int
+    dead: int
+    hosts_ready: int
+    hosts_waiting: int
+    hosts_leased: int
+    next_event: float | None
+
+
+class CrawlView(msgspec.Struct):
+    state: CrawlState
+    stop_reason: str
+    config: dict[str, Any]
+    config_hash: str
+    seeds: int
+    budgets: Budgets
+    totals: TotalsView
+
+
+class Stats(msgspec.Struct):
+    """The figures of a dashboard. Rates are those of the last seconds that this coordinator has seen."""
+
+    time: float
+    state: CrawlState
+    totals: TotalsView
+    pages: int
+    bytes: int
+    pages_per_s: float
+    bytes_per_s: float
+    in_flight: float
+    nodes: dict[str, int]
+    statuses: dict[str, int]
+    outcomes: dict[str, int]
+    retries: dict[str, int]
+    dead_letters: dict[str, int]
+    duplicates: dict[str, int]
+    refused: dict[str, int]
+
+
+class NodesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    status: Literal["", "active", "inactive", "failed", "quarantined", "draining"] = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100_000
+
+
+class NodesView(msgspec.Struct):
+    nodes: list[NodeRecord]
+
+
+class StateChange(msgspec.Struct):
+    """How the crawl, or a node, stands after a change."""
+
+    status: str
+
+
+class HostsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    state: Literal["ready", "waiting", "leased", "blocked"] = "ready"
+    limit: Limit = LIST_DEFAULT
+
+
+class HostView(msgspec.Struct):
+    """One host: how its queue, pace and lease stand, and why."""
+
+    host: str
+    domain: str
+    shard: int
+    state: HostStanding | Literal["idle", "blocked"]
+    why: str
+    queued: int
+    urls: int
+    pages: int
+    bytes: int
+    next_contact: float
+    delay_s: float
+    lease_node: str
+    lease_until: float | None
+    blocked: bool
+    robots: dict[str, RobotsRules]
+
+
+class HostsView(msgspec.Struct):
+    hosts: list[HostView]
+
+
+class HostChange(msgspec.Struct, forbid_unknown_fields=True):
+    """What to change of a host; what is left out stays. A null `delay_s` leaves it to the crawl's own delay."""
+
+    delay_s: Annotated[float, msgspec.Meta(ge=0, le=DELAY_S_MAX)] | msgspec.UnsetType | None = msgspec.UNSET
+    blocked: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class URLQuery(msgspec.Struct, forbid_unknown_fields=True):
+    url: URLText
+
+
+class URLStory(msgspec.Struct):
+    """What the frontier knows of one URL, and a sentence for each part of it."""
+
+    url: str
+    host: str
+    state: TaskState
+    found_on: str
+    redirects: list[str]
+    priority: int | None
+    depth: int | None
+    attempts: int | None
+    first_seen: float | None
+    retry_at: float | None
+    capture_id: str
+    lease_node: str
+    lease_until: float | None
+    dead_letter: DeadLetterView | None
+    story: list[str]
+    host_state: HostView | None
+
+
+class AddURLs(msgspec.Struct):
+    """A batch of URLs for the frontier."""
+
+    urls: Annotated[list[URLText], msgspec.Meta(max_length=ENQUEUE_MAX)]
+    priority: Priority = PRIORITY_DEFAULT
+
+
+class AddedURLs(msgspec.Struct):
+    """How many were new, known before, or more than their host may have; and which are no web addresses."""
+
+    added: int
+    seen: int
+    capped: int
+    invalid: list[str]
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One reason why nothing is being fetched: a code for programs, a sentence for people."""
+
+    code: str
+    message: str
+
+
+class WhyIdle(msgspec.Struct):
+    idle: bool
+    reasons: list[Reason]
+
+
+class DeadLetterView(msgspec.Struct):
+    url: str
+    host: str
+    kind: str
+    attempts: int
+    last_error: str
+    first_failed: float
+    last_failed: float
+    found_on: str
+
+
+class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
+    kind: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    host: HostText = ""
+    limit: Limit = LIST_DEFAULT
+
+
+class DeadLettersView(msgspec.Struct):
+    dead_letters: list[DeadLetterView]
+
+
+class DeadLettersChange(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead letters: these `urls`, or else all of this `kind` and `host`, up to `limit` at once."""
+
+    urls: Annotated[list[URLText], msgspec.Meta(max_length=LIST_MAX)] = []
+    kind: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    host: HostText = ""
+    limit: Limit = LIST_MAX
+
+
+class Changed(msgspec.Struct):
+    changed: int
+
+
+class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
+    limit: Annotated[int, msgspec.Meta(ge=1, le=READ_MAX)] = LIST_DEFAULT
+    before: Annotated[float, msgspec.Meta(ge=0, le=1e11)] | None = None
+
+
+class AuditView(msgspec.Struct):
+    entries: list[AuditEntry]
+
+
+class Health(msgspec.Struct):
+    status: str
+
+
+class ErrorDetail(msgspec.Struct):
+    code: str
+    message: str
+    hint: str
+
+
+class Error(msgspec.Struct):
+    """Every refusal and failure looks like this."""
+
+    error: ErrorDetail
+
+
+def dead_letter_view(letter: DeadLetter) -> DeadLetterView:
+    return DeadLetterView(
+        letter.url,
+        letter.host,
+        letter.kind,
+        letter.attempts,
+        letter.last_error,
+        letter.first_failed,
+        letter.last_failed,
+        letter.found_on,
+    )
+
+
+NODE_ID = NODE_ID_PATTERN

@@ -90,11 +90,12 @@ def _count(number: int, noun: str) -> str:
 def _watch(loaded: Loaded, paths: FleetPaths) -> int:
     """Show the crawl until it is finished or the user has enough, and take the fleet down."""
     from drumlin.cli.status import watch_until_ended
-    from drumlin.fleet.up import down, remote_of
+    from drumlin.fleet.up import down, remote_of, wait_until_finished
 
     code = EXIT_OK
     try:
         watch_until_ended(messages(loaded.process), remote_of(paths), quiet=loaded.process.quiet)
+        wait_until_finished(paths)
     except KeyboardInterrupt:
         say(loaded.process, "Taking the fleet down; the same command goes on from here.")
         code = EXIT_INTERRUPTED

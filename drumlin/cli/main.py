@@ -85,7 +85,18 @@ def drumlin() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the `drumlin` script."""
     _open_closed_streams()
+    if arguments is None:
+        _hide_secrets()
     sys.exit(run(arguments))
+
+
+def _hide_secrets() -> None:
+    """Take secrets off the command line, which every user of this machine can read, before anything else."""
+    if any(argument.startswith(("--token", "--engine")) for argument in sys.argv):
+        from drumlin.cli.tokens import ENGINE_VARIABLE, TOKEN_VARIABLE, has_password, hide_argument
+
+        hide_argument("--token", TOKEN_VARIABLE)
+        hide_argument("--engine", ENGINE_VARIABLE, has_password)
 
 
 def _open_closed_streams() -> None:

@@ -72,6 +72,8 @@ class FleetRecord(msgspec.Struct):
     processes: list[FleetProcess] = []
     supervisor: ProcessMark | None = None
     failure: str = ""
+    finished: bool = False
+    """The crawl is finished and its store complete: nodes have left, and the index of the archive is made."""
     version: int = VERSION
 
     @property

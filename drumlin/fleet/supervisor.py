@@ -19,14 +19,15 @@ from drumlin.fleet.children import Child, coordinator_children, node_children, r
 from drumlin.fleet.cluster import form_cluster
 from drumlin.fleet.endings import end_all
 from drumlin.fleet.founding import make_tokens
-from drumlin.fleet.layout import FleetPaths, FleetState, read_secret
+from drumlin.fleet.layout import FleetPaths, FleetState, Role, read_secret
 from drumlin.fleet.marks import ProcessMark
 from drumlin.fleet.remote import CoordinatorError, Remote
 from drumlin.fleet.up import remote_of
+from drumlin.store import discard_unfinished, merge
 from drumlin.tls import CertificateFiles
 
 TICK_S = 0.1
-ASK_S = 2.0
+ASK_S = 1.0
 READY_S_MAX = 120.0
 # What a crawl must be for its nodes to be wanted.
 WORKING_STATES = ("running", "paused")
@@ -47,6 +48,7 @@ class Supervisor:
         self._stopping = False
         self._remote: Remote
         self._asked = 0.0
+        self._state = ""
 
     def run(self) -> None:
         """Keep the fleet until told to stop; raises DrumlinError when it cannot be started."""
@@ -55,6 +57,7 @@ class Supervisor:
             signal.signal(number, self._stop)
         self._record.supervisor = ProcessMark.of(os.getpid())
         self._record.processes = []
+        self._record.finished = False
         self._enter(FleetState.STARTING)
         try:
             self._start()
@@ -95,6 +98,7 @@ class Supervisor:
             self._wait_for_coordinator(address)
         make_tokens(paths)
         self._remote = remote_of(paths)
+        discard_unfinished(paths.store / "tables")
         self._begin(node_children(paths, plan, self._record.coordinators))
         self._wait_for_nodes()
 
@@ -151,6 +155,7 @@ class Supervisor:
             changed = self._reap()
             if self._plan.restart:
                 changed |= self._restart()
+            changed |= self._finish()
             if changed:
                 self._paths.write(self._record)
             time.sleep(TICK_S)
@@ -164,21 +169,35 @@ class Supervisor:
         if not due:
             return False
         # A node that left has done its work, unless there is more to do by now.
-        left = [child for child in due if child.record.name.startswith("node-") and child.record.exit_code == 0]
-        if left and not self._nodes_wanted():
+        left = [child for child in due if child.record.role is Role.NODE and child.record.exit_code == 0]
+        if left and self._crawl_state() not in WORKING_STATES:
             due = [child for child in due if child not in left]
         for child in due:
             child.start()
         return bool(due)
 
-    def _nodes_wanted(self) -> bool:
-        if time.monotonic() - self._asked < ASK_S:
-            return False
-        self._asked = time.monotonic()
-        try:
-            return self._remote.get("/api/v1/crawl")["state"] in WORKING_STATES
-        except CoordinatorError:
-            return False
+    def _finish(self) -> bool:
+        """Make the archive's index once the nodes have left a crawl that is finished; whether that was now."""
+        nodes = self._record.of(Role.NODE)
+        left = any(node.exit_code == 0 for node in nodes) and not any(node.alive for node in nodes)
+        if self._record.finished or not left or self._crawl_state() != "finished":
+            # More work may have come since: then nodes are at work again.
+            reopened = self._record.finished and not left
+            self._record.finished = self._record.finished and left
+            return reopened
+        merge(self._paths.store / "warc")
+        self._record.finished = True
+        return True
+
+    def _crawl_state(self) -> str:
+        """What the coordinators say; asked now and then, since it is wanted often."""
+        if time.monotonic() - self._asked >= ASK_S:
+            self._asked = time.monotonic()
+            try:
+                self._state = self._remote.get("/api/v1/crawl")["state"]
+            except CoordinatorError:
+                self._state = ""
+        return self._state
 
 
 def _take_lock(path: Path) -> int:

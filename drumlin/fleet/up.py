@@ -83,6 +83,12 @@ def down(paths: FleetPaths, *, at_once: bool = False) -> list[str]:
     return killed
 
 
+def wait_until_finished(paths: FleetPaths) -> bool:
+    """Wait for the store of a finished crawl to be complete; False when that takes too long or the fleet is gone."""
+    _wait(lambda: (record := paths.read()).finished or not record.running)
+    return paths.read().finished
+
+
 def _wait(happened: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + END_S_MAX
     while not happened():

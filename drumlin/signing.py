@@ -5,7 +5,7 @@ over the method, the target (path and query as sent), the time, the nonce and th
 is, after compression. `verify` refuses a signature that does not fit or whose time is further than `CLOCK_SKEW_S`
 from `now`.
 
-It cannot know whether the request came before: whoever verifies claims the nonce for `NONCE_KEPT_S`, after which the
+It cannot know whether the request came before: whoever verifies claims its name for `NONCE_KEPT_S`, after which the
 time alone refuses it. A node that sends a request again signs it anew, with a new nonce.
 """
 
@@ -23,6 +23,7 @@ CLOCK_SKEW_S = 300.0
 NONCE_KEPT_S = 2 * CLOCK_SKEW_S
 """A request signed by a fast clock is still in time this long after it was first seen."""
 NONCE_BYTES = 16
+TIME_DIGITS = 16
 
 _FORM = re.compile(r"v1 ([1-9][0-9]{0,15}) ([0-9a-f]{32}) ([0-9a-f]{64})", re.ASCII)
 
@@ -44,7 +45,10 @@ def sign(key: bytes, method: str, target: str, body: bytes, now: float, nonce: b
 
 
 def verify(key: bytes, header: str | None, method: str, target: str, body: bytes, now: float) -> str:
-    """The nonce of a request that was signed with `key` about now; `SignatureError` for any other."""
+    """Time and nonce, the name of a request that was signed with `key` about now; `SignatureError` for any other.
+
+    Names sort by time, so that whoever keeps them can let go of the oldest first.
+    """
     if not header:
         raise SignatureError("signature_missing", "This request must be signed.", f"Send {HEADER}; see the API's page.")
     match = _FORM.fullmatch(header)
@@ -60,11 +64,11 @@ def verify(key: bytes, header: str | None, method: str, target: str, body: bytes
         side = "ahead of" if ahead_s > 0 else "behind"
         message = f"The request was signed by a clock {abs(ahead_s):.0f} s {side} the coordinator's."
         raise SignatureError("signature_out_of_time", message, "Set the node's clock; NTP does it.")
-    return nonce
+    return f"{time_ms:0>{TIME_DIGITS}}:{nonce}"
 
 
 def _code(key: bytes, method: str, target: str, time_ms: str, nonce: str, body: bytes) -> str:
     # No part but the target can hold a line feed, and its line is followed by a fixed number of others: no two
     # requests have the same text.
     text = f"v1\n{method}\n{target}\n{time_ms}\n{nonce}\n{hashlib.sha256(body).hexdigest()}"
-    return hmac.digest(key, text.encode("utf-8", "surrogateescape"), "sha256").hex()
+    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256").hex()

@@ -216,11 +216,11 @@ class Access:
     ) -> None:
         """Refuse a request that the node did not sign, or that was seen before by any coordinator of the crawl."""
         try:
-            nonce = signing.verify(self.node_key(node_id), header, method, target, body, now)
+            request = signing.verify(self.node_key(node_id), header, method, target, body, now)
         except signing.SignatureError as wrong:
             raise Refused(401, wrong.code, wrong.message, wrong.hint) from wrong
-        # Every request is a holder of its own: the second with this nonce is a replay, whoever sends it.
-        name = f"nonce:{node_id}:{nonce}"
+        # Every request is a holder of its own: the second of this name is a replay, whoever sends it.
+        name = f"nonce:{request}:{node_id}"
         if not await engine.claim(name, secrets.token_hex(8), now, until=now + signing.NONCE_KEPT_S):
             raise Refused(401, "replayed", "This very request was sent before.", "Sign each request anew.")
 

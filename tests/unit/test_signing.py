@@ -27,9 +27,9 @@ def refusal(
 
 
 @given(st.binary(), st.text(max_size=80), st.floats(1e9, 4e9))
-def test_what_was_signed_is_verified_and_gives_its_nonce(body: bytes, target: str, now: float) -> None:
+def test_what_was_signed_is_verified_and_gives_its_time_and_nonce(body: bytes, target: str, now: float) -> None:
     header = sign(KEY, "POST", target, body, now, NONCE)
-    assert verify(KEY, header, "POST", target, body, now) == NONCE.hex()
+    assert verify(KEY, header, "POST", target, body, now) == f"{round(now * 1000):016d}:{NONCE.hex()}"
 
 
 @given(st.data())

@@ -138,7 +138,7 @@ def create(role: str, name: str, expires: str | None, engine: str) -> None:
 
     now = time.time()
     until = None if expires is None else now + _duration(expires)
-    with _open(engine) as opened:
+    with _open(engine, founds=True) as opened:
         access = Access(_secret(opened))
         token = opened.run(access.issue(opened.engine, Role(role), name, now, expires=until))
     sys.stdout.write(f"{token}\n")
@@ -185,12 +185,19 @@ def revoke(token_id: str, engine: str) -> None:
 
 
 @contextmanager
-def _open(spec: str) -> Iterator[BlockingEngine]:
+def _open(spec: str, *, founds: bool = False) -> Iterator[BlockingEngine]:
+    """The crawl's engine. Tokens may be made before the first coordinator starts: who `founds` a frontier then does it
+    as a coordinator would."""
+    from drumlin.coordinator.service import SHARD_COUNT_FLEET
     from drumlin.engines.blocking import open_blocking
 
     if spec == "memory":
         raise ConfigError("The memory engine is gone when this command ends.", "Use rocksdb:DIR or redis://….")
-    engine = open_blocking(spec)
+    place = Path(spec.removeprefix("rocksdb:")) if spec.startswith("rocksdb:") else None
+    if place is not None and not founds and not place.exists():
+        raise ConfigError(f"There is no crawl in {place}.", "Name its engine with --engine rocksdb:DIR.")
+    exists = place is not None and place.exists()
+    engine = open_blocking(spec, shard_count=SHARD_COUNT_FLEET if founds and not exists else None)
     try:
         yield engine
     finally:

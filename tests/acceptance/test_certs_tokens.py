@@ -18,6 +18,7 @@ import pytest
 from drumlin.cli.tokens import has_password, read_token, without_argument
 from drumlin.coordinator.auth import SECRET_KEY, Access, Permission, Role
 from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.service import SHARD_COUNT_FLEET
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import EXIT_OK, EXIT_STORAGE, EXIT_USAGE, ConfigError
 from drumlin.tls import check_endpoint, check_listen, client_context, server_context
@@ -221,7 +222,8 @@ def test_the_engine_may_come_from_the_environment(tmp_path: Path) -> None:
         (["create", "--role", "viewer", "--name", "a\nb", "--engine", ENGINE], "printable characters"),
         (["create", "--role", "viewer", "--engine", "memory"], "memory engine is gone"),
         (["create", "--role", "viewer", "--engine", "mysql://a:secret@b"], "There is no engine 'mysql'"),
-        (["revoke", "nobody", "--engine", ENGINE], "There is no token with the id 'nobody'"),
+        (["list", "--engine", ENGINE], "There is no crawl in frontier"),
+        (["revoke", "nobody", "--engine", ENGINE], "There is no crawl in frontier"),
     ],
 )
 def test_bad_input_to_tokens_is_one_sentence(tmp_path: Path, arguments: list[str], says: str) -> None:
@@ -229,6 +231,18 @@ def test_bad_input_to_tokens_is_one_sentence(tmp_path: Path, arguments: list[str
     assert says in sentence(done)
     assert "secret" not in done.stderr
     assert done.returncode == EXIT_USAGE
+
+
+def test_looking_founds_no_crawl_and_an_unknown_id_is_named(tmp_path: Path) -> None:
+    drumlin(tmp_path, "tokens", "list", "--engine", ENGINE)
+    assert not (tmp_path / "frontier").exists()
+    drumlin(tmp_path, "tokens", "create", "--role", "viewer", "--engine", ENGINE)
+    done = drumlin(tmp_path, "tokens", "revoke", "nobody", "--engine", ENGINE)
+    assert "There is no token with the id 'nobody'" in sentence(done)
+    engine = open_blocking(f"rocksdb:{tmp_path / 'frontier'}")
+    shard_count = engine.shard_count
+    engine.close()
+    assert shard_count == SHARD_COUNT_FLEET
 
 
 # Secrets on the command line

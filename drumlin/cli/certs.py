@@ -64,6 +64,3 @@ def show(folder: Path, as_json: bool) -> None:
             f"    valid {facts.valid_from:%Y-%m-%d} to {facts.valid_until:%Y-%m-%d}, from {facts.issuer}\n"
         )
         sys.stdout.write(f"    sha256 {facts.fingerprint}\n")
-
-
-certs = command

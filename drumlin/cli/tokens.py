@@ -238,6 +238,3 @@ def _standing(record: TokenRecord, now: float) -> str:
 
 def _moment(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-tokens = command

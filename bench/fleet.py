@@ -1,0 +1,170 @@
+"""What coordination costs: `python -m bench.fleet`.
+
+Two questions, answered with real local fleets (`drumlin fleet up`: TLS, tokens, a 3-master Redis Cluster, one machine):
+
+- Goodput. Nodes are bounded by how many requests they may have in flight and how long the web takes to answer, not by
+  CPU, so that n nodes could ideally fetch n × concurrency / latency pages a second however few cores there are. What
+  part of that is reached? Counted by the web itself between its 10th and 90th percentile of requests, so that neither
+  the start nor the last few hosts of a short crawl count.
+- CPU. At full speed, which part of all CPU time per page goes to coordinators and Redis?
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.measure import PROC, TICKS_PER_S
+from drumlin.fleet.layout import FleetPaths, Role
+
+ROOT = Path(__file__).parents[1]
+TMPFS = Path("/dev/shm")
+HOSTS = 200
+SAMPLE_S = 0.2
+RUN_S_MAX = 900.0
+MIDDLE = (0.1, 0.9)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One crawl: what the web counted, and the CPU seconds of each role."""
+
+    pages: int
+    pages_per_s: float
+    missed: int
+    cpu_s: dict[str, float]
+
+
+@contextmanager
+def web(folder: Path, pages: int, latency_ms: float) -> Iterator[tuple[int, Path]]:
+    seeds = folder / "seeds.txt"
+    shape = ["--hosts", str(HOSTS), "--pages", str(pages), "--latency-ms", str(latency_ms)]
+    command = [sys.executable, "-m", "bench.web", *shape, "--seeds-file", str(seeds)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        try:
+            yield json.loads(server.stdout.readline())["port"], seeds
+        finally:
+            server.terminate()
+
+
+def accounts(port: int) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stats", timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+class Processes:
+    """The CPU time of a fleet's processes, looked at while they live."""
+
+    def __init__(self, paths: FleetPaths) -> None:
+        self._paths = paths
+        self._cpu_s: dict[tuple[str, int], float] = {}
+
+    def sample(self) -> bool:
+        """Look once; whether the crawl is finished."""
+        record = self._paths.read()
+        for process in record.processes:
+            if process.mark is not None and process.alive:
+                self._cpu_s[(process.role, process.mark.pid)] = _cpu_s(process.mark.pid)
+        return record.finished
+
+    def by_role(self) -> dict[str, float]:
+        total: dict[str, float] = defaultdict(float)
+        for (role, _), seconds in self._cpu_s.items():
+            total[role] += seconds
+        return dict(total)
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def middle_rate(series: list[int], buckets_per_s: int) -> float:
+    """Requests a second between the moments when a tenth and nine tenths of them had come."""
+    total, passed, first = sum(series), 0, -1
+    for place, count in enumerate(series):
+        passed += count
+        if first < 0 and passed >= MIDDLE[0] * total:
+            first, before = place, passed
+        if passed >= MIDDLE[1] * total:
+            return (passed - before) * buckets_per_s / max(1, place - first)
+    return 0.0
+
+
+def crawl(nodes: int, pages: int, *, latency_ms: float, concurrency: int) -> Run:
+    """Crawl a fake web of `HOSTS` × `pages` pages with a fleet of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="drumlin-bench-fleet-", dir=TMPFS if TMPFS.is_dir() else None))
+    paths = FleetPaths(folder / "fleet")
+    drumlin = [sys.executable, "-m", "drumlin", "fleet"]
+    shape = ["--nodes", str(nodes), "--coordinators", "2", "--concurrency", str(concurrency), "--delay", "0"]
+    try:
+        with web(folder, pages, latency_ms) as (port, seeds):
+            up = [*drumlin, "up", "--out", str(paths.root), "--allow-private", "--quiet", "-i", str(seeds), *shape]
+            subprocess.run(up, check=True, timeout=RUN_S_MAX)
+            processes = Processes(paths)
+            deadline = time.monotonic() + RUN_S_MAX
+            while not processes.sample():
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the crawl did not end")
+                time.sleep(SAMPLE_S)
+            counted = accounts(port)
+        rate = middle_rate(counted["series"], counted["buckets_per_s"])
+        return Run(counted["pages_distinct"], rate, counted["missed"], processes.by_role())
+    finally:
+        if paths.exists():
+            subprocess.run([*drumlin, "down", "--kill", "--quiet", "--out", str(paths.root)], check=True, timeout=300)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def goodput(latency_ms: float, concurrency: int, seconds: float) -> None:
+    print(f"\nGoodput: nodes of {concurrency} requests in flight, a web that takes {latency_ms:.0f} ms, {HOSTS} hosts")
+    print("| nodes | ideal pages/s | measured pages/s | of the ideal | missed |\n|---|---|---|---|---|")
+    for nodes in (1, 2, 4):
+        ideal = nodes * concurrency * 1000 / latency_ms
+        run = crawl(nodes, max(2, round(ideal * seconds / HOSTS)), latency_ms=latency_ms, concurrency=concurrency)
+        share = run.pages_per_s / ideal
+        print(f"| {nodes} | {ideal:.0f} | {run.pages_per_s:.0f} | {share:.1%} | {run.missed} |", flush=True)
+
+
+def cpu_share(pages: int) -> None:
+    print(f"\nCPU per page at full speed: {HOSTS} hosts × {pages} pages, delay 0")
+    print("| nodes | pages/s | node µs | coordinator µs | Redis µs | coordination | missed |")
+    print("|---|---|---|---|---|---|---|")
+    for nodes in (1, 2, 4):
+        run = crawl(nodes, pages, latency_ms=0.0, concurrency=512)
+        node, coordinator, redis = (run.cpu_s.get(role, 0.0) * 1e6 / run.pages for role in reversed(Role))
+        share = (coordinator + redis) / (node + coordinator + redis)
+        costs = f"{node:.0f} | {coordinator:.0f} | {redis:.0f} | {share:.1%}"
+        print(f"| {nodes} | {run.pages_per_s:.0f} | {costs} | {run.missed} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench.fleet", description="what coordination costs")
+    parser.add_argument("--latency-ms", type=float, default=400.0)
+    parser.add_argument("--concurrency", type=int, default=20, help="requests in flight per node, for the goodput")
+    parser.add_argument("--seconds", type=float, default=25.0, help="how long each goodput crawl should take")
+    parser.add_argument("--pages", type=int, default=50, help="pages per host, for the CPU")
+    options = parser.parse_args()
+    goodput(options.latency_ms, options.concurrency, options.seconds)
+    cpu_share(options.pages)
+
+
+if __name__ == "__main__":
+    main()

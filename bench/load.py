@@ -3,6 +3,7 @@
     python -m bench.load                                  8,000 pages/s for a minute, one Redis, two coordinators
     python -m bench.load --masters 3                      on a cluster of three masters
     python -m bench.load --find-max                       then more and more, until a target is missed
+    python -m bench.load --auth --tls                     with tokens, signed results and TLS
     python -m bench.load --nodes 500 --rate 1000 --urls 100000 --measure 10      a quick look
 
 15 % of the nodes die for good when measuring begins, and 15 % flap all along. Latencies count from when a call was due.
@@ -28,7 +29,7 @@ import uvloop
 from bench.load_fleet import Fleet
 from bench.load_nodes import FleetSettings
 from bench.load_report import Measured, Usage, holds, print_lost_work, print_measured, print_row, print_row_names
-from bench.load_servers import Redis, Server, cpu_s_of, start_coordinator, stopping
+from bench.load_servers import ADDRESS, Redis, Server, cpu_s_of, make_security, start_coordinator, stopping
 from bench.load_web import LoadWeb
 from drumlin.engines import Engine, open_engine
 from drumlin.fleet.cluster import free_ports
@@ -108,9 +109,11 @@ async def run(options: argparse.Namespace, folder: Path) -> list[Measured]:
     redis = Redis(folder, options.masters)
     with stopping(list(redis.servers)) as servers:
         ports = free_ports(options.coordinators)
+        security = make_security(folder, redis.url, auth=options.auth, tls=options.tls)
         coordinators = []
-        for port in ports:
-            coordinators.append(start_coordinator(folder, redis.url, port, options.coordinator_option))
+        for number, port in enumerate(ports):
+            founding = options.crawl_option if number == 0 else ()
+            coordinators.append(start_coordinator(folder, redis.url, port, security, founding))
             servers.append(coordinators[-1])
         web = LoadWeb(options.hosts, options.seed, mixed=options.mixed)
         engine = await open_engine(redis.url)
@@ -121,7 +124,8 @@ async def run(options: argparse.Namespace, folder: Path) -> list[Measured]:
             flush=True,
         )
         await engine.close()
-        fleet = Fleet(settings_of(options), [("127.0.0.1", port) for port in ports], web)
+        settings = settings_of(options, security.join_token)
+        fleet = Fleet(settings, [(ADDRESS, port) for port in ports], web, security.client)
         test = LoadTest(fleet, redis, coordinators)
         measured = await drive(test, options)
         fleet.end()
@@ -168,12 +172,13 @@ async def find_max(test: LoadTest, options: argparse.Namespace) -> list[Measured
     return measured
 
 
-def settings_of(options: argparse.Namespace) -> FleetSettings:
+def settings_of(options: argparse.Namespace, join_token: str = "") -> FleetSettings:
     return FleetSettings(
         nodes=options.nodes,
         batch_pages=options.batch,
         fetch_s=options.fetch,
         asks_known=not options.no_known,
+        join_token=join_token,
         seed=options.seed,
     )
 
@@ -195,7 +200,9 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--mixed", action="store_true", help="URLs end as on the real web, not all as pages")
     parser.add_argument("--no-known", action="store_true", help="nodes do not ask which contents are known")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--coordinator-option", action="append", default=["--no-auth", "--scope=any"])
+    parser.add_argument("--auth", action="store_true", help="nodes have tokens and sign their results")
+    parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--crawl-option", action="append", default=["--scope=any"], help="for the first coordinator")
     parser.add_argument("--directory", help="where the servers keep their files (default: a temporary directory)")
     parser.add_argument("--json", help="file to write every figure to")
     return parser.parse_args(arguments)

@@ -126,7 +126,7 @@ class Surroundings(Protocol):
         """A node has nothing to do."""
 
     def learn_pages(self, pages: int) -> None:
-        """A turn got this many pages."""
+        """A turn brought this many pages."""
 
 
 class SimulatedNode:
@@ -197,6 +197,9 @@ class SimulatedNode:
         """Die with everything in hand, as after kill -9 or a cut cable; the hosts whose leases are lost."""
         self._life += 1
         self.registered = self._beats = False
+        if self._leases:
+            # The pace is in pages that come in: turns that end so must be made up for by others.
+            self._fleet.learn_pages(0)
         self._waiting.clear()
         self._flight = None
         connection, self._connection = self._connection, None

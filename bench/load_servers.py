@@ -7,14 +7,15 @@ machine's cores with the generator, as the figures say.
 from __future__ import annotations
 
 import os
+import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
+from typing import NamedTuple
 
 from drumlin.fleet.cluster import RedisServer, connect, engine_url, find_program, form_cluster, free_ports
 from drumlin.fleet.cluster import write_settings as write_cluster_settings
@@ -139,20 +140,49 @@ def _single_command(program: str, folder: Path, port: int) -> list[str]:
     return [program, *settings.split(), "--save", "", "--dir", str(folder)]
 
 
-def start_coordinator(folder: Path, engine: str, port: int, options: Sequence[str]) -> Server:
+class Security(NamedTuple):
+    """How coordinators and nodes trust each other; nothing set: they just do."""
+
+    options: list[str]
+    join_token: str
+    client: ssl.SSLContext | None
+
+
+def make_security(folder: Path, engine: str, *, auth: bool, tls: bool) -> Security:
+    options, token, client = [] if auth else ["--no-auth"], "", None
+    if auth:
+        token = _drumlin("tokens", "create", "--role", "join", "--engine", engine)
+    if tls:
+        certificates = folder / "certificates"
+        _drumlin("certs", "create", str(certificates), "--host", ADDRESS)
+        options += ["--cert", str(certificates / "server.pem"), "--key", str(certificates / "server-key.pem")]
+        client = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+    return Security(options, token, client)
+
+
+def _drumlin(*words: str) -> str:
+    """What a command of drumlin's prints."""
+    done = subprocess.run([sys.executable, "-m", "drumlin", *words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"drumlin {words[0]} failed: {done.stderr}")
+    return done.stdout.strip()
+
+
+def start_coordinator(folder: Path, engine: str, port: int, security: Security, founding: Sequence[str]) -> Server:
+    """A coordinator that is ready to serve; the first one's `founding` options are the crawl's."""
     command = [sys.executable, "-m", "drumlin", "coordinator", "--engine", engine, "--store", str(folder / "store")]
-    command += ["--listen", f"{ADDRESS}:{port}", *options]
+    command += ["--listen", f"{ADDRESS}:{port}", *security.options, *founding]
     server = Server(f"coordinator {port}", command, folder / f"coordinator-{port}.log")
-    wait_for(lambda: _ready(port), [server], server.name)
+    wait_for(lambda: _listens(port), [server], server.name)
     return server
 
 
-def _ready(port: int) -> bool:
+def _listens(port: int) -> bool:
     try:
-        with urlopen(f"http://{ADDRESS}:{port}/readyz", timeout=1.0) as answer:
-            return bool(answer.status == 200)
-    except (URLError, OSError):
+        socket.create_connection((ADDRESS, port), timeout=1.0).close()
+    except OSError:
         return False
+    return True
 
 
 @contextmanager

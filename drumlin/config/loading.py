@@ -18,6 +18,8 @@ CONFIG_FILE_BYTES_MAX = 2**20
 VARIABLE_PREFIX = "DRUMLIN_"
 # Switches that tests use to provoke faults are no settings: they appear in no file, flag or reference page.
 TEST_VARIABLE_PREFIX = "DRUMLIN_TEST_"
+# Neither is what a person uses to prove who they are.
+SECRET_VARIABLES = frozenset({"DRUMLIN_TOKEN"})
 SECTIONS = ("crawl", "process")
 
 
@@ -84,6 +86,8 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Given]:
         yield Given(SETTINGS["color"], False, Origin("environment", "NO_COLOR"))
     for variable, value in sorted(environ.items()):
         if not variable.startswith(VARIABLE_PREFIX) or variable.startswith(TEST_VARIABLE_PREFIX):
+            continue
+        if variable in SECRET_VARIABLES:
             continue
         if variable not in variables:
             raise ConfigError(f"The environment variable {variable} is no setting.", _nearest(variable, variables))

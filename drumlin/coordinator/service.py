@@ -210,7 +210,9 @@ class _Service:
         if not self.options.auth:
             return OpenAccess()
         candidate = secrets.token_bytes(SECRET_BYTES)
-        return Access(await crawl_secret(self.engine, candidate, lambda: asyncio.sleep(SECRET_SETTLE_S)))
+        access = Access(await crawl_secret(self.engine, candidate, lambda: asyncio.sleep(SECRET_SETTLE_S)))
+        await access.refresh(self.engine)
+        return access
 
     async def _tick(self, app: CoordinatorApp, access: Access, dispatcher: Dispatcher) -> None:
         """Let time pass. An engine that cannot be reached just now is tried again: nodes go on meanwhile."""

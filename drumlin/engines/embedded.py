@@ -7,6 +7,7 @@ likes (`Values`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -17,6 +18,7 @@ from drumlin.model import Content, Duplicate, Lease, NewURL, Renewal, Settlement
 
 _META, _ENTRY, _CLAIM = "meta.", "entry.", "claim."
 _TABLE_END = "\0"
+CLAIMS_SWEPT_MAX = 2
 
 
 class Values(Protocol):
@@ -135,7 +137,8 @@ class Embedded:
         self.values.change({}, [_entry_key(table, key) for key in keys])
 
     async def claim(self, name: str, holder: str, now: float, *, until: float) -> bool:
-        """Claims that have run out are swept away as new ones come, a few at a time, so that they do not pile up."""
+        """Claims that have run out are swept away as others of their kind come (what is before the colon of the name),
+        a few at a time, so that they do not pile up."""
         value = self.values.get(_CLAIM + name)
         held = _decode_claim(value) if value is not None else None
         if held is not None and held.holder != holder and held.until > now:
@@ -144,11 +147,16 @@ class Embedded:
         return True
 
     def _old_claims(self, name: str, now: float) -> list[str]:
-        first = [entry for entry, _ in zip(self.values.scan(_CLAIM), range(2), strict=False)]
-        return [key for key, value in first if key != _CLAIM + name and _decode_claim(value).until <= now]
+        kind, colon, _ = name.partition(":")
+        alike = self.values.scan(_CLAIM + kind + colon)
+        return [key for key, value in islice(alike, CLAIMS_SWEPT_MAX) if key != _CLAIM + name and _over(value, now)]
 
     async def clock_offset(self) -> float:
         return 0.0
+
+
+def _over(value: bytes, now: float) -> bool:
+    return _decode_claim(value).until <= now
 
 
 def _entry_key(table: str, key: str) -> str:

@@ -7,7 +7,7 @@ lists, so that the order of everything can be read off. Nothing survives the pro
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TypeVar
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
 from drumlin.engines.embedded import Embedded, EmbeddedContents
+from drumlin.engines.memory_values import DictKeyValue, DictValues
 from drumlin.errors import EngineError
 from drumlin.model import (
     DeadLetter,
@@ -176,37 +177,6 @@ class _Shard:
             self.counters[name] = self.counters.get(name, 0) + value
 
 
-class _DictValues:
-    """`embedded.Values` over a dictionary."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, bytes] = {}
-
-    def get(self, key: str) -> bytes | None:
-        return self._values.get(key)
-
-    def change(self, put: Mapping[str, bytes], delete: Sequence[str] = ()) -> None:
-        self._values.update(put)
-        for key in delete:
-            self._values.pop(key, None)
-
-    def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        return iter(sorted(item for item in self._values.items() if item[0].startswith(prefix)))
-
-
-class _DictKeyValue:
-    """`drumlin.dedupe.KeyValue` over a dictionary."""
-
-    def __init__(self) -> None:
-        self._values: dict[bytes, bytes] = {}
-
-    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        return [self._values.get(key) for key in keys]
-
-    def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
-        self._values.update(pairs)
-
-
 def _host_state(host: _Host) -> HostState:
     lease = (host.grant.token, host.grant.node, host.grant.deadline) if host.grant else ("", "", 0.0)
     return HostState(
@@ -239,9 +209,9 @@ class MemoryEngine(Embedded):
 
     def __init__(self, shard_count: int = SHARD_COUNT_DEFAULT) -> None:
         self.shard_count = shard_count
-        self.contents = EmbeddedContents(_DictKeyValue())
+        self.contents = EmbeddedContents(DictKeyValue())
         self._shards = [_Shard() for _ in range(shard_count)]
-        self.values = _DictValues()
+        self.values = DictValues()
 
     # What is to be fetched
 

@@ -13,10 +13,10 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 
 # Debian packages, per target; installed only when missing (and only possible as root).
-# nginx serves HTTP/2 to the integration tests, with certificates made by openssl.
-DEBIAN_TEST := nginx-light openssl
+# nginx serves HTTP/2 to the integration tests, with certificates made by openssl; redis-server is what fleets run on.
+DEBIAN_TEST := nginx-light openssl redis-server
 # The manuals that the real-site tests crawl, and the browser that looks at replayed pages.
-DEBIAN_SLOW := nginx-light python3.11-doc postgresql-doc-15 chromium
+DEBIAN_SLOW := nginx-light redis-server python3.11-doc postgresql-doc-15 chromium
 DEBIAN_BENCH := wget2
 
 FAST_TESTS := $(wildcard tests/unit tests/conformance)
@@ -41,6 +41,7 @@ types: .venv/.ready
 	$(BIN)/mypy --strict
 
 fast-tests: .venv/.ready
+	tests/setup-debian.sh $(DEBIAN_TEST)
 	$(BIN)/pytest -q -n $(WORKERS) $(FAST_TESTS)
 
 real-tests: .venv/.ready

@@ -17,6 +17,7 @@ from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.bundles import BUNDLE_BYTES_MAX, Bundles, BundleStored, check_bundle_id
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.messages import NodeView, node_view
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import MALFORMED, NOT_YOURS, STALE
 from drumlin.errors import BusyError
@@ -30,7 +31,6 @@ from drumlin.protocol import (
     HeartbeatReply,
     Known,
     KnownRequest,
-    NodeRecord,
     Register,
     Registered,
     Results,
@@ -94,7 +94,7 @@ class NodeFace:
             ),
             Route(
                 method="POST",
-                path=NODE + "/work/request",
+                path=f"{NODE}/work/request",
                 summary="Lease hosts, renew leases",
                 answer=self.work,
                 permission=Permission.NODE,
@@ -104,7 +104,7 @@ class NodeFace:
             ),
             Route(
                 method="POST",
-                path=NODE + "/known",
+                path=f"{NODE}/known",
                 summary="Ask which contents were stored before",
                 answer=self.known,
                 permission=Permission.NODE,
@@ -114,7 +114,7 @@ class NodeFace:
             ),
             Route(
                 method="POST",
-                path=NODE + "/results",
+                path=f"{NODE}/results",
                 summary="Settle leased URLs",
                 answer=self.results,
                 permission=Permission.NODE,
@@ -125,7 +125,7 @@ class NodeFace:
             ),
             Route(
                 method="POST",
-                path=NODE + "/heartbeat",
+                path=f"{NODE}/heartbeat",
                 summary="Say that the node lives, and how it does",
                 answer=self.heartbeat,
                 permission=Permission.NODE,
@@ -140,7 +140,7 @@ class NodeFace:
         return [
             Route(
                 method="POST",
-                path=NODE + "/failed",
+                path=f"{NODE}/failed",
                 summary="Say that the node cannot go on",
                 answer=self.failed,
                 permission=Permission.NODE,
@@ -149,16 +149,16 @@ class NodeFace:
             ),
             Route(
                 method="GET",
-                path=NODE + "/status",
+                path=f"{NODE}/status",
                 summary="How a node does",
                 answer=self.status,
                 permission=Permission.WATCH_NODE,
-                gives=NodeRecord,
+                gives=NodeView,
                 refusals={404: "There is no such node."},
             ),
             Route(
                 method="PUT",
-                path=NODE + "/bundles/{bundle_id}",
+                path=f"{NODE}/bundles/{{bundle_id}}",
                 summary="Store captures of a node that cannot write to the store itself",
                 answer=self.bundle,
                 permission=Permission.NODE,
@@ -246,11 +246,11 @@ class NodeFace:
         self._on_failure(failure)
         return Done()
 
-    async def status(self, call: Call, message: None) -> NodeRecord:
+    async def status(self, call: Call, message: None) -> NodeView:
         record = await self._dispatcher.node(call.node_id)
         if record is None:
             raise Refused(404, "no_such_node", f"There is no node called {call.node_id}.", "See GET /api/v1/nodes.")
-        return record
+        return node_view(record)
 
     async def bundle(self, call: Call, message: None) -> BundleStored:
         check_bundle_id(call.parameters["bundle_id"])

@@ -11,11 +11,16 @@ all bodies under way is at most `BODIES_BYTES_MAX`; nothing that a client sends 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from drumlin.coordinator.api_hosts import HostFace
+from drumlin.coordinator.api_metrics import RequestMetrics
 from drumlin.coordinator.api_nodes import NodeFace
+from drumlin.coordinator.api_people import PeopleFace
+from drumlin.coordinator.api_single import SingleFace
 from drumlin.coordinator.audit import AuditLog
 from drumlin.coordinator.auth import Access, Permission, Role, check_node_id
 from drumlin.coordinator.bodies import (
@@ -31,7 +36,18 @@ from drumlin.coordinator.bodies import (
 )
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.routing import TARGET_BYTES_MAX, Call, Found, Router, Stream, Text, read_query, send_stream
+from drumlin.coordinator.openapi import document
+from drumlin.coordinator.routing import (
+    TARGET_BYTES_MAX,
+    Call,
+    Found,
+    Route,
+    Router,
+    Stream,
+    Text,
+    read_query,
+    send_stream,
+)
 from drumlin.errors import DrumlinError
 from drumlin.protocol import Failure
 
@@ -70,11 +86,39 @@ class CoordinatorApp:
         self._clock = clock
         self._gate = Gate(dispatcher)
         self._audit = AuditLog(dispatcher.engine)
+        self._requests = RequestMetrics()
         self._bodies_bytes = 0
         self._nodes = NodeFace(
             dispatcher, access, self._gate, clock=clock, on_failure=on_failure, store=store, endpoint=endpoint
         )
-        self._router = Router([*self._nodes.routes()])
+        self._router = Router(self._routes(dispatcher))
+
+    def _routes(self, dispatcher: Dispatcher) -> list[Route]:
+        """All calls, and the one that describes them."""
+        wake = self.work_may_have_come
+        people = PeopleFace(
+            dispatcher, self._gate, self._audit, self._requests, clock=self._clock, work_may_have_come=wake
+        )
+        routes = [
+            *self._nodes.routes(),
+            *SingleFace(dispatcher, self._gate, wake).routes(),
+            *HostFace(dispatcher).routes(),
+            *people.routes(),
+        ]
+        description = Route(
+            method="GET",
+            path="/api/v1/openapi.json",
+            summary="This document",
+            answer=self._describe,
+            permission=None,
+            gives=dict,
+            gives_media_types=(JSON,),
+        )
+        self._document = encode(document([*routes, description], controlled=self._access.signed), JSON)
+        return [*routes, description]
+
+    async def _describe(self, call: Call, message: None) -> Text:
+        return Text(self._document, JSON)
 
     def work_may_have_come(self) -> None:
         """Wake the nodes that wait for work."""
@@ -86,23 +130,30 @@ class CoordinatorApp:
         headers = dict(scope["headers"])
         media_type = answers_in(headers.get(b"accept", b"").decode("latin-1"))
         call = Call(scope, headers, receive, media_type, self._clock())
+        started = time.perf_counter()
+        status = await self._attempt(call, send)
+        self._requests.observe(call.name, status, time.perf_counter() - started)
+
+    async def _attempt(self, call: Call, send: Send) -> int:
+        """Serve a request, or say why not; the status that was sent."""
         try:
-            await self._serve(call, send)
+            return await self._serve(call, send)
         except Refused as refused:
-            refused.closes = refused.closes or call.body_unread
-            await reply_refused(send, refused, media_type)
+            failed = refused
         except DrumlinError as broken:
             self._on_failure(Failure(broken.message, broken.hint, broken.exit_code))
-            unavailable = Refused(503, "unavailable", broken.message, broken.hint, retry_after_s=ENGINE_RETRY_S)
-            await reply_refused(send, unavailable, media_type)
+            failed = Refused(503, "unavailable", broken.message, broken.hint, retry_after_s=ENGINE_RETRY_S)
         except Exception as bug:
             self.bug = self.bug or bug
             log.exception("a request failed in a way nobody foresaw")
-            await reply_refused(send, Refused(500, "bug", "The coordinator failed; its log says how."), media_type)
+            failed = Refused(500, "bug", "The coordinator failed; its log says how.")
+        failed.closes = failed.closes or call.body_unread
+        await reply_refused(send, failed, call.media_type)
+        return failed.status
 
-    async def _serve(self, call: Call, send: Send) -> None:
+    async def _serve(self, call: Call, send: Send) -> int:
         _check_head(call)
-        found = call.found = self._router.find(call)
+        found = self._router.find(call)
         reserved = self._reserve(found, call)
         try:
             await self._pass(call)
@@ -111,7 +162,7 @@ class CoordinatorApp:
             answer = await self._answer(call, message)
         finally:
             self._bodies_bytes -= reserved
-        await _respond(send, call, answer)
+        return await _respond(send, call, answer)
 
     # Who sent it
 
@@ -198,13 +249,16 @@ def _check_head(call: Call) -> None:
         raise Refused(431, "headers_too_large", f"Headers may have at most {HEADER_BYTES_MAX} bytes.")
 
 
-async def _respond(send: Send, call: Call, answer: Any) -> None:
+async def _respond(send: Send, call: Call, answer: Any) -> int:
+    status = call.route.status
     if isinstance(answer, Stream):
         await send_stream(send, call.receive, answer)
     elif isinstance(answer, Text):
-        await reply(send, call.route.status, answer.body, answer.media_type)
+        await reply(send, status, answer.body, answer.media_type)
     elif answer is None:
-        await send({"type": "http.response.start", "status": 204, "headers": []})
+        status = 204
+        await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b""})
     else:
-        await reply(send, call.route.status, encode(answer, call.media_type), call.media_type)
+        await reply(send, status, encode(answer, call.media_type), call.media_type)
+    return status

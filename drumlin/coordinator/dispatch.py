@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.granting import Granting
-from drumlin.coordinator.nodes import NodeRegistry
+from drumlin.coordinator.nodes import PRESENT, NodeRegistry
+from drumlin.coordinator.orders import ORDERED, Orders
 from drumlin.coordinator.settling import Batch, Kept, Settler, canonical_links, host_or_nothing, read_results
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Added, Engine
@@ -81,7 +82,8 @@ class Dispatcher:
         self._ends = ends
         self._seeds = seeds
         self._scope = self._make_scope()
-        self._granting = Granting(engine, config, self.nodes, self.budget, name, chance, shards_asked_max)
+        self.orders = Orders(engine)
+        self._granting = Granting(engine, config, self.nodes, self.orders, self.budget, name, chance, shards_asked_max)
         self._settler = Settler(engine, config, chance)
         self._reviewed = 0.0
 
@@ -149,6 +151,8 @@ class Dispatcher:
         if before is not None and not successor and now - before.last_seen < 3 * self.nodes.heartbeat_s:
             raise BusyError(f"Another node called {node} is at work.", "Give this one another --name.")
         record = self.nodes.register(node, message, address, now)
+        if node in self.orders.nodes:
+            self.nodes.set_status(node, self.orders.nodes[node])
         if not message.recovering and successor:
             await self.engine.release_nodes([node], now)
         return record
@@ -168,6 +172,7 @@ class Dispatcher:
         """Drain, quarantine or release a node; False when there is none of this id."""
         if await self.nodes.find(self.engine, node) is None:
             return False
+        await self.orders.order(node, status)
         self.nodes.set_status(node, status)
         await self.nodes.flush(self.engine)
         return True
@@ -291,6 +296,7 @@ class Dispatcher:
         self.elapsed_s = elapsed_s
         self.leads = await self.engine.claim(LEADER, self.name, now, until=now + LEADER_S)
         await self._follow_state()
+        await self._follow_orders()
         await self._read_scope_seeds()
         await self.nodes.flush(self.engine)
         if self.leads:
@@ -320,6 +326,15 @@ class Dispatcher:
             self.state = CrawlState(saved.decode())
             reason = await self.engine.get_meta(STOP_REASON_KEY)
             self.stop_reason = (reason or b"").decode()
+
+    async def _follow_orders(self) -> None:
+        """Drain, keep out or let in again the nodes that people ordered to be, here or at another coordinator."""
+        before = self.orders.nodes
+        await self.orders.refresh()
+        for node in before.keys() | self.orders.nodes.keys():
+            record, ordered = self.nodes.get(node), self.orders.nodes.get(node)
+            if record is not None and record.status in PRESENT | ORDERED:
+                self.nodes.set_status(node, ordered or NodeStatus.ACTIVE)
 
     async def _enter(self, state: CrawlState, reason: str = "") -> None:
         self.state, self.stop_reason = state, reason

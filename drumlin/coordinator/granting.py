@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.nodes import NodeRegistry
+from drumlin.coordinator.orders import Orders
 from drumlin.coordinator.placement import Placement
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Engine
@@ -57,6 +58,7 @@ class Granting:
         engine: Engine,
         config: CrawlConfig,
         nodes: NodeRegistry,
+        orders: Orders,
         budget: Budget,
         name: str,
         chance: random.Random,
@@ -66,6 +68,7 @@ class Granting:
         self._engine = engine
         self._config = config
         self._nodes = nodes
+        self._orders = orders
         self._budget = budget
         self._name = name
         self._chance = chance
@@ -123,7 +126,8 @@ class Granting:
         if not request.renew:
             return 0
         prefix = record.node_id + ":"
-        own = [(token, host) for token, host in request.renew if token.startswith(prefix)]
+        blocked = self._orders.blocked
+        own = [(token, host) for token, host in request.renew if token.startswith(prefix) and host not in blocked]
         each = self._urls_per_host()
         renewals: list[Renewal] = []
         for token, host in own:
@@ -138,7 +142,7 @@ class Granting:
             else:
                 given += len(lease.tasks)
                 work.leases.append(self._work_lease(lease, now))
-        work.lost += [host for token, host in request.renew if not token.startswith(prefix)]
+        work.lost += [host for token, host in request.renew if not token.startswith(prefix) or host in blocked]
         return given
 
     # New leases
@@ -192,7 +196,6 @@ class Granting:
     ) -> list[Lease]:
         self._requests += 1
         config = self._config
-        spread = config.affinity == "spread"
         request_id = request.request_id or f"{self._name}-{self._requests:x}"
         return await self._engine.lease(
             shard,
@@ -205,9 +208,15 @@ class Granting:
             urls_per_host=self._urls_per_host(),
             horizon_s=min(GRANT_AHEAD_S, config.delay_s),
             delay_default_s=config.delay_s,
-            skip_hosts=self._recent.get(record.node_id, ()) if spread else (),
+            skip_hosts=self._skipped(record.node_id, shard),
             only_hosts=only_hosts,
         )
+
+    def _skipped(self, node: str, shard: int) -> Collection[str]:
+        """Hosts that people have blocked, and those that the node had lately where others shall have their turn."""
+        recent = self._recent.get(node) if self._config.affinity == "spread" else None
+        blocked = self._orders.blocked_in(shard)
+        return blocked.union(recent) if recent else blocked
 
     def _shards_for(self, record: NodeRecord) -> tuple[list[int], list[int]]:
         """The shards to ask for this node, its own and others', beginning with another each time, and as many of them

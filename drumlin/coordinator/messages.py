@@ -12,15 +12,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from drumlin.coordinator.audit import READ_MAX, AuditEntry
-from drumlin.model import PRIORITY_DEFAULT, DeadLetter, HostStanding, TaskState
+from drumlin.model import PRIORITY_DEFAULT, DeadLetter, TaskState
 from drumlin.protocol import (
     LINKS_MAX,
-    NODE_ID_PATTERN,
     URL_CHARS_MAX,
     CrawlState,
     HostText,
     NodeId,
     NodeRecord,
+    NodeStatus,
     Priority,
     ShortText,
     URLText,
@@ -47,6 +47,7 @@ WebURL = Annotated[
         extra_json_schema={"pattern": WEB_URL_FORM, "examples": ["https://example.com/page"]},
     ),
 ]
+HostStandingName = Literal["ready", "waiting", "leased", "idle", "blocked"]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_MAX)]
 EpochMs = Annotated[float, msgspec.Meta(ge=0, le=EPOCH_MS_MAX)]
 
@@ -208,13 +209,36 @@ class NodesQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100_000
 
 
+class NodeView(msgspec.Struct):
+    """A node as people see it. Times are seconds since the epoch; `capacity` is in pages a second."""
+
+    node_id: str
+    ip_address: str
+    last_seen: float
+    status: NodeStatus
+    capacity: float
+    current_load: float
+    total_crawled: int
+    registered_at: float
+    metadata: dict[str, str]
+    leases: int
+    unstarted: int
+    total_bytes: int
+    pages_per_s: float
+
+
 class NodesView(msgspec.Struct):
-    nodes: list[NodeRecord]
+    nodes: list[NodeView]
 
 
 class StateChange(msgspec.Struct):
     """How the crawl, or a node, stands after a change."""
 
+    status: str
+
+
+class NodeStatusChange(msgspec.Struct):
+    node_id: str
     status: str
 
 
@@ -229,7 +253,7 @@ class HostView(msgspec.Struct):
     host: str
     domain: str
     shard: int
-    state: HostStanding | Literal["idle", "blocked"]
+    state: HostStandingName
     why: str
     queued: int
     urls: int
@@ -379,4 +403,6 @@ def dead_letter_view(letter: DeadLetter) -> DeadLetterView:
     )
 
 
-NODE_ID = NODE_ID_PATTERN
+def node_view(record: NodeRecord) -> NodeView:
+    """What anybody may see of a node: not what it proves itself with when it comes back."""
+    return NodeView(*(getattr(record, name) for name in NodeView.__struct_fields__))

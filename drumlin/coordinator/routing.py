@@ -25,6 +25,7 @@ TARGET_BYTES_MAX = 16 * 1024
 MESSAGE_BYTES_MAX = 64 * 1024
 """The largest body of a call that needs no larger one."""
 PATH_SHOWN_CHARS = 200
+NO_ROUTE = "none"
 
 # No part of a path can hold a slash, so neither of these is ever one.
 PARAMETER = "/*"
@@ -40,7 +41,6 @@ class Call:
     __slots__ = (
         "address",
         "body_unread",
-        "found",
         "headers",
         "identity",
         "media_type",
@@ -51,6 +51,7 @@ class Call:
         "query",
         "raw_path",
         "receive",
+        "route",
     )
 
     def __init__(
@@ -70,11 +71,13 @@ class Call:
         self.body_unread = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         self.identity = NOBODY
         self.parameters: dict[str, str] = {}
-        self.found: Found
+        self.route: Route
 
     @property
-    def route(self) -> Route:
-        return self.found.route
+    def name(self) -> str:
+        """The route's, for metrics; requests without one share a name, since their paths are anybody's."""
+        route = getattr(self, "route", None)
+        return NO_ROUTE if route is None else f"{route.method} {route.path}"
 
     @property
     def node_id(self) -> str:
@@ -102,6 +105,10 @@ class Call:
         return body
 
 
+Answer = Callable[[Call, Any], Awaitable[Any]]
+"""What makes the answer to a call: it gets the call and its message."""
+
+
 class Text(msgspec.Struct, frozen=True):
     """An answer that is not a message: a page of metrics."""
 
@@ -126,7 +133,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     summary: str
-    answer: Callable[[Call, Any], Awaitable[Any]]
+    answer: Answer
     permission: Permission | None
     takes: type | None = None
     gives: type | None = None
@@ -188,7 +195,7 @@ class Router:
         found = methods.get(call.method)
         if found is None:
             raise WrongMethod(call.method, methods)
-        call.parameters = dict(zip(found.names, values, strict=True))
+        call.route, call.parameters = found.route, dict(zip(found.names, values, strict=True))
         return found
 
     def _walk(self, path: str, values: list[str]) -> dict[str, Found] | None:

@@ -1,0 +1,102 @@
+"""Live events for people: the figures every second, and what changed of the crawl and its nodes.
+
+One task looks and all clients get the same events; it lives only while somebody listens. A client that does not keep up
+misses events in place of holding up others: each has room for `EVENTS_WAITING_MAX`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import msgspec
+
+from drumlin.coordinator.api_figures import Figures
+from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.messages import NodeStatusChange, StateChange, Stats
+from drumlin.coordinator.routing import Stream
+from drumlin.errors import DrumlinError
+
+MEDIA_TYPE = "text/event-stream"
+EVERY_S = 1.0
+CLIENTS_MAX = 100
+EVENTS_WAITING_MAX = 64
+NODE_EVENTS_MAX = 1_000
+"""Changes of nodes told in one second; the figures have the totals all the same."""
+RETRY_MS = 2_000
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Events:
+    """Watches the crawl for those who listen."""
+
+    def __init__(self, figures: Figures, clock: Callable[[], float]) -> None:
+        self._figures = figures
+        self._clock = clock
+        self._clients: set[asyncio.Queue[bytes]] = set()
+        self._watching: asyncio.Task[None] | None = None
+        self._state = ""
+        self._nodes: dict[str, str] = {}
+
+    def listen(self) -> Stream:
+        """Events from now on, until the client is gone."""
+        if len(self._clients) >= CLIENTS_MAX:
+            message = f"{CLIENTS_MAX} clients listen already."
+            raise Refused(503, "busy", message, "Close one, or ask GET /api/v1/stats.", retry_after_s=10.0)
+        return Stream(self._pieces(), MEDIA_TYPE)
+
+    async def once(self) -> Stream:
+        """The figures as they are, and no more: for clients that did not ask for a stream."""
+        event = _event("stats", await self._figures.stats(self._clock()))
+
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            yield event
+
+        return Stream(pieces(), MEDIA_TYPE)
+
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
+        queue: asyncio.Queue[bytes] = asyncio.Queue(EVENTS_WAITING_MAX)
+        self._clients.add(queue)
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+        try:
+            yield b"retry: %d\n\n" % RETRY_MS + _event("stats", await self._figures.stats(self._clock()))
+            while True:
+                yield await queue.get()
+        finally:
+            self._clients.discard(queue)
+
+    async def _watch(self) -> None:
+        while self._clients:
+            try:
+                events = await self._look()
+            except DrumlinError as broken:
+                events = [_event("trouble", {"message": broken.message})]
+            for queue in self._clients:
+                for event in events:
+                    if not queue.full():
+                        queue.put_nowait(event)
+            await asyncio.sleep(EVERY_S)
+
+    async def _look(self) -> list[bytes]:
+        stats = await self._figures.stats(self._clock())
+        nodes = {node.node_id: str(node.status) for node in await self._figures.nodes(self._clock())}
+        events = [*self._changes(stats, nodes), _event("stats", stats)]
+        self._state, self._nodes = str(stats.state), nodes
+        return events
+
+    def _changes(self, stats: Stats, nodes: dict[str, str]) -> list[bytes]:
+        changes: list[bytes] = []
+        if self._state and self._state != stats.state:
+            changes.append(_event("crawl", StateChange(str(stats.state))))
+        if self._nodes or self._state:
+            for node, status in nodes.items():
+                if self._nodes.get(node) != status and len(changes) < NODE_EVENTS_MAX:
+                    changes.append(_event("node", NodeStatusChange(node, status)))
+        return changes
+
+
+def _event(name: str, data: Any) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), _encode(data))

@@ -1,0 +1,259 @@
+"""Hosts and URLs as people look at them: how a host's queue and pace stand and why, and the story of one URL."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from drumlin.coordinator.auth import Permission
+from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.messages import (
+    HostChange,
+    HostsQuery,
+    HostStandingName,
+    HostsView,
+    HostView,
+    RobotsRules,
+    URLQuery,
+    URLStory,
+    dead_letter_view,
+)
+from drumlin.coordinator.orders import BLOCKED_HOSTS_MAX
+from drumlin.coordinator.routing import Call, Route
+from drumlin.model import DeadLetter, HostStanding, HostState, Task, TaskState, TaskStory
+from drumlin.protocol import HostNote
+from drumlin.robots import Decision
+from drumlin.urls import canonical, domain_of, host_of
+
+HOST = "/api/v1/hosts/{host}"
+
+_note_decoder = msgspec.msgpack.Decoder(HostNote)
+_decision_decoder = msgspec.msgpack.Decoder(Decision)
+
+
+class HostFace:
+    """The calls about hosts and URLs."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._engine = dispatcher.engine
+
+    def routes(self) -> list[Route]:
+        unknown = {404: "Nothing of this is known."}
+        return [
+            Route(
+                method="GET",
+                path="/api/v1/hosts",
+                summary="Hosts that are ready, waiting, leased or blocked",
+                answer=self.hosts,
+                permission=Permission.READ,
+                takes=HostsQuery,
+                gives=HostsView,
+            ),
+            Route(
+                method="GET",
+                path=HOST,
+                summary="One host: its queue, its pace and why, its lease, its robots rules",
+                answer=self.host,
+                permission=Permission.READ,
+                gives=HostView,
+                refusals=unknown,
+            ),
+            Route(
+                method="PATCH",
+                path=HOST,
+                summary="Change a host's delay, or block it",
+                answer=self.change,
+                permission=Permission.OPERATE,
+                takes=HostChange,
+                gives=HostView,
+                refusals=unknown | {409: "Too many hosts are blocked already."},
+                writes="host.change",
+            ),
+            Route(
+                method="GET",
+                path="/api/v1/urls",
+                summary="The story of one URL",
+                answer=self.url,
+                permission=Permission.READ,
+                takes=URLQuery,
+                gives=URLStory,
+                refusals=unknown,
+            ),
+        ]
+
+    async def hosts(self, call: Call, query: HostsQuery) -> HostsView:
+        if query.state == "blocked":
+            names = sorted(self._dispatcher.orders.blocked)[: query.limit]
+            return HostsView([await self._blocked_view(name, call.now) for name in names])
+        standing = HostStanding(query.state)
+        views: list[HostView] = []
+        for shard in range(self._engine.shard_count):
+            states = await self._engine.hosts(shard, standing, call.now, limit=query.limit - len(views))
+            views += [self._view(state, call.now) for state in states]
+            if len(views) >= query.limit:
+                break
+        return HostsView(views)
+
+    async def _blocked_view(self, host: str, now: float) -> HostView:
+        state = await self._engine.host_state(self._engine.shard_of(host), host)
+        return self._view(state or HostState(host, 0.0, None, 0, 0, 0, 0), now)
+
+    async def host(self, call: Call, message: None) -> HostView:
+        return self._view(await self._known(call.parameters["host"]), call.now)
+
+    async def _known(self, name: str) -> HostState:
+        host = host_named(name)
+        state = await self._engine.host_state(self._engine.shard_of(host), host) if host else None
+        if state is None:
+            hint = "A host is written as in its URLs: example.com, or example.com:8080."
+            raise Refused(404, "no_such_host", f"No URL of {name[:200]} is known.", hint)
+        return state
+
+    async def change(self, call: Call, change: HostChange) -> HostView:
+        host = (await self._known(call.parameters["host"])).host
+        if change.delay_s is not msgspec.UNSET:
+            await self._engine.set_delay(self._engine.shard_of(host), host, change.delay_s)
+        if change.blocked is True and not await self._dispatcher.orders.block(host):
+            raise Refused(409, "too_many_blocked", f"{BLOCKED_HOSTS_MAX} hosts are blocked already.")
+        if change.blocked is False:
+            await self._dispatcher.orders.unblock(host)
+        return self._view(await self._known(host), call.now)
+
+    def _view(self, state: HostState, now: float) -> HostView:
+        return host_view(
+            state,
+            self._engine.shard_of(state.host),
+            now,
+            delay_default_s=self._dispatcher.config.delay_s,
+            product_token=self._dispatcher.config.product_token,
+            blocked=state.host in self._dispatcher.orders.blocked,
+        )
+
+    # One URL
+
+    async def url(self, call: Call, query: URLQuery) -> URLStory:
+        url = canonical(query.url)
+        story = await self._engine.story(self._engine.shard_of(host_of(url)), url) if url else None
+        if url is None or story is None:
+            hint = "It was never accepted, or nobody has linked to it." if url else "It is no web address."
+            raise Refused(404, "no_such_url", "Nothing is known of this URL.", hint)
+        host = host_of(url)
+        shard = self._engine.shard_of(host)
+        state = await self._engine.host_state(shard, host)
+        letters = await self._engine.dead_letters(shard, host=host) if story.state is TaskState.DEAD else []
+        letter = next((one for one in letters if one.url == url), None)
+        return _url_story(url, story, state, letter, self._view(state, call.now) if state else None)
+
+
+def host_named(name: str) -> str:
+    """The host that a person means; empty when it cannot be one."""
+    url = canonical(f"http://{name}/") if "/" not in name and "@" not in name else None
+    return host_of(url) if url else ""
+
+
+def robots_of(note: bytes) -> dict[str, Decision]:
+    """What is known of a host's robots.txt, by scheme."""
+    if not note:
+        return {}
+    return {scheme: _decision_decoder.decode(kept) for scheme, kept in _note_decoder.decode(note).robots.items()}
+
+
+def robots_rules(decision: Decision, product_token: str) -> RobotsRules:
+    return RobotsRules(
+        (decision.rules_body or b"").decode("utf-8", "replace"),
+        decision.expires,
+        product_token,
+        decision.allow_all,
+        decision.deny_all,
+        decision.reason,
+    )
+
+
+def host_view(
+    state: HostState, shard: int, now: float, *, delay_default_s: float, product_token: str, blocked: bool
+) -> HostView:
+    delay_s = delay_default_s if state.delay_s is None else max(state.delay_s, delay_default_s)
+    standing, why = _standing(state, now, delay_s, blocked=blocked)
+    return HostView(
+        host=state.host,
+        domain=domain_of(state.host),
+        shard=shard,
+        state=standing,
+        why=why,
+        queued=state.queued,
+        urls=state.urls,
+        pages=state.pages,
+        bytes=state.bytes,
+        next_contact=state.next_contact,
+        delay_s=delay_s,
+        lease_node=state.node,
+        lease_until=state.deadline if state.token else None,
+        blocked=blocked,
+        robots={scheme: robots_rules(one, product_token) for scheme, one in robots_of(state.note).items()},
+    )
+
+
+def _standing(state: HostState, now: float, delay_s: float, *, blocked: bool) -> tuple[HostStandingName, str]:
+    """Where the host stands, and a sentence that says why."""
+    if blocked:
+        return "blocked", "An operator has blocked it: nobody is given its URLs."
+    if state.token:
+        return "leased", f"{state.node} may contact it for another {max(0.0, state.deadline - now):.1f} s."
+    if not state.queued:
+        return "idle", "None of its URLs is queued."
+    wait_s = state.next_contact - now
+    if wait_s > 0 and math.isfinite(wait_s):
+        return (
+            "waiting",
+            f"It may be contacted in {wait_s:.1f} s: every {delay_s:g} s, or when it asked us to.",
+        )
+    return "ready", "It is given to the next node that asks."
+
+
+def _url_story(
+    url: str, story: TaskStory, state: HostState | None, letter: DeadLetter | None, view: HostView | None
+) -> URLStory:
+    task = story.task
+    held = state is not None and story.state is TaskState.LEASED
+    return URLStory(
+        url=url,
+        host=host_of(url),
+        state=story.state,
+        found_on=task.found_on if task else "",
+        redirects=list(task.redirects) if task else [],
+        priority=task.priority if task else None,
+        depth=task.depth if task else None,
+        attempts=task.attempts if task else None,
+        first_seen=task.added if task else None,
+        retry_at=story.retry_at if story.state is TaskState.SCHEDULED else None,
+        capture_id=story.capture_id.decode("utf-8", "replace"),
+        lease_node=state.node if state and held else "",
+        lease_until=state.deadline if state and held else None,
+        dead_letter=dead_letter_view(letter) if letter else None,
+        story=[*_origin(task), *_fate(story, state, letter)],
+        host_state=view,
+    )
+
+
+def _origin(task: Task | None) -> list[str]:
+    if task is None:
+        return []
+    origin = f"Found on {task.found_on}" if task.found_on else "A seed, or enqueued by somebody"
+    through = f", reached through {len(task.redirects)} redirects" if task.redirects else ""
+    tried = f" It has failed {task.attempts} times." if task.attempts else ""
+    return [f"{origin}{through}, {task.depth} links from a seed, with priority {task.priority}.{tried}"]
+
+
+def _fate(story: TaskStory, state: HostState | None, letter: DeadLetter | None) -> list[str]:
+    if story.state is TaskState.LEASED and state is not None:
+        return [f"Leased to {state.node} until {state.deadline:.3f}."]
+    if story.state is TaskState.SCHEDULED:
+        return [f"To be tried again at {story.retry_at:.3f}."]
+    if story.state is TaskState.DEAD and letter is not None:
+        return [f"A dead letter since {letter.last_failed:.3f}: {letter.kind}, {letter.last_error}"]
+    if story.state is TaskState.DONE:
+        return ["Done; the capture is in the store's tables." if story.capture_id else "Done."]
+    return [f"It is {story.state}."]

@@ -1,0 +1,322 @@
+"""The face for people and their tools: how the crawl stands, and the levers to change it.
+
+Viewers read, operators write, and every write is in the audit log. Health and readiness are open to all, since load
+balancers have no tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from drumlin.coordinator import api_events, api_metrics
+from drumlin.coordinator.api_events import Events
+from drumlin.coordinator.api_figures import Figures
+from drumlin.coordinator.api_metrics import RequestMetrics
+from drumlin.coordinator.audit import AuditLog
+from drumlin.coordinator.auth import Permission
+from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.conduct import Gate
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.messages import (
+    AddedURLs,
+    AddURLs,
+    AuditQuery,
+    AuditView,
+    Changed,
+    CrawlView,
+    DeadLettersChange,
+    DeadLettersQuery,
+    DeadLettersView,
+    Health,
+    NodesQuery,
+    NodesView,
+    StateChange,
+    Stats,
+    WhyIdle,
+    dead_letter_view,
+    node_view,
+)
+from drumlin.coordinator.routing import Answer, Call, Route, Stream, Text
+from drumlin.coordinator.why import why_idle
+from drumlin.engines.base import Added
+from drumlin.errors import DrumlinError
+from drumlin.model import DeadLetter, HostStanding, HostState, NewURL
+from drumlin.protocol import NodeStatus
+from drumlin.urls import canonical, host_of
+
+READY_WITHIN_S = 5.0
+WAITING_SHOWN = 1
+ADD_BYTES_MAX = 16 * 1024 * 1024
+DEAD_LETTERS_BYTES_MAX = 4 * 1024 * 1024
+INVALID_SHOWN_MAX = 100
+STOPPED_BY_PERSON = "stopped by an operator"
+CRAWL = "/api/v1/crawl"
+NODE = "/api/v1/nodes/{node_id}"
+
+
+class PeopleFace:
+    """The calls of people."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        gate: Gate,
+        audit: AuditLog,
+        requests: RequestMetrics,
+        *,
+        clock: Callable[[], float],
+        work_may_have_come: Callable[[], None],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._engine = dispatcher.engine
+        self._gate = gate
+        self._audit = audit
+        self._requests = requests
+        self._figures = Figures(dispatcher)
+        self._events = Events(self._figures, clock)
+        self._work_may_have_come = work_may_have_come
+
+    def routes(self) -> list[Route]:
+        return [*self._looks(), *self._levers(), *self._open()]
+
+    def _looks(self) -> list[Route]:
+        return [
+            _look(CRAWL, "The crawl's state, settings, budgets and totals", self.crawl, CrawlView),
+            _look("/api/v1/stats", "Figures for a dashboard", self.stats, Stats),
+            _look("/api/v1/nodes", "All nodes", self.nodes, NodesView, NodesQuery),
+            _look("/api/v1/why-idle", "Why nothing is being fetched right now", self.why_idle, WhyIdle),
+            _look("/api/v1/dead-letters", "URLs given up", self.dead_letters, DeadLettersView, DeadLettersQuery),
+            _look("/api/v1/audit", "Who changed what, newest first", self.audit, AuditView, AuditQuery),
+            _page("/api/v1/events", "Figures and changes as they come", self.events, api_events.MEDIA_TYPE),
+            _page("/metrics", "Metrics for Prometheus", self.metrics, api_metrics.MEDIA_TYPE),
+        ]
+
+    def _levers(self) -> list[Route]:
+        unknown = {404: "There is no such node."}
+        return [
+            _lever(f"{CRAWL}/pause", "Give out nothing until resumed", self.pause, "crawl.pause"),
+            _lever(f"{CRAWL}/resume", "Go on after a pause or a stop", self.resume, "crawl.resume"),
+            _lever(f"{CRAWL}/stop", "Finish what is in flight, and end", self.stop, "crawl.stop"),
+            _lever(f"{NODE}/drain", "Let a node finish and leave", self.drain, "node.drain", unknown),
+            _lever(f"{NODE}/quarantine", "Keep a node out", self.quarantine, "node.quarantine", unknown),
+            _lever(f"{NODE}/release", "Let a node work again", self.release, "node.release", unknown),
+            Route(
+                method="POST",
+                path="/api/v1/urls",
+                summary="Put a batch of URLs into the frontier",
+                answer=self.add_urls,
+                permission=Permission.OPERATE,
+                takes=AddURLs,
+                gives=AddedURLs,
+                body_bytes_max=ADD_BYTES_MAX,
+                writes="urls.add",
+            ),
+            *(
+                Route(
+                    method="POST",
+                    path=f"/api/v1/dead-letters/{verb}",
+                    summary=summary,
+                    answer=answer,
+                    permission=Permission.OPERATE,
+                    takes=DeadLettersChange,
+                    gives=Changed,
+                    body_bytes_max=DEAD_LETTERS_BYTES_MAX,
+                    writes=f"dead_letters.{verb}",
+                )
+                for verb, summary, answer in (
+                    ("retry", "Queue dead letters again", self.retry),
+                    ("drop", "Count dead letters as done", self.drop),
+                )
+            ),
+        ]
+
+    def _open(self) -> list[Route]:
+        return [
+            Route(
+                method="GET",
+                path="/healthz",
+                summary="Whether this coordinator is alive",
+                answer=self.alive,
+                permission=None,
+                gives=Health,
+            ),
+            Route(
+                method="GET",
+                path="/readyz",
+                summary="Whether this coordinator can serve: its engine answers",
+                answer=self.ready,
+                permission=None,
+                gives=Health,
+                refusals={503: "The engine does not answer."},
+            ),
+        ]
+
+    # Looks
+
+    async def crawl(self, call: Call, message: None) -> CrawlView:
+        return await self._figures.crawl(call.now)
+
+    async def stats(self, call: Call, message: None) -> Stats:
+        return await self._figures.stats(call.now)
+
+    async def events(self, call: Call, message: None) -> Stream:
+        """A stream for those who ask for one, as browsers' EventSource does; else one look."""
+        if api_events.MEDIA_TYPE in call.header(b"accept"):
+            return self._events.listen()
+        return await self._events.once()
+
+    async def nodes(self, call: Call, query: NodesQuery) -> NodesView:
+        records = [one for one in await self._figures.nodes(call.now) if query.status in ("", one.status)]
+        return NodesView([node_view(record) for record in records[: query.limit]])
+
+    async def why_idle(self, call: Call, message: None) -> WhyIdle:
+        dispatcher = self._dispatcher
+        totals, nodes = await self._figures.totals(call.now), await self._figures.nodes(call.now)
+        waiting = await self._first_waiting(call.now) if totals.hosts_waiting else []
+        blocked = len(self._dispatcher.orders.blocked)
+        reasons = why_idle(dispatcher.state, dispatcher.stop_reason, totals, nodes, waiting, blocked, call.now)
+        return WhyIdle(bool(reasons), reasons)
+
+    async def _first_waiting(self, now: float) -> list[HostState]:
+        shards = range(self._engine.shard_count)
+        found = [await self._engine.hosts(shard, HostStanding.WAITING, now, limit=WAITING_SHOWN) for shard in shards]
+        return sorted((host for hosts in found for host in hosts), key=lambda host: host.next_contact)[:WAITING_SHOWN]
+
+    async def dead_letters(self, call: Call, query: DeadLettersQuery) -> DeadLettersView:
+        letters = await self._letters(query.kind, query.host, query.limit)
+        return DeadLettersView([dead_letter_view(letter) for letter in letters])
+
+    async def audit(self, call: Call, query: AuditQuery) -> AuditView:
+        return AuditView(await self._audit.read(limit=query.limit, before=query.before))
+
+    async def metrics(self, call: Call, message: None) -> Text:
+        page = api_metrics.render(await self._figures.stats(call.now), self._requests)
+        return Text(page, api_metrics.MEDIA_TYPE)
+
+    async def alive(self, call: Call, message: None) -> Health:
+        return Health("ok")
+
+    async def ready(self, call: Call, message: None) -> Health:
+        try:
+            async with asyncio.timeout(READY_WITHIN_S):
+                await self._engine.get_meta("ready")
+        except (DrumlinError, TimeoutError) as broken:
+            why = broken.message if isinstance(broken, DrumlinError) else f"No answer within {READY_WITHIN_S:g} s."
+            raise Refused(
+                503, "not_ready", f"The engine does not answer: {why}", retry_after_s=READY_WITHIN_S
+            ) from broken
+        return Health("ready")
+
+    # Levers
+
+    async def pause(self, call: Call, message: None) -> StateChange:
+        await self._dispatcher.pause()
+        return StateChange(str(self._dispatcher.state))
+
+    async def resume(self, call: Call, message: None) -> StateChange:
+        await self._dispatcher.resume()
+        self._work_may_have_come()
+        return StateChange(str(self._dispatcher.state))
+
+    async def stop(self, call: Call, message: None) -> StateChange:
+        await self._dispatcher.stop(STOPPED_BY_PERSON)
+        return StateChange(str(self._dispatcher.state))
+
+    async def drain(self, call: Call, message: None) -> StateChange:
+        return await self._order(call, NodeStatus.DRAINING)
+
+    async def quarantine(self, call: Call, message: None) -> StateChange:
+        return await self._order(call, NodeStatus.QUARANTINED)
+
+    async def release(self, call: Call, message: None) -> StateChange:
+        self._gate.release(call.node_id)
+        return await self._order(call, NodeStatus.ACTIVE)
+
+    async def _order(self, call: Call, status: NodeStatus) -> StateChange:
+        if not await self._dispatcher.set_node_status(call.node_id, status, call.now):
+            raise Refused(404, "no_such_node", f"There is no node called {call.node_id}.", "See GET /api/v1/nodes.")
+        self._figures.forget_nodes()
+        return StateChange(str(status))
+
+    async def add_urls(self, call: Call, message: AddURLs) -> AddedURLs:
+        urls = [(href, canonical(href)) for href in message.urls]
+        new = [NewURL(url, host_of(url), message.priority) for _, url in urls if url]
+        answers = await self._dispatcher.enqueue(new, call.now)
+        self._work_may_have_come()
+        invalid = [href for href, url in urls if not url]
+        added, seen, capped = (answers.count(answer) for answer in (Added.ADDED, Added.SEEN, Added.CAPPED))
+        return AddedURLs(added, seen, capped, invalid[:INVALID_SHOWN_MAX])
+
+    async def retry(self, call: Call, change: DeadLettersChange) -> Changed:
+        changed = 0
+        for shard, urls in (await self._chosen(change)).items():
+            changed += await self._engine.revive(shard, urls, call.now)
+        self._work_may_have_come()
+        return Changed(changed)
+
+    async def drop(self, call: Call, change: DeadLettersChange) -> Changed:
+        changed = 0
+        for shard, urls in (await self._chosen(change)).items():
+            changed += await self._engine.drop(shard, urls)
+        return Changed(changed)
+
+    async def _chosen(self, change: DeadLettersChange) -> dict[int, list[str]]:
+        """The URLs meant, by shard."""
+        named = [url for href in change.urls if (url := canonical(href))]
+        if not change.urls:
+            named = [letter.url for letter in await self._letters(change.kind, change.host, change.limit)]
+        shards: dict[int, list[str]] = {}
+        for url in named:
+            shards.setdefault(self._engine.shard_of(host_of(url)), []).append(url)
+        return shards
+
+    async def _letters(self, kind: str, host: str, limit: int) -> list[DeadLetter]:
+        shards: Sequence[int] = [self._engine.shard_of(host)] if host else range(self._engine.shard_count)
+        letters: list[DeadLetter] = []
+        for shard in shards:
+            letters += await self._engine.dead_letters(shard, kind=kind, host=host, limit=limit - len(letters))
+            if len(letters) >= limit:
+                break
+        return letters
+
+
+def _look(path: str, summary: str, answer: Answer, gives: type, takes: type | None = None) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        summary=summary,
+        answer=answer,
+        permission=Permission.READ,
+        takes=takes,
+        gives=gives,
+    )
+
+
+def _page(path: str, summary: str, answer: Answer, media_type: str) -> Route:
+    """A look whose answer is text of its own kind."""
+    return Route(
+        method="GET",
+        path=path,
+        summary=summary,
+        answer=answer,
+        permission=Permission.READ,
+        gives=str,
+        gives_media_types=(media_type,),
+    )
+
+
+def _lever(
+    path: str, summary: str, answer: Answer, writes: str, refusals: Mapping[int, str] = MappingProxyType({})
+) -> Route:
+    return Route(
+        method="POST",
+        path=path,
+        summary=summary,
+        answer=answer,
+        permission=Permission.OPERATE,
+        gives=StateChange,
+        writes=writes,
+        refusals=refusals,
+    )

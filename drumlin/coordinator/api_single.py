@@ -1,0 +1,292 @@
+"""The face for workers that take one URL at a time, in any language, with curl if need be.
+
+A worker's lease is a lease of a host like any other, with a single URL: nobody else contacts the host meanwhile. The
+worker must not fetch before `allowedAfterEpochMs`, and must obey robots.txt. Where the rules are known here, a URL that
+they deny is never handed out; where they are not, `robots` is null and the worker has to ask for them first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from drumlin.coordinator.api_hosts import host_named, robots_of, robots_rules
+from drumlin.coordinator.auth import Identity, Permission, Role
+from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.conduct import Gate
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.messages import (
+    Enqueue,
+    Enqueued,
+    FetchResult,
+    HeadersPolicy,
+    NextQuery,
+    NextURL,
+    Reprioritize,
+    Reprioritized,
+    RobotsQuery,
+    RobotsRules,
+)
+from drumlin.coordinator.routing import Call, Route
+from drumlin.engines.base import Added
+from drumlin.model import HostState, NewURL, Outcome, Task, TaskState
+from drumlin.protocol import HostNote, HostReport, Result, Results, WorkLease, WorkRequest, assignment_id
+from drumlin.robots import Decision, decide, parse
+from drumlin.urls import canonical, host_of
+
+DENIED_PASSED_OVER_MAX = 20
+"""URLs that robots.txt denies, settled in one request for the next URL."""
+RESULT_BYTES_MAX = 4 * 1024 * 1024
+REQUEST_PREFIX = "one-"
+"""What the ids of these requests begin with: it tells their leases from those of nodes."""
+SCHEMES_BY_TRUST = ("https", "http")
+
+
+class SingleFace:
+    """The calls of simple workers. `work_may_have_come` wakes who waits for work."""
+
+    def __init__(self, dispatcher: Dispatcher, gate: Gate, work_may_have_come: Callable[[], None]) -> None:
+        self._dispatcher = dispatcher
+        self._engine = dispatcher.engine
+        self._gate = gate
+        self._work_may_have_come = work_may_have_come
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                method="POST",
+                path="/v1/frontier/enqueue",
+                summary="Put one URL into the frontier",
+                answer=self.enqueue,
+                permission=Permission.WORK,
+                node_of=lambda _: None,
+                takes=Enqueue,
+                gives=Enqueued,
+                status=202,
+                refusals={409: "The URL is known already, or its host has as many as it may have."},
+                writes="url.enqueue",
+            ),
+            Route(
+                method="GET",
+                path="/v1/fetch/next",
+                summary="Lease one URL",
+                answer=self.next,
+                permission=Permission.WORK,
+                node_of=lambda query: query.worker_id,
+                takes=NextQuery,
+                gives=NextURL,
+                may_be_empty=True,
+            ),
+            Route(
+                method="POST",
+                path="/v1/fetch/result",
+                summary="Return what became of a leased URL",
+                answer=self.result,
+                permission=Permission.WORK,
+                node_of=lambda message: message.worker_id,
+                takes=FetchResult,
+                status=204,
+                body_bytes_max=RESULT_BYTES_MAX,
+                refusals={409: "The worker does not hold this URL."},
+            ),
+            Route(
+                method="GET",
+                path="/v1/robots/cache",
+                summary="The robots rules of a host, as they are known",
+                answer=self.robots,
+                permission=Permission.LOOK_UP,
+                takes=RobotsQuery,
+                gives=RobotsRules,
+                refusals={404: "The host's rules are not known."},
+            ),
+            Route(
+                method="POST",
+                path="/v1/frontier/reprioritize",
+                summary="Give a queued URL another priority",
+                answer=self.reprioritize,
+                permission=Permission.OPERATE,
+                takes=Reprioritize,
+                gives=Reprioritized,
+                refusals={404: "The URL is not known.", 409: "The URL is not queued any more."},
+                writes="url.reprioritize",
+            ),
+        ]
+
+    async def enqueue(self, call: Call, message: Enqueue) -> Enqueued:
+        url = _web_url(message.url)
+        host = host_of(url)
+        new = NewURL(url, host, message.priority, 0, canonical(message.discovered_from) or "")
+        (answer,) = await self._dispatcher.enqueue([new], call.now)
+        if answer is Added.SEEN:
+            raise Refused(409, "duplicate", "This URL is known already.", "GET /api/v1/urls?url= tells its story.")
+        if answer is Added.CAPPED:
+            raise Refused(409, "host_full", f"{host} has as many URLs as the crawl permits.", "See host_urls_max.")
+        self._work_may_have_come()
+        return Enqueued(self._engine.shard_of(host))
+
+    # Taking
+
+    async def next(self, call: Call, query: NextQuery) -> NextURL | None:
+        for _ in range(DENIED_PASSED_OVER_MAX):
+            request = WorkRequest(1, max_hosts=1, request_id=REQUEST_PREFIX + secrets.token_hex(8), flat=False)
+            work = await self._dispatcher.work(query.worker_id, request, call.now)
+            lease = next((one for one in work.leases if one.assignments), None)
+            if lease is None:
+                return None
+            decision = _known_robots(lease, call.now)
+            if decision is None or self._allows(decision, lease.assignments[0].url):
+                return self._next_url(lease, decision)
+            await self._deny(query.worker_id, lease, call.now)
+        return None
+
+    def _allows(self, decision: Decision, url: str) -> bool:
+        if decision.deny_all or decision.allow_all:
+            return decision.allow_all
+        return parse(decision.rules_body or b"").allowed(self._dispatcher.config.product_token, url)
+
+    def _next_url(self, lease: WorkLease, decision: Decision | None) -> NextURL:
+        config, assignment = self._dispatcher.config, lease.assignments[0]
+        scheme = assignment.url.partition(":")[0]
+        return NextURL(
+            url=assignment.url,
+            allowed_after_epoch_ms=_ms(assignment.not_before),
+            headers_policy=HeadersPolicy(config.user_agent, config.accept_encoding),
+            lease_ends_epoch_ms=_ms(assignment.deadline),
+            min_delay_ms=_ms(lease.min_delay_s),
+            robots=robots_rules(decision, config.product_token) if decision else None,
+            robots_url=f"{scheme}://{lease.host}/robots.txt",
+            depth=assignment.depth,
+            attempts=assignment.attempts,
+        )
+
+    async def _deny(self, worker: str, lease: WorkLease, now: float) -> None:
+        """Settle a URL that may not be fetched, without a contact: the host is free again at once."""
+        one = lease.assignments[0]
+        denied = Result(one.assignment_id, one.url, 0, "", [], now, outcome=Outcome.DENIED)
+        await self._dispatcher.results(worker, Results([denied], [HostReport(lease.lease_id, lease.host, True)]), now)
+
+    # Returning
+
+    async def result(self, call: Call, message: FetchResult) -> None:
+        url = _web_url(message.url)
+        host = host_of(url)
+        shard = self._engine.shard_of(host)
+        story, state = await self._engine.story(shard, url), await self._engine.host_state(shard, host)
+        capture_id = _capture_id(url, message)
+        if story is not None and story.capture_id == capture_id.encode():
+            return
+        task = story.task if story is not None and story.state is TaskState.LEASED else None
+        if task is None or state is None or not _holds(call.identity, message.worker_id, state):
+            await self._gate.judge(call.identity, call.now, foreign=1)
+            raise Refused(409, "not_leased", "This URL is not leased to this worker.", "Ask /v1/fetch/next for one.")
+        results = self._results(message, task, state, capture_id, call.now)
+        accepted = await self._dispatcher.results(state.node, results, call.now)
+        self._work_may_have_come()
+        if accepted.rejected_count:
+            await self._gate.judge(call.identity, call.now, late=1)
+            raise Refused(409, "stale", "Somebody else has settled this URL meanwhile.")
+        self._gate.counted(call.identity, 1, call.now)
+
+    def _results(self, message: FetchResult, task: Task, state: HostState, capture_id: str, now: float) -> Results:
+        result = Result(
+            assignment_id(state.token, task),
+            task.url,
+            message.status_code,
+            message.content_sha256.lower(),
+            message.links,
+            _seconds(message.fetched_at),
+            outcome=message.outcome or "",
+            size=message.size,
+            error=message.error,
+            redirect_to=canonical(message.redirect_to, task.url) or "" if message.redirect_to else "",
+            redirect_chain=list(task.redirects),
+            retry_after_s=message.retry_after_s,
+            capture_id=capture_id,
+        )
+        return Results([result], [self._report(message, task, state, now)])
+
+    def _report(self, message: FetchResult, task: Task, state: HostState, now: float) -> HostReport:
+        """The lease ends; the host's next contact is a whole delay from now, however long ago this one was."""
+        config = self._dispatcher.config
+        delay_s, wait_s, note = state.delay_s, max(config.delay_s, message.retry_after_s), None
+        if message.robots is not None:
+            decision = decide(message.robots.status_code, message.robots.body.encode("utf-8", "replace"), 0, "", now)
+            if decision.retry:
+                # No rules are no permission: nobody contacts the host before they are asked for again.
+                wait_s = max(wait_s, decision.expires - now)
+            else:
+                note = _with_robots(state.note, task.url.partition(":")[0], decision)
+            asked_s = parse(decision.rules_body or b"").crawl_delay(config.product_token)
+            delay_s = max(delay_s or 0.0, asked_s) if asked_s else delay_s
+        wait_s = max(delay_s or 0.0, wait_s)
+        return HostReport(state.token, state.host, True, next_contact_s=wait_s, delay_s=delay_s, note=note)
+
+    # Robots and priorities
+
+    async def robots(self, call: Call, query: RobotsQuery) -> RobotsRules:
+        host = host_named(query.host)
+        note = await self._engine.host_note(self._engine.shard_of(host), host) if host else b""
+        known = {scheme: one for scheme, one in robots_of(note).items() if one.expires > call.now}
+        for scheme in SCHEMES_BY_TRUST:
+            if scheme in known:
+                return robots_rules(known[scheme], self._dispatcher.config.product_token)
+        raise Refused(404, "robots_unknown", "The robots rules of this host are not known.", "Ask the host itself.")
+
+    async def reprioritize(self, call: Call, message: Reprioritize) -> Reprioritized:
+        url = canonical(message.url)
+        shard = self._engine.shard_of(host_of(url)) if url else 0
+        story = await self._engine.story(shard, url) if url else None
+        if url is None or story is None:
+            raise Refused(404, "no_such_url", "Nothing is known of this URL.", "Enqueue it first.")
+        if story.state is not TaskState.QUEUED:
+            raise Refused(409, "not_queued", f"This URL is {story.state}: only a queued one can be moved.")
+        await self._engine.reprioritise(shard, [(url, message.new_priority)])
+        return Reprioritized(accepted=True)
+
+
+def _web_url(text: str) -> str:
+    url = canonical(text)
+    if url is None:
+        raise Refused(400, "bad_url", "This is no web address.", "It looks like https://example.com/page.")
+    return url
+
+
+def _known_robots(lease: WorkLease, now: float) -> Decision | None:
+    decision = robots_of(lease.note).get(lease.assignments[0].url.partition(":")[0])
+    return decision if decision is not None and decision.expires > now else None
+
+
+def _with_robots(note: bytes, scheme: str, decision: Decision) -> bytes:
+    kept = msgspec.msgpack.decode(note, type=HostNote) if note else HostNote()
+    robots = dict(kept.robots) | {scheme: msgspec.msgpack.encode(decision)}
+    return msgspec.msgpack.encode(HostNote(robots, kept.hsts_until, kept.robots_failures))
+
+
+def _holds(who: Identity, worker: str | None, state: HostState) -> bool:
+    """Whether the host's lease is the worker's. A person who names no worker may return what any simple worker has."""
+    if not state.token:
+        return False
+    if worker is not None or who.role is Role.NODE:
+        return state.node == (worker or who.id)
+    return state.token.startswith(f"{state.node}:{REQUEST_PREFIX}")
+
+
+def _capture_id(url: str, message: FetchResult) -> str:
+    """The same for the same result sent again, and for no other."""
+    said = f"{url}\n{message.status_code}\n{message.content_sha256.lower()}\n{_seconds(message.fetched_at)}"
+    return "one-" + hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+def _seconds(moment: float | datetime) -> float:
+    if isinstance(moment, datetime):
+        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return max(0.0, aware.timestamp())
+    return moment / 1000
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,86 @@
+"""Why nothing is being fetched right now, in sentences. Pure: from figures to reasons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from drumlin.coordinator.messages import Reason
+from drumlin.coordinator.totals import Totals
+from drumlin.model import HostState
+from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
+
+
+def why_idle(
+    state: CrawlState,
+    stop_reason: str,
+    totals: Totals,
+    nodes: Sequence[NodeRecord],
+    waiting: Sequence[HostState],
+    blocked: int,
+    now: float,
+) -> list[Reason]:
+    """The reasons, most telling first; none when pages are being fetched. `waiting` are some hosts that must wait,
+    those due first."""
+    if any(node.current_load > 0 for node in nodes if node.status is NodeStatus.ACTIVE):
+        return []
+    stopped = _stopped(state, stop_reason)
+    if stopped is not None:
+        return [stopped]
+    reasons = [*_nothing_queued(totals, now), *_nobody(totals, nodes)]
+    reasons += _hosts(totals, waiting, blocked, now)
+    return reasons or [Reason("between", "There is work and there are nodes: they are about to ask for it.")]
+
+
+def _stopped(state: CrawlState, stop_reason: str) -> Reason | None:
+    because = f": {stop_reason}" if stop_reason else ""
+    sentences = {
+        CrawlState.PAUSED: "The crawl is paused; `drumlin resume` lets it go on.",
+        CrawlState.DRAINING: f"The crawl is stopping{because}; what is in flight is finished.",
+        CrawlState.FINISHED: f"The crawl is finished{because}.",
+    }
+    return Reason(str(state), sentences[state]) if state in sentences else None
+
+
+def _nothing_queued(totals: Totals, now: float) -> list[Reason]:
+    if totals.pending == 0:
+        known = f"all {totals.known:,} that are known are done or dead" if totals.known else "none is known"
+        return [Reason("nothing_queued", f"No URL is waiting to be fetched: {known}.")]
+    if totals.queued == 0 and totals.scheduled:
+        message = f"{totals.scheduled:,} URLs failed and wait to be tried again{_when(totals.next_event, now)}."
+        return [Reason("all_scheduled", message)]
+    return []
+
+
+def _nobody(totals: Totals, nodes: Sequence[NodeRecord]) -> list[Reason]:
+    if not totals.pending:
+        return []
+    if not nodes:
+        return [Reason("no_nodes", "No node has registered; `drumlin node --coordinator …` starts one.")]
+    if any(node.status is NodeStatus.ACTIVE for node in nodes):
+        return []
+    counts = {status: sum(node.status is status for node in nodes) for status in NodeStatus}
+    listed = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    return [Reason("no_active_nodes", f"No node is active: {listed}.")]
+
+
+def _hosts(totals: Totals, waiting: Sequence[HostState], blocked: int, now: float) -> list[Reason]:
+    reasons: list[Reason] = []
+    if totals.queued and not totals.hosts_ready:
+        if totals.hosts_leased and not totals.hosts_waiting:
+            message = f"All {totals.hosts_leased:,} hosts with URLs are leased; their nodes keep to each host's delay."
+            reasons.append(Reason("all_leased", message))
+        elif totals.hosts_waiting:
+            reasons.append(Reason("all_waiting", _waiting(totals, waiting, now)))
+    if blocked and totals.queued:
+        reasons.append(Reason("blocked", f"{blocked:,} hosts are blocked by an operator."))
+    return reasons
+
+
+def _waiting(totals: Totals, waiting: Sequence[HostState], now: float) -> str:
+    first = f" The first is {waiting[0].host}{_when(waiting[0].next_contact, now)}." if waiting else ""
+    return f"{totals.hosts_waiting:,} hosts with URLs wait until they may be contacted again.{first}"
+
+
+def _when(moment: float, now: float) -> str:
+    return f", in {max(0.0, moment - now):,.1f} s" if math.isfinite(moment) else ""

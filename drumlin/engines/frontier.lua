@@ -1,0 +1,1082 @@
+#!lua name=drumlin_@VERSION@
+--[[
+The frontier on Redis or Valkey: every call of `drumlin.engines.base` is one function here, and so atomic.
+
+All keys of a shard begin with the same hash tag T = {namespace:shard}, and so live in one slot of a cluster:
+
+  T          string  totals of the shard: next task id, queued, scheduled, leased, done, dead
+  T-         never exists. Every call names T and T- as its keys: while the slot is being moved to another server,
+             either server then answers TRYAGAIN before anything has run, so that no call ever sees half a shard
+  Th         hash    host → next contact, delay, URLs accepted, queued, pages, bytes, flags (bit p: something may be
+                     queued with priority p; bit 10: leased)
+  To         hash    host → note
+  Ty         zset    hosts that are not leased and have something queued, by next contact
+  Tq<p><host>  list  what is queued with priority p, in order of task ids: records, see below
+  Ts<b>:<host> set   the host's accepted URLs: 52 bits of each one's hash, in buckets that stay small enough to be kept as
+                     sorted arrays of integers (8 bytes each); see `bucket_of`
+  Td         zset    leased hosts, by deadline
+  Tl<host>   hash    a lease: "" → token, node, deadline, default delay; task id → priority and record
+  Tn<node>   set     the hosts that the node has leased
+  Tt         zset    scheduled tasks (task id and host), by the time of their retry
+  Tw<host>   hash    the host's scheduled tasks: task id → priority and record
+  Tx         hash    dead letters: host, zero, URL → priority, kind, error, last failure, record
+  Tz         zset    the same, by task id
+  Tk<n>      set     of tasks 256 n to 256 n + 255, which capture each was settled with last: 8 bits of the task's id and
+                     23 bits of hash, so that a settlement sent again is recognised; forgotten after a while
+  Tc         hash    counters
+  Ta<call>   string  what a call gave that must not be given twice when the call is sent again; forgotten after a minute
+  Tb<name>   string  a claim: until when, and who holds it
+  Te<domain> hash    contents of a registrable domain: 12 bytes of the digest → nearest, URL, time, record id, distance
+  Tf<domain> string  their SimHashes in order of arrival: 8 bytes, and the 12 bytes of the digest
+
+A record is a task: id (6 bytes), 0 or 1, if 1 its history, the URL's length (2 bytes), the URL, the rest. The history is
+attempts, crashes, first failure, and the last capture as in Tk and in full; most tasks never have one. URL and rest are
+as `drumlin.engines.redis_records` writes them; only the URL is looked at here, to compare it.
+
+The caller passes the time. Redis's own clock only decides when what may be forgotten is (Tk, Ta, Tb).
+]]
+
+-- What Lua and Redis offer exists only while a function runs, so that it is named here and set by the first that does.
+local call, pack, unpack_from, encode, decode, band, bor, sub, byte, format, floor, ceil, max, min
+
+local function set_names()
+  call, pack, unpack_from, encode, decode = redis.call, struct.pack, struct.unpack, cmsgpack.pack, cmsgpack.unpack
+  band, bor, sub, byte, format = bit.band, bit.bor, string.sub, string.byte, string.format
+  floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
+end
+
+-- Members of a bucket of seen URLs on average. The fullest hold about 2.5 times as many, and Redis keeps sets of integers
+-- as sorted arrays up to 512 (set-max-intset-entries).
+local BUCKET_LOAD = 192
+local CAPTURES_REMEMBERED_S = 14 * 24 * 3600
+local CALLS_REMEMBERED_S = 120
+local CLAIM_KEPT_MS = 60000
+local CLAIM_MS_MAX = 366 * 24 * 3600 * 1000
+local ARGUMENTS_MAX = 4000
+local FIND_SLICE = 1000
+local LETTERS_SLICE = 500
+
+local LEASED = 1024
+local PRIORITY_MAX = 9
+local TOTALS = '>I6I6I6I6I6I6'
+local HOST = '>ddI5I5I5I8I2'
+local HISTORY = '>I2I2dI4I2c0'
+
+-- Lists of arguments of any length
+
+local function spread(command, key, arguments)
+  for first = 1, #arguments, ARGUMENTS_MAX do
+    call(command, key, unpack(arguments, first, min(first + ARGUMENTS_MAX - 1, #arguments)))
+  end
+end
+
+-- Shards and hosts: read at need, changed in memory, written once at the end by `commit`
+
+local function open_shard(T)
+  local raw = call('GET', T)
+  local shard = {T = T, raw = raw, hosts = {}, names = {}}
+  if raw then
+    shard.next_id, shard.queued, shard.scheduled, shard.leased, shard.done, shard.dead = unpack_from(TOTALS, raw)
+  else
+    shard.next_id, shard.queued, shard.scheduled, shard.leased, shard.done, shard.dead = 1, 0, 0, 0, 0, 0
+  end
+  return shard
+end
+
+local function host_from(name, raw)
+  local host = {name = name, raw = raw}
+  if raw then
+    host.next_contact, host.delay, host.urls, host.queued, host.pages, host.bytes, host.flags = unpack_from(HOST, raw)
+    host.leased = host.flags >= LEASED
+    if host.leased then host.flags = host.flags - LEASED end
+  else
+    host.next_contact, host.delay, host.urls, host.queued, host.pages, host.bytes, host.flags = 0, -1, 0, 0, 0, 0, 0
+    host.leased = false
+  end
+  if host.queued > 0 and not host.leased then host.ready_at = host.next_contact end
+  return host
+end
+
+local function known_host(shard, name)
+  local host = shard.hosts[name]
+  if host == nil then
+    local raw = call('HGET', shard.T .. 'h', name)
+    host = raw and host_from(name, raw) or false
+    shard.hosts[name] = host
+    if host then shard.names[#shard.names + 1] = name end
+  end
+  return host
+end
+
+local function host_of(shard, name)
+  local host = known_host(shard, name)
+  if not host then
+    host = host_from(name, false)
+    shard.hosts[name] = host
+    shard.names[#shard.names + 1] = name
+  end
+  return host
+end
+
+local function commit(shard)
+  local T, hosts, ready, unready = shard.T, {}, {}, {}
+  for _, name in ipairs(shard.names) do
+    local host = shard.hosts[name]
+    local flags = host.leased and host.flags + LEASED or host.flags
+    local raw = pack(HOST, host.next_contact, host.delay, host.urls, host.queued, host.pages, host.bytes, flags)
+    if raw ~= host.raw then
+      hosts[#hosts + 1] = name
+      hosts[#hosts + 1] = raw
+    end
+    local ready_at = nil
+    if host.queued > 0 and not host.leased then ready_at = host.next_contact end
+    if ready_at == nil then
+      if host.ready_at ~= nil then unready[#unready + 1] = name end
+    elseif ready_at ~= host.ready_at then
+      ready[#ready + 1] = ready_at
+      ready[#ready + 1] = name
+    end
+  end
+  if #hosts > 0 then spread('HSET', T .. 'h', hosts) end
+  if #unready > 0 then spread('ZREM', T .. 'y', unready) end
+  if #ready > 0 then spread('ZADD', T .. 'y', ready) end
+  local raw = pack(TOTALS, shard.next_id, shard.queued, shard.scheduled, shard.leased, shard.done, shard.dead)
+  if raw ~= shard.raw then call('SET', T, raw) end
+end
+
+-- Records
+
+local function id_of(record)
+  return (unpack_from('>I6', record))
+end
+
+local function history_of(record)
+  if byte(record, 7) == 0 then return 0, 0, 0, 0, '', 8 end
+  return unpack_from(HISTORY, record, 8)
+end
+
+local function url_of(record)
+  local _, _, _, _, _, position = history_of(record)
+  return (unpack_from('>I2c0', record, position))
+end
+
+local function with_history(record, attempts, crashes, first_failed, mark, capture)
+  local _, _, _, _, _, position = history_of(record)
+  if attempts == 0 and crashes == 0 and first_failed == 0 and capture == '' then
+    return sub(record, 1, 6) .. '\0' .. sub(record, position)
+  end
+  local history = pack(HISTORY, attempts, crashes, first_failed, mark, #capture, capture)
+  return sub(record, 1, 6) .. '\1' .. history .. sub(record, position)
+end
+
+-- Seen URLs. A host's buckets grow by linear hashing: their number follows from the number of its URLs, and each further
+-- bucket takes its part from one other.
+
+local function bucket_count(urls)
+  return max(1, ceil(urls / BUCKET_LOAD))
+end
+
+local function seen_key(T, name, bucket)
+  return T .. 's' .. bucket .. ':' .. name
+end
+
+local function bucket_of(mark, count)
+  if count == 1 then return 0 end
+  local size = 1
+  while size < count do size = size * 2 end
+  local number = tonumber(mark)
+  local bucket = number % size
+  return bucket < count and bucket or number % (size / 2)
+end
+
+local function split(T, name, bucket)
+  local size = 1
+  while size * 2 <= bucket do size = size * 2 end
+  local source, target = seen_key(T, name, bucket - size), seen_key(T, name, bucket)
+  local kept, moved = {}, {}
+  for _, mark in ipairs(call('SMEMBERS', source)) do
+    local part = tonumber(mark) % (size * 2) == bucket and moved or kept
+    part[#part + 1] = mark
+  end
+  if #moved == 0 then return end
+  call('DEL', source)
+  spread('SADD', target, moved)
+  if #kept > 0 then spread('SADD', source, kept) end
+end
+
+local function grow(T, name, before, after)
+  for count = bucket_count(before) + 1, bucket_count(after) do split(T, name, count - 1) end
+end
+
+-- Queues
+
+local function queue_key(T, priority, name)
+  return T .. 'q' .. priority .. name
+end
+
+local function note_queued(shard, host, priority, count)
+  host.flags = bor(host.flags, 2 ^ priority)
+  host.queued = host.queued + count
+  shard.queued = shard.queued + count
+end
+
+-- A host that had nothing to do becomes ready now, or at its next contact if that is later.
+local function wake(host, now)
+  if host.queued == 0 and not host.leased then host.next_contact = max(host.next_contact, now) end
+end
+
+-- The first place in a queue whose task has this id or a higher one. Queues are in order of ids.
+local function place_of(key, id)
+  local low, high = 0, call('LLEN', key)
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if id_of(call('LINDEX', key, middle)) < id then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
+local function insert(key, record)
+  local id = id_of(record)
+  local head = call('LINDEX', key, 0)
+  if not head or id < id_of(head) then
+    call('LPUSH', key, record)
+    return
+  end
+  local pivot = call('LINDEX', key, place_of(key, id))
+  if pivot then call('LINSERT', key, 'BEFORE', pivot, record) else call('RPUSH', key, record) end
+end
+
+local function put_back(shard, host, priority, record)
+  insert(queue_key(shard.T, priority, host.name), record)
+  note_queued(shard, host, priority, 1)
+end
+
+-- Returns tasks (each a digit for the priority, and the record) to their places: nearly always the front of the queue.
+local function put_all_back(shard, host, tasks)
+  local queues = {}
+  for _, task in ipairs(tasks) do
+    local priority = tonumber(sub(task, 1, 1))
+    local queue = queues[priority] or {}
+    queues[priority] = queue
+    queue[#queue + 1] = {id_of(sub(task, 2, 7)), sub(task, 2)}
+  end
+  for priority, queue in pairs(queues) do
+    table.sort(queue, function(one, other) return one[1] > other[1] end)
+    local key, records = queue_key(shard.T, priority, host.name), {}
+    for position, entry in ipairs(queue) do records[position] = entry[2] end
+    local head = call('LINDEX', key, 0)
+    if not head or queue[1][1] < id_of(head) then
+      spread('LPUSH', key, records)
+    else
+      for _, record in ipairs(records) do insert(key, record) end
+    end
+    note_queued(shard, host, priority, #queue)
+  end
+end
+
+-- Takes up to `count` tasks from the front, highest priority first; each is a digit for the priority, and the record.
+local function take_front(shard, host, count)
+  local tasks = {}
+  for priority = PRIORITY_MAX, 0, -1 do
+    local wanted = count - #tasks
+    if wanted <= 0 or host.queued == #tasks then break end
+    if band(host.flags, 2 ^ priority) ~= 0 then
+      local records = call('LPOP', queue_key(shard.T, priority, host.name), wanted) or {}
+      for _, record in ipairs(records) do tasks[#tasks + 1] = priority .. record end
+      if #records < wanted then host.flags = host.flags - 2 ^ priority end
+    end
+  end
+  host.queued = host.queued - #tasks
+  shard.queued = shard.queued - #tasks
+  if host.queued == 0 then host.flags = 0 end
+  return tasks
+end
+
+-- Where a queued task stands: its queue's key, its place there, its priority and its record.
+local function locate(shard, host, id)
+  for priority = PRIORITY_MAX, 0, -1 do
+    if band(host.flags, 2 ^ priority) ~= 0 then
+      local key = queue_key(shard.T, priority, host.name)
+      local place = place_of(key, id)
+      local record = call('LINDEX', key, place)
+      if record and id_of(record) == id then return key, place, priority, record end
+    end
+  end
+end
+
+local function take_queued(shard, host, key, record)
+  call('LREM', key, 1, record)
+  host.queued = host.queued - 1
+  shard.queued = shard.queued - 1
+  if host.queued == 0 then host.flags = 0 end
+end
+
+-- Scheduled tasks, dead letters, captures
+
+local function scheduled_member(record, name)
+  return sub(record, 1, 6) .. name
+end
+
+local function schedule(shard, host, priority, record, retry_at)
+  call('HSET', shard.T .. 'w' .. host.name, sub(record, 1, 6), priority .. record)
+  call('ZADD', shard.T .. 't', retry_at, scheduled_member(record, host.name))
+  shard.scheduled = shard.scheduled + 1
+end
+
+local function unschedule(shard, name, record)
+  call('HDEL', shard.T .. 'w' .. name, sub(record, 1, 6))
+  call('ZREM', shard.T .. 't', scheduled_member(record, name))
+  shard.scheduled = shard.scheduled - 1
+end
+
+local function letter_field(name, url)
+  return name .. '\0' .. url
+end
+
+local function bury(shard, host, priority, record, kind, error, now)
+  local field = letter_field(host.name, url_of(record))
+  call('HSET', shard.T .. 'x', field, encode({priority, kind, error, format('%.17g', now), record}))
+  call('ZADD', shard.T .. 'z', id_of(record), field)
+  shard.dead = shard.dead + 1
+end
+
+local function capture_key(T, id)
+  return T .. 'k' .. floor(id / 256)
+end
+
+local function remember_capture(T, id, mark)
+  local key = capture_key(T, id)
+  call('SADD', key, mark)
+  call('EXPIRE', key, CAPTURES_REMEMBERED_S, 'NX')
+end
+
+-- Leases
+
+local function lease_key(T, name)
+  return T .. 'l' .. name
+end
+
+local function pack_grant(grant)
+  return encode({grant.token, grant.node, format('%.17g', grant.deadline), format('%.17g', grant.delay)})
+end
+
+local function unpack_grant(raw)
+  local fields = decode(raw)
+  return {token = fields[1], node = fields[2], deadline = tonumber(fields[3]), delay = tonumber(fields[4])}
+end
+
+-- Gives the lease up to `count` tasks, and writes it.
+local function hand_out(shard, host, grant, count)
+  local tasks = take_front(shard, host, count)
+  local fields = {'', pack_grant(grant)}
+  for _, task in ipairs(tasks) do
+    fields[#fields + 1] = sub(task, 2, 7)
+    fields[#fields + 1] = task
+  end
+  spread('HSET', lease_key(shard.T, host.name), fields)
+  shard.leased = shard.leased + #tasks
+  return tasks
+end
+
+local function end_lease(shard, host, grant)
+  local T, name = shard.T, host.name
+  local key, tasks = lease_key(T, name), {}
+  local held = call('HGETALL', key)
+  for position = 1, #held, 2 do
+    if held[position] ~= '' then tasks[#tasks + 1] = held[position + 1] end
+  end
+  call('DEL', key)
+  call('ZREM', T .. 'd', name)
+  call('SREM', T .. 'n' .. grant.node, name)
+  host.leased = false
+  shard.leased = shard.leased - #tasks
+  put_all_back(shard, host, tasks)
+end
+
+-- Ends a lease whose node was not heard of: it may have contacted the host until `ended`.
+local function lose_lease(shard, host, grant, ended)
+  local delay = host.delay < 0 and grant.delay or host.delay
+  host.next_contact = max(host.next_contact, ended) + delay
+  end_lease(shard, host, grant)
+end
+
+local function live_grant(shard, name)
+  local raw = call('HGET', lease_key(shard.T, name), '')
+  return raw and unpack_grant(raw)
+end
+
+local function pace_of(host)
+  return pack('>dd', host.next_contact, host.delay)
+end
+
+-- Adding
+
+-- The marks among these that are new, in order, as positions; they are seen from now on.
+local function see_few(key, marks)
+  local fresh, added = {}, {}
+  if #marks == 1 then return call('SADD', key, marks[1]) == 1 and {1} or {} end
+  local seen, listed = call('SMISMEMBER', key, unpack(marks)), {}
+  for position, mark in ipairs(marks) do
+    if seen[position] == 0 and not listed[mark] then
+      listed[mark] = true
+      fresh[#fresh + 1] = position
+      added[#added + 1] = mark
+    end
+  end
+  if #added > 0 then call('SADD', key, unpack(added)) end
+  return fresh
+end
+
+local function see_many(T, name, count, marks)
+  local fresh = {}
+  for position, mark in ipairs(marks) do
+    if call('SADD', seen_key(T, name, bucket_of(mark, count)), mark) == 1 then fresh[#fresh + 1] = position end
+  end
+  return fresh
+end
+
+-- As above, while there is room; `answers` tells those that found none.
+local function see_within(T, name, count, marks, room, answers, first)
+  local fresh = {}
+  for position, mark in ipairs(marks) do
+    local key = seen_key(T, name, bucket_of(mark, count))
+    if #fresh < room then
+      if call('SADD', key, mark) == 1 then fresh[#fresh + 1] = position end
+    elseif call('SISMEMBER', key, mark) == 0 then
+      answers[first + position] = '2'
+    end
+  end
+  return fresh
+end
+
+-- One host's URLs that were found in the same place: marks, URLs and what their records have in common.
+local function add_run(shard, host, run, now, cap, answers)
+  local T, name, marks, urls = shard.T, host.name, run[3], run[4]
+  local first, count, fresh = #answers, bucket_count(host.urls), nil
+  for position = 1, #marks do answers[first + position] = '1' end
+  if cap and host.urls + #marks > cap then
+    fresh = see_within(T, name, count, marks, cap - host.urls, answers, first)
+  elseif count == 1 and #marks <= ARGUMENTS_MAX then
+    fresh = see_few(seen_key(T, name, 0), marks)
+  else
+    fresh = see_many(T, name, count, marks)
+  end
+  if #fresh == 0 then return end
+  local priority, rest, records, id = run[1], run[2], {}, shard.next_id
+  for place, position in ipairs(fresh) do
+    local url = urls[position]
+    records[place] = pack('>I6BI2', id, 0, #url) .. url .. rest
+    id = id + 1
+    answers[first + position] = '0'
+  end
+  shard.next_id = id
+  wake(host, now)
+  spread('RPUSH', queue_key(T, priority, name), records)
+  note_queued(shard, host, priority, #fresh)
+  grow(T, name, host.urls, host.urls + #fresh)
+  host.urls = host.urls + #fresh
+end
+
+local function add(keys, arguments)
+  local now, cap, groups = unpack(decode(arguments[1]))
+  local shard, answers = open_shard(keys[1]), {}
+  for _, group in ipairs(groups) do
+    -- A host that has no URL yet exists from now on only if one of these is accepted.
+    local host = known_host(shard, group[1]) or host_from(group[1], false)
+    for position = 2, #group do add_run(shard, host, group[position], now, cap, answers) end
+    if not shard.hosts[group[1]] and host.urls > 0 then
+      shard.hosts[group[1]] = host
+      shard.names[#shard.names + 1] = group[1]
+    end
+  end
+  commit(shard)
+  return table.concat(answers)
+end
+
+-- Leasing
+
+local function given_before(shard, names, request)
+  local leases = {}
+  for place, name in ipairs(names) do
+    local grant = live_grant(shard, name)
+    if grant and grant.token == request .. '.' .. (place - 1) then
+      local host, tasks = known_host(shard, name), {}
+      local held = call('HGETALL', lease_key(shard.T, name))
+      for position = 1, #held, 2 do
+        if held[position] ~= '' then tasks[#tasks + 1] = held[position + 1] end
+      end
+      local note = call('HGET', shard.T .. 'o', name) or ''
+      leases[#leases + 1] = {name, grant.token, pace_of(host), note, tasks, format('%.17g', grant.deadline)}
+    end
+  end
+  return leases
+end
+
+-- Those of the named hosts that are due, the longest due first. The names come in the order of their bytes.
+local function due_among(T, horizon, names)
+  local due, scores = {}, call('ZMSCORE', T .. 'y', unpack(names))
+  for place, name in ipairs(names) do
+    local score = tonumber(scores[place] or nil)
+    if score and score <= horizon then due[#due + 1] = {score, place, name} end
+  end
+  table.sort(due, function(one, other)
+    if one[1] ~= other[1] then return one[1] < other[1] end
+    return one[2] < other[2]
+  end)
+  for place, entry in ipairs(due) do due[place] = entry[3] end
+  return due
+end
+
+local function due_hosts(T, horizon, hosts_max, skipped, only)
+  if hosts_max <= 0 then return {} end
+  local skip, due, candidates = {}, {}, nil
+  for _, name in ipairs(skipped) do skip[name] = true end
+  if #only > 0 then
+    candidates = due_among(T, horizon, only)
+  else
+    candidates = call('ZRANGEBYSCORE', T .. 'y', '-inf', horizon, 'LIMIT', 0, hosts_max + #skipped)
+  end
+  for _, name in ipairs(candidates) do
+    if not skip[name] and #due < hosts_max then due[#due + 1] = name end
+  end
+  return due
+end
+
+local function lease(keys, arguments)
+  local node, request, now, deadline, hosts_max, urls_max, urls_per_host, horizon_s, delay, skipped, only =
+    unpack(decode(arguments[1]))
+  local T = keys[1]
+  local names = call('GET', T .. 'a' .. request)
+  if names then return given_before(open_shard(T), decode(names), request) end
+  if min(urls_per_host, urls_max) <= 0 then return {} end
+  local due = due_hosts(T, now + horizon_s, hosts_max, skipped, only)
+  if #due == 0 then return {} end
+  local shard, leases, given, deadlines = open_shard(T), {}, {}, {}
+  local notes = call('HMGET', T .. 'o', unpack(due))
+  local written = format('%.17g', deadline)
+  for place, name in ipairs(due) do
+    local size = min(urls_per_host, urls_max)
+    if size <= 0 then break end
+    local host = known_host(shard, name)
+    local grant = {token = request .. '.' .. (place - 1), node = node, deadline = deadline, delay = delay}
+    local tasks = hand_out(shard, host, grant, size)
+    host.leased = true
+    urls_max = urls_max - #tasks
+    given[place] = name
+    deadlines[#deadlines + 1] = written
+    deadlines[#deadlines + 1] = name
+    leases[place] = {name, grant.token, pace_of(host), notes[place] or '', tasks, written}
+  end
+  spread('ZADD', T .. 'd', deadlines)
+  spread('SADD', T .. 'n' .. node, given)
+  call('SET', T .. 'a' .. request, encode(given), 'EX', CALLS_REMEMBERED_S)
+  commit(shard)
+  return leases
+end
+
+local function extended(shard, name, grant, tasks)
+  local note = call('HGET', shard.T .. 'o', name) or ''
+  local pace, deadline = pace_of(known_host(shard, name)), format('%.17g', grant.deadline)
+  return {name, grant.token, pace, note, tasks, deadline, grant.node}
+end
+
+-- The tasks that this very call gave when it was made the first time, as far as the lease still holds them.
+local function extended_before(shard, renewals, before)
+  local leases = {}
+  for place, renewal in ipairs(renewals) do
+    local name, token, ids, tasks = renewal[1], renewal[2], before[place], {}
+    local grant = live_grant(shard, name)
+    leases[place] = false
+    if ids and grant and grant.token == token then
+      for _, id in ipairs(ids) do
+        tasks[#tasks + 1] = call('HGET', lease_key(shard.T, name), id) or nil
+      end
+      leases[place] = extended(shard, name, grant, tasks)
+    end
+  end
+  return leases
+end
+
+local function extend(keys, arguments)
+  local call_id, now, deadline, renewals = unpack(decode(arguments[1]))
+  local T = keys[1]
+  local shard, leases, given, some = open_shard(T), {}, {}, false
+  local before = call('GET', T .. 'a' .. call_id)
+  if before then return extended_before(shard, renewals, decode(before)) end
+  for place, renewal in ipairs(renewals) do
+    local name, token, urls_max = unpack(renewal)
+    local grant = live_grant(shard, name)
+    leases[place], given[place] = false, false
+    if grant and grant.token == token and grant.deadline > now then
+      grant.deadline = deadline
+      local tasks, ids = hand_out(shard, known_host(shard, name), grant, urls_max), {}
+      call('ZADD', T .. 'd', deadline, name)
+      for position, task in ipairs(tasks) do ids[position] = sub(task, 2, 7) end
+      leases[place], given[place] = extended(shard, name, grant, tasks), ids
+      some = some or #tasks > 0
+    end
+  end
+  if some then call('SET', T .. 'a' .. call_id, encode(given), 'EX', CALLS_REMEMBERED_S) end
+  commit(shard)
+  return leases
+end
+
+-- Settling
+
+local DONE, SCHEDULED = 0, 1
+
+-- What a settlement says of one task: id, URL, capture, its mark, state, size, counts, retry time, kind, error.
+local function apply(shard, host, part, priority, record, now)
+  local id, _, capture, mark, state, size = unpack(part, 1, 6)
+  local attempts, crashes, first_failed, old_mark, old_capture = history_of(record)
+  if old_capture ~= '' then call('SREM', capture_key(shard.T, id), old_mark) end
+  if capture ~= '' then remember_capture(shard.T, id, mark) end
+  if state == DONE then
+    if size > 0 then host.pages = host.pages + 1 end
+    shard.done = shard.done + 1
+  else
+    if first_failed == 0 then first_failed = now end
+    record = with_history(record, attempts + 1, crashes, first_failed, mark, capture)
+    if state == SCHEDULED then
+      schedule(shard, host, priority, record, part[8])
+    else
+      bury(shard, host, priority, record, part[9], part[10], now)
+    end
+  end
+  host.bytes = host.bytes + size
+  local counts, sums = part[7], shard.sums
+  for position = 1, #counts, 2 do
+    local name = counts[position]
+    sums[name] = (sums[name] or 0) + counts[position + 1]
+  end
+end
+
+-- A task that its lease does not hold, or no more: settled before, waiting for another lease, or in another's hands.
+local function settle_unheld(shard, host, part, live, now)
+  local id, url, capture, mark = unpack(part, 1, 4)
+  if capture ~= '' and call('SISMEMBER', capture_key(shard.T, id), mark) == 1 then return 'R' end
+  if live then return 'X' end
+  local task = call('HGET', shard.T .. 'w' .. host.name, pack('>I6', id))
+  local key, place, priority, record
+  if task then
+    priority, record = sub(task, 1, 1), sub(task, 2)
+  else
+    key, place, priority, record = locate(shard, host, id)
+  end
+  if not record or url_of(record) ~= url then return 'X' end
+  local _, _, _, _, old_capture = history_of(record)
+  if old_capture ~= '' then return 'X' end
+  if task then unschedule(shard, host.name, record) else take_queued(shard, host, key, record) end
+  apply(shard, host, part, priority, record, now)
+  return 'S'
+end
+
+local function settle_held(shard, host, part, live, task, now)
+  local record = sub(task, 2)
+  if url_of(record) ~= part[2] then return 'X' end
+  local _, _, _, _, old_capture = history_of(record)
+  if old_capture ~= '' and old_capture == part[3] then return 'R' end
+  if not live then return 'X' end
+  apply(shard, host, part, sub(task, 1, 1), record, now)
+  shard.leased = shard.leased - 1
+  return 'S'
+end
+
+local function settle_parts(shard, host, parts, held, live, now, verdicts)
+  local gone = {}
+  for place, part in ipairs(parts) do
+    local id = pack('>I6', part[1])
+    local task, verdict = held[place + 1], nil
+    if task and not gone[id] then
+      verdict = settle_held(shard, host, part, live, task, now)
+      if verdict == 'S' then
+        gone[id] = true
+        gone[#gone + 1] = id
+      end
+    else
+      verdict = settle_unheld(shard, host, part, live, now)
+    end
+    verdicts[#verdicts + 1] = verdict
+  end
+  if #gone > 0 then spread('HDEL', lease_key(shard.T, host.name), gone) end
+end
+
+local function learn(shard, host, next_contact, delay, note)
+  if delay then host.delay = delay end
+  if note == '' then
+    call('HDEL', shard.T .. 'o', host.name)
+  elseif note then
+    call('HSET', shard.T .. 'o', host.name, note)
+  end
+  host.next_contact = max(host.next_contact, next_contact)
+end
+
+local function settle_lease(shard, settlement, now, verdicts)
+  local name, token, release, next_contact, delay, note, parts = unpack(settlement)
+  local host = known_host(shard, name)
+  if not host then
+    for _ = 1, #parts do verdicts[#verdicts + 1] = 'X' end
+    return
+  end
+  local fields = {''}
+  for place, part in ipairs(parts) do fields[place + 1] = pack('>I6', part[1]) end
+  local held = host.leased and call('HMGET', lease_key(shard.T, name), unpack(fields)) or {}
+  local grant = held[1] and unpack_grant(held[1])
+  local live = grant and grant.token == token
+  settle_parts(shard, host, parts, held, live, now, verdicts)
+  if live then
+    learn(shard, host, next_contact, delay, note)
+    if release then end_lease(shard, host, grant) end
+  end
+end
+
+local function settle(keys, arguments)
+  local now, names, settlements = unpack(decode(arguments[1]))
+  local shard, verdicts = open_shard(keys[1]), {}
+  shard.sums = {}
+  for _, settlement in ipairs(settlements) do settle_lease(shard, settlement, now, verdicts) end
+  for number, value in pairs(shard.sums) do call('HINCRBY', shard.T .. 'c', names[number], value) end
+  commit(shard)
+  return table.concat(verdicts)
+end
+
+-- Leases that are lost, tasks whose time has come
+
+local function expire(keys, arguments)
+  local now, limit = tonumber(arguments[1]), tonumber(arguments[2])
+  local T = keys[1]
+  local over = call('ZRANGEBYSCORE', T .. 'd', '-inf', now, 'LIMIT', 0, limit)
+  local due = call('ZRANGEBYSCORE', T .. 't', '-inf', now, 'LIMIT', 0, limit)
+  if #over == 0 and #due == 0 then return 0 end
+  local shard = open_shard(T)
+  for _, name in ipairs(over) do
+    local grant = live_grant(shard, name)
+    lose_lease(shard, known_host(shard, name), grant, max(grant.deadline, now))
+  end
+  for _, member in ipairs(due) do
+    local name = sub(member, 7)
+    local host, task = known_host(shard, name), call('HGET', T .. 'w' .. name, sub(member, 1, 6))
+    unschedule(shard, name, sub(task, 2))
+    wake(host, now)
+    put_back(shard, host, tonumber(sub(task, 1, 1)), sub(task, 2))
+  end
+  commit(shard)
+  return #over
+end
+
+local function release_nodes(keys, arguments)
+  local now, T, shard, ended = tonumber(arguments[1]), keys[1], nil, 0
+  for position = 2, #arguments do
+    for _, name in ipairs(call('SMEMBERS', T .. 'n' .. arguments[position])) do
+      shard = shard or open_shard(T)
+      lose_lease(shard, known_host(shard, name), live_grant(shard, name), now)
+      ended = ended + 1
+    end
+  end
+  if shard then commit(shard) end
+  return ended
+end
+
+-- Single URLs
+
+-- The task of a URL in a lease or schedule: its id as a field, and the task.
+local function held_task(key, url)
+  local held = call('HGETALL', key)
+  for position = 1, #held, 2 do
+    if held[position] ~= '' and url_of(sub(held[position + 1], 2)) == url then
+      return held[position], held[position + 1]
+    end
+  end
+end
+
+local function struck(record, now)
+  local attempts, crashes, first_failed, mark, capture = history_of(record)
+  if first_failed == 0 then first_failed = now end
+  return with_history(record, attempts, crashes + 1, first_failed, mark, capture), crashes + 1
+end
+
+local function strike_queued(shard, host, url, id, now, limit, kind, error)
+  local key, place, priority, record = locate(shard, host, id)
+  if not record or url_of(record) ~= url then return -1 end
+  local after, crashes = struck(record, now)
+  if crashes < limit then
+    call('LSET', key, place, after)
+    return 0
+  end
+  take_queued(shard, host, key, record)
+  bury(shard, host, priority, after, kind, error, now)
+  return 1
+end
+
+-- 1: the task is dead now; 0: it was noted; -1: it is neither leased nor, if an id is given, queued.
+local function strike(keys, arguments)
+  local call_id, name, url, now, limit, kind, error, id = unpack(decode(arguments[1]))
+  local before = call('GET', keys[1] .. 'a' .. call_id)
+  if before then return tonumber(before) end
+  local shard = open_shard(keys[1])
+  local host = known_host(shard, name)
+  if not host then return -1 end
+  local key, answer = lease_key(shard.T, name), -1
+  local field, task = held_task(key, url)
+  if field then
+    local after, crashes = struck(sub(task, 2), now)
+    answer = crashes < limit and 0 or 1
+    if answer == 0 then
+      call('HSET', key, field, sub(task, 1, 1) .. after)
+    else
+      call('HDEL', key, field)
+      shard.leased = shard.leased - 1
+      bury(shard, host, sub(task, 1, 1), after, kind, error, now)
+    end
+  elseif id then
+    answer = strike_queued(shard, host, url, id, now, limit, kind, error)
+  end
+  if answer >= 0 then call('SET', keys[1] .. 'a' .. call_id, answer, 'EX', CALLS_REMEMBERED_S) end
+  commit(shard)
+  return answer
+end
+
+-- Changes are host, URL, task id and the new priority.
+local function reprioritise(keys, arguments)
+  local shard, changed = open_shard(keys[1]), 0
+  for _, change in ipairs(decode(arguments[1])) do
+    local name, url, id, wanted = unpack(change)
+    local host = known_host(shard, name)
+    local key, place, priority, record
+    if host then key, place, priority, record = locate(shard, host, id) end
+    if record and url_of(record) == url and priority ~= wanted then
+      take_queued(shard, host, key, record)
+      put_back(shard, host, wanted, record)
+      changed = changed + 1
+    end
+  end
+  commit(shard)
+  return changed
+end
+
+-- Which of a host's URLs are queued, a slice at a time: the next slice's priority (-1: no more) and place, then for each
+-- URL found its priority and record.
+local function find(keys, arguments)
+  local name, priority, place, urls = unpack(decode(arguments[1]))
+  local raw = call('HGET', keys[1] .. 'h', name)
+  local host, wanted = host_from(name, raw), {}
+  for _, url in ipairs(urls) do wanted[url] = true end
+  while priority >= 0 and band(host.flags, 2 ^ priority) == 0 do
+    priority, place = priority - 1, 0
+  end
+  if priority < 0 then return {-1, 0} end
+  local records = call('LRANGE', queue_key(keys[1], priority, name), place, place + FIND_SLICE - 1)
+  local found = {priority, place + #records}
+  if #records < FIND_SLICE then found = {priority - 1, 0} end
+  for _, record in ipairs(records) do
+    if wanted[url_of(record)] then found[#found + 1] = priority .. record end
+  end
+  return found
+end
+
+-- What is known of a URL, except whether it is queued: state, task, and the time of its retry.
+local function story(keys, arguments)
+  local name, url, mark = unpack(arguments)
+  local T = keys[1]
+  local raw = call('HGET', T .. 'h', name)
+  if not raw then return {'unknown'} end
+  local host = host_from(name, raw)
+  local bucket = bucket_of(mark, bucket_count(host.urls))
+  if call('SISMEMBER', seen_key(T, name, bucket), mark) == 0 then return {'unknown'} end
+  local _, task = held_task(lease_key(T, name), url)
+  if task then return {'leased', task} end
+  _, task = held_task(T .. 'w' .. name, url)
+  if task then
+    return {'scheduled', task, call('ZSCORE', T .. 't', scheduled_member(sub(task, 2), name))}
+  end
+  local letter = call('HGET', T .. 'x', letter_field(name, url))
+  if letter then
+    local fields = decode(letter)
+    return {'dead', fields[1] .. fields[5]}
+  end
+  return {'queued or done'}
+end
+
+-- Dead letters
+
+-- A slice of the letters after a task id: the last id looked at (-1: no more), then host, kind, error, time and task.
+local function dead_letters(keys, arguments)
+  local after, kind, name, limit = arguments[1], arguments[2], arguments[3], tonumber(arguments[4])
+  local T = keys[1]
+  local found = call('ZRANGEBYSCORE', T .. 'z', '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, LETTERS_SLICE)
+  local letters, count = {'-1'}, 0
+  for position = 1, #found, 2 do
+    if count == limit then break end
+    local field = found[position]
+    local host = sub(field, 1, field:find('\0', 1, true) - 1)
+    local fields = decode(call('HGET', T .. 'x', field))
+    if (kind == '' or kind == fields[2]) and (name == '' or name == host) then
+      letters[#letters + 1] = {host, fields[2], fields[3], fields[4], fields[1] .. fields[5]}
+      count = count + 1
+    end
+    if #found == 2 * LETTERS_SLICE then letters[1] = found[position + 1] end
+  end
+  return letters
+end
+
+-- Takes the dead among these URLs from the letters; each is host, priority, record.
+local function take_dead(shard, pairs_of_host_and_url)
+  local taken = {}
+  for _, pair in ipairs(pairs_of_host_and_url) do
+    local field = letter_field(pair[1], pair[2])
+    local letter = call('HGET', shard.T .. 'x', field)
+    if letter then
+      local fields = decode(letter)
+      call('HDEL', shard.T .. 'x', field)
+      call('ZREM', shard.T .. 'z', field)
+      shard.dead = shard.dead - 1
+      taken[#taken + 1] = {pair[1], tonumber(fields[1]), fields[5]}
+    end
+  end
+  return taken
+end
+
+local function revive(keys, arguments)
+  local now, urls = unpack(decode(arguments[1]))
+  local shard = open_shard(keys[1])
+  local taken = take_dead(shard, urls)
+  for _, letter in ipairs(taken) do
+    local host = known_host(shard, letter[1])
+    local _, _, _, mark, capture = history_of(letter[3])
+    wake(host, now)
+    put_back(shard, host, letter[2], with_history(letter[3], 0, 0, 0, mark, capture))
+  end
+  commit(shard)
+  return #taken
+end
+
+local function drop(keys, arguments)
+  local shard = open_shard(keys[1])
+  local taken = take_dead(shard, decode(arguments[1]))
+  shard.done = shard.done + #taken
+  commit(shard)
+  return #taken
+end
+
+-- What is known
+
+local function host_fields(T, name)
+  local raw = call('HGET', T .. 'h', name)
+  if not raw then return false end
+  local grant = call('HGET', lease_key(T, name), '')
+  local note = call('HGET', T .. 'o', name) or ''
+  if not grant then return {name, raw, note} end
+  local live = unpack_grant(grant)
+  return {name, raw, note, live.token, live.node, format('%.17g', live.deadline)}
+end
+
+local function host_state(keys, arguments)
+  return host_fields(keys[1], arguments[1])
+end
+
+local function hosts(keys, arguments)
+  local standing, now, limit = arguments[1], arguments[2], arguments[3]
+  local key, low, high = keys[1] .. 'y', '-inf', now
+  if standing == 'waiting' then low, high = '(' .. now, '+inf' end
+  if standing == 'leased' then key, low, high = keys[1] .. 'd', '-inf', '+inf' end
+  local states = {}
+  for position, name in ipairs(call('ZRANGEBYSCORE', key, low, high, 'LIMIT', 0, limit)) do
+    states[position] = host_fields(keys[1], name)
+  end
+  return states
+end
+
+local function set_delay(keys, arguments)
+  local shard = open_shard(keys[1])
+  host_of(shard, arguments[1]).delay = tonumber(arguments[2])
+  commit(shard)
+end
+
+local function first_score(key)
+  return call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or 'inf'
+end
+
+local function stats(keys, arguments)
+  local T, now = keys[1], arguments[1]
+  return {
+    call('GET', T) or '',
+    call('ZCOUNT', T .. 'y', '-inf', now), call('ZCARD', T .. 'y'), call('ZCARD', T .. 'd'),
+    first_score(T .. 'y'), first_score(T .. 't'), first_score(T .. 'd'),
+    call('HGETALL', T .. 'c'),
+  }
+end
+
+local function count(keys, arguments)
+  local call_id, counts = unpack(decode(arguments[1]))
+  if not call('SET', keys[1] .. 'a' .. call_id, 1, 'EX', CALLS_REMEMBERED_S, 'NX') then return end
+  for position = 1, #counts, 2 do call('HINCRBY', keys[1] .. 'c', counts[position], counts[position + 1]) end
+end
+
+local function claim(keys, arguments)
+  local name, holder, now, deadline = arguments[1], arguments[2], tonumber(arguments[3]), tonumber(arguments[4])
+  local key = keys[1] .. 'b' .. name
+  local raw = call('GET', key)
+  if raw and sub(raw, 9) ~= holder and unpack_from('>d', raw) > now then return 0 end
+  local kept_ms = min(max(0, deadline - now) * 1000, CLAIM_MS_MAX) + CLAIM_KEPT_MS
+  call('SET', key, pack('>d', deadline) .. holder, 'PX', format('%d', kept_ms))
+  return 1
+end
+
+-- Contents
+
+-- An entry and the one that it is near to. It begins with the length of that one's digest, zero if none, and the digest.
+local function with_nearest(key, entry)
+  local size = byte(entry, 1)
+  return {entry, size > 0 and call('HGET', key, sub(entry, 2, 1 + size)) or ''}
+end
+
+-- Remembers contents that are new to the domain. Where others have recorded since the caller looked, nothing is done and
+-- it is told what they recorded. A content is digest, SimHash (8 bytes, or empty), whether it joins the SimHashes, entry.
+local function record_contents(keys, arguments)
+  local name, known, contents_max, contents = unpack(decode(arguments[1]))
+  local entries, log = keys[1] .. 'e' .. name, keys[1] .. 'f' .. name
+  local length = call('STRLEN', log)
+  if known >= 0 and length ~= known then return {call('GETRANGE', log, known, -1)} end
+  local answers, fresh, room = {}, {}, contents_max - call('HLEN', entries)
+  for place, content in ipairs(contents) do
+    local digest, simhash, joins, entry = unpack(content)
+    local stored = call('HGET', entries, digest)
+    if not stored and room > 0 then
+      call('HSET', entries, digest, entry)
+      room = room - 1
+      if joins then fresh[#fresh + 1] = simhash .. digest end
+    end
+    answers[place] = with_nearest(entries, stored or entry)
+  end
+  if #fresh > 0 then call('APPEND', log, table.concat(fresh)) end
+  return {false, table.concat(fresh), answers}
+end
+
+local function register(name, body, flags)
+  local function callback(keys, arguments)
+    if not call then set_names() end
+    return body(keys, arguments)
+  end
+  redis.register_function({function_name = 'drumlin_@VERSION@_' .. name, callback = callback, flags = flags or {}})
+end
+
+register('add', add)
+register('lease', lease)
+register('extend', extend)
+register('settle', settle)
+register('expire', expire)
+register('release_nodes', release_nodes)
+register('strike', strike)
+register('reprioritise', reprioritise)
+register('revive', revive)
+register('drop', drop)
+register('set_delay', set_delay)
+register('count', count)
+register('claim', claim)
+register('record_contents', record_contents)
+register('find', find, {'no-writes'})
+register('story', story, {'no-writes'})
+register('dead_letters', dead_letters, {'no-writes'})
+register('host_state', host_state, {'no-writes'})
+register('hosts', hosts, {'no-writes'})
+register('stats', stats, {'no-writes'})

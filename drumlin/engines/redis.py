@@ -1,0 +1,510 @@
+"""The engine on Redis or Valkey, single or clustered: what many coordinators share.
+
+Every call on a shard is one function of `frontier.lua`, run where the shard's slot is, and so atomic; calls on several
+shards travel at once. Several engines, in as many processes as there are, may use one namespace at the same time.
+
+Durability is Redis's: with `appendonly yes` what was acknowledged survives kill -9, and with `replicas` it has also
+reached so many replicas, and survives the loss of a master. Calls are safe to repeat, and are repeated through
+failovers and while slots move: URLs are seen once, captures settle once, and a lease or extension asked for again is
+answered as the first time. A call that was repeated may answer `SEEN` or `REPEATED` for what it did itself.
+
+Where it differs from the contract: the seen-test keeps 52 bits (`redis_records.SEEN_BITS`), a done URL's story has no
+capture id, and after two weeks a settlement sent again is `STALE` in place of `REPEATED`.
+
+Needs Redis 7.0 or any Valkey. Memory: `docs` and `frontier.lua` say what is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Container, Iterable, Mapping, Sequence
+from heapq import nsmallest
+from importlib import resources
+from itertools import count
+from typing import Any
+
+from xxhash import xxh3_64_intdigest
+
+from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, Added, shard_of
+from drumlin.engines.redis_address import RedisAddress, parse_address
+from drumlin.engines.redis_client import PATIENCE_S, Command, RedisClient, packed, slot_of
+from drumlin.engines.redis_contents import RedisContents
+from drumlin.engines.redis_records import (
+    encode,
+    group_urls,
+    read_host,
+    read_letter,
+    read_pace,
+    read_record,
+    read_totals,
+    seen_mark,
+    short_url,
+    task_id_of,
+    write_settlements,
+)
+from drumlin.errors import EngineError
+from drumlin.model import (
+    DeadLetter,
+    HostStanding,
+    HostState,
+    HostSummary,
+    Lease,
+    NewURL,
+    Renewal,
+    Settlement,
+    ShardStats,
+    TaskState,
+    TaskStory,
+    Verdict,
+)
+from drumlin.urls import host_of
+
+SHARDS_DEFAULT = 128
+"""Shards of a new frontier: enough for some dozens of masters, few enough to be asked all at once every second."""
+FORMAT = b"1"
+CLOCK_SAMPLES = 5
+SCAN_HOSTS = 1_000
+FINDS_MAX = 3
+"""How often a URL is looked for that moves while it is looked for."""
+_HIGHEST_PRIORITY = 9
+_WRITING = frozenset(
+    (
+        "add",
+        "lease",
+        "extend",
+        "settle",
+        "expire",
+        "release_nodes",
+        "strike",
+        "reprioritise",
+        "revive",
+        "drop",
+        "set_delay",
+        "count",
+        "claim",
+        "record_contents",
+    )
+)
+_ADDED = {48: Added.ADDED, 49: Added.SEEN, 50: Added.CAPPED}
+_VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Verdict.STALE}
+
+
+def load_library() -> tuple[str, str]:
+    """The version of the functions, and their source: versions do not meet, so that several can be in use at a time."""
+    source = resources.files("drumlin.engines").joinpath("frontier.lua").read_text(encoding="utf-8")
+    version = hashlib.sha256(source.encode()).hexdigest()[:12]
+    return version, source.replace("@VERSION@", version)
+
+
+async def open_redis(url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S) -> RedisEngine:
+    """Open the frontier that `url` names, and found it if there is none (`drumlin.engines.redis_address`).
+
+    `shard_count` is for a new frontier; one that exists must have been founded with it, or it must be None.
+    """
+    address = parse_address(url)
+    version, source = load_library()
+    client = RedisClient(address, source, patience_s=patience_s)
+    try:
+        await client.open()
+        await client.load_everywhere()
+        shards = await _found(client, address, shard_count)
+    except BaseException:
+        await client.close()
+        raise
+    return RedisEngine(client, address, shards, version)
+
+
+async def _found(client: RedisClient, address: RedisAddress, shard_count: int | None) -> int:
+    """How many shards the namespace has: as it was founded, or is now."""
+    tag = address.namespace
+    key, slot = f"{{{tag}}}", slot_of(tag)
+    commands = [
+        Command(slot, packed("HSETNX", key, "shards", shard_count or SHARDS_DEFAULT), key, writes=True),
+        Command(slot, packed("HSETNX", key, "format", FORMAT), key, writes=True),
+        Command(slot, packed("HMGET", key, "shards", "format"), key),
+    ]
+    _, _, (shards, form) = await client.run(commands)
+    if form != FORMAT:
+        raise EngineError(
+            f"The frontier at {address} is in format {form.decode()}, which this version cannot read.",
+            "Use the version of drumlin that made it, or another namespace.",
+        )
+    if shard_count is not None and int(shards) != shard_count:
+        raise EngineError(
+            f"The frontier at {address} has {int(shards)} shards, not {shard_count}: their number is fixed for good.",
+            "Open it with that number, or use another namespace.",
+        )
+    return int(shards)
+
+
+class _Shards:
+    """The commands that call functions on shards."""
+
+    def __init__(self, namespace: str, shard_count: int, version: str) -> None:
+        self._prefix = f"drumlin_{version}_"
+        self.tags = [f"{{{namespace}:{shard}}}" for shard in range(shard_count)]
+        self.slots = [slot_of(tag[1:-1]) for tag in self.tags]
+        self._heads: dict[tuple[str, int, int], bytes] = {}
+
+    def command(self, name: str, shard: int, *arguments: bytes | str | float) -> Command:
+        parts = [argument if isinstance(argument, bytes) else str(argument).encode() for argument in arguments]
+        tail = [b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]
+        payload = b"".join((self._head(name, shard, len(parts)), *tail))
+        return Command(self.slots[shard], payload, self.tags[shard], name in _WRITING)
+
+    def _head(self, name: str, shard: int, count_of_arguments: int) -> bytes:
+        """The beginning of the command, which is always the same."""
+        key = (name, shard, count_of_arguments)
+        head = self._heads.get(key)
+        if head is None:
+            tag = self.tags[shard]
+            words = ("FCALL", self._prefix + name, 2, tag, tag + "-")
+            head = packed(*words).partition(b"\r\n")[2]
+            head = self._heads[key] = b"*%d\r\n%b" % (len(words) + count_of_arguments, head)
+        return head
+
+    def plain(self, shard: int, *words: bytes | str | int) -> Command:
+        """A command of Redis's own on a key of the shard."""
+        return Command(self.slots[shard], packed(*words), self.tags[shard])
+
+
+class RedisEngine:
+    """See `drumlin.engines.base.Engine`, whose methods these are."""
+
+    def __init__(self, client: RedisClient, address: RedisAddress, shard_count: int, version: str) -> None:
+        self.shard_count = shard_count
+        self.address = address
+        self._client = client
+        self._shards = _Shards(address.namespace, shard_count, version)
+        self._root = f"{{{address.namespace}}}"
+        self._root_slot = slot_of(address.namespace)
+        self._contents = RedisContents(self._record_contents, self._read_contents, address.contents)
+        # Names this engine's calls, so that one sent again is recognised.
+        engine_id = os.urandom(8).hex()
+        self._calls = (f"{engine_id}.{number}" for number in count())
+
+    @property
+    def contents(self) -> RedisContents:
+        return self._contents
+
+    def shard_of(self, host: str) -> int:
+        return shard_of(host, self.shard_count)
+
+    async def _call(self, name: str, shard: int, *arguments: bytes | str | float) -> Any:
+        (reply,) = await self._client.run([self._shards.command(name, shard, *arguments)])
+        return reply
+
+    async def _call_everywhere(self, name: str, *arguments: bytes | str | float) -> list[Any]:
+        shards = range(self.shard_count)
+        return await self._client.run([self._shards.command(name, shard, *arguments) for shard in shards])
+
+    # What is to be fetched
+
+    async def add(
+        self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None
+    ) -> list[Added]:
+        return (await self.add_all({shard: urls}, now, host_urls_max=host_urls_max))[shard]
+
+    async def add_all(
+        self, batches: Mapping[int, Sequence[NewURL]], now: float, *, host_urls_max: int | None = None
+    ) -> dict[int, list[Added]]:
+        answers: dict[int, list[Added]] = {shard: [Added.SEEN] * len(urls) for shard, urls in batches.items()}
+        commands, orders = [], []
+        for shard, urls in batches.items():
+            if urls:
+                payload, places = group_urls(urls, now, host_urls_max)
+                commands.append(self._shards.command("add", shard, payload))
+                orders.append((answers[shard], places))
+        for (answer, places), reply in zip(orders, await self._client.run(commands), strict=True):
+            for place, code in zip(places, reply, strict=True):
+                answer[place] = _ADDED[code]
+        return answers
+
+    async def lease(
+        self,
+        shard: int,
+        node: str,
+        request: str,
+        now: float,
+        *,
+        until: float,
+        hosts_max: int,
+        urls_max: int,
+        urls_per_host: int,
+        horizon_s: float = 0.0,
+        delay_default_s: float = 0.0,
+        skip_hosts: Container[str] = (),
+        only_hosts: Sequence[str] = (),
+    ) -> list[Lease]:
+        skipped = list(skip_hosts) if isinstance(skip_hosts, Iterable) else []
+        limits = (hosts_max, urls_max, urls_per_host, horizon_s, delay_default_s)
+        wanted = encode((node, request, now, until, *limits, skipped, sorted(set(only_hosts))))
+        reply = await self._call("lease", shard, wanted)
+        return [_lease(shard, fields, node, now) for fields in reply]
+
+    async def extend(
+        self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int
+    ) -> Lease | None:
+        return (await self.extend_all([Renewal(shard, host, token, urls_max)], now, until=until))[0]
+
+    async def extend_all(self, renewals: Sequence[Renewal], now: float, *, until: float) -> list[Lease | None]:
+        by_shard: dict[int, list[int]] = {}
+        for place, renewal in enumerate(renewals):
+            by_shard.setdefault(renewal.shard, []).append(place)
+        commands = []
+        for shard, places in by_shard.items():
+            wanted = [(renewals[at].host, renewals[at].token, max(renewals[at].urls_max, 0)) for at in places]
+            commands.append(self._shards.command("extend", shard, encode((next(self._calls), now, until, wanted))))
+        leases: list[Lease | None] = [None] * len(renewals)
+        for (shard, places), reply in zip(by_shard.items(), await self._client.run(commands), strict=True):
+            for place, fields in zip(places, reply, strict=True):
+                leases[place] = _lease(shard, fields, fields[6].decode(), now) if fields else None
+        return leases
+
+    # What became of it
+
+    async def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
+        return (await self.settle_all({shard: settlements}, now))[shard]
+
+    async def settle_all(
+        self, batches: Mapping[int, Sequence[Settlement]], now: float
+    ) -> dict[int, list[list[Verdict]]]:
+        shards = [shard for shard, settlements in batches.items() if settlements]
+        commands = [self._shards.command("settle", shard, write_settlements(batches[shard], now)) for shard in shards]
+        verdicts: dict[int, list[list[Verdict]]] = {shard: [] for shard in batches}
+        for shard, reply in zip(shards, await self._client.run(commands), strict=True):
+            codes = iter(reply)
+            # The codes are the iterator's turn by turn: each settlement takes as many as it has parts.
+            verdicts[shard] = [[_VERDICTS[next(codes)] for _ in one.settled] for one in batches[shard]]
+        return verdicts
+
+    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+        ended: int = await self._call("expire", shard, now, limit)
+        return ended
+
+    async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+        return sum(await self._call_everywhere("expire", now, limit))
+
+    async def release_node(self, shard: int, node: str, now: float) -> int:
+        ended: int = await self._call("release_nodes", shard, now, node)
+        return ended
+
+    async def release_nodes(self, nodes: Sequence[str], now: float) -> int:
+        return sum(await self._call_everywhere("release_nodes", now, *nodes)) if nodes else 0
+
+    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
+        host = host_of(url)
+        what = (host, short_url(url, host), now, limit, kind, error)
+        answer = await self._call("strike", shard, encode((next(self._calls), *what)))
+        for _ in range(FINDS_MAX):
+            if answer >= 0:
+                break
+            found = await self._find(shard, host, [what[1]])
+            if not found:
+                return False
+            task_id = task_id_of(found[what[1]])
+            answer = await self._call("strike", shard, encode((next(self._calls), *what, task_id)))
+        return bool(answer == 1)
+
+    async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
+        by_host: dict[str, list[str]] = {}
+        for url, _ in changes:
+            host = host_of(url)
+            by_host.setdefault(host, []).append(short_url(url, host))
+        found = {host: await self._find(shard, host, urls) for host, urls in by_host.items()}
+        wanted = []
+        for url, priority in changes:
+            host = host_of(url)
+            short = short_url(url, host)
+            if short in found[host]:
+                wanted.append((host, short, task_id_of(found[host][short]), priority))
+        changed: int = await self._call("reprioritise", shard, encode(wanted)) if wanted else 0
+        return changed
+
+    async def _find(self, shard: int, host: str, urls: Sequence[str]) -> dict[str, bytes]:
+        """The queued among a host's URLs. A slice of the queue at a time, so that nobody waits long."""
+        found: dict[str, bytes] = {}
+        wanted = set(urls)
+        priority, place = _HIGHEST_PRIORITY, 0
+        while priority >= 0 and len(found) < len(wanted):
+            arguments = encode((host, priority, place, list(wanted)))
+            priority, place, *tasks = await self._call("find", shard, arguments)
+            for raw in tasks:
+                found[short_url(read_record(raw, host).task.url, host)] = raw
+        return found
+
+    # What went wrong for good
+
+    async def dead_letters(
+        self, shard: int, *, kind: str = "", host: str = "", limit: int = DEAD_LETTERS_LIMIT
+    ) -> list[DeadLetter]:
+        letters: list[DeadLetter] = []
+        after = b"0"
+        while after != b"-1" and len(letters) < limit:
+            after, *found = await self._call("dead_letters", shard, after, kind, host, limit - len(letters))
+            letters += map(read_letter, found)
+        return letters
+
+    async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
+        revived: int = await self._call("revive", shard, encode((now, _by_host(urls))))
+        return revived
+
+    async def drop(self, shard: int, urls: Sequence[str]) -> int:
+        dropped: int = await self._call("drop", shard, encode(_by_host(urls)))
+        return dropped
+
+    # What is known
+
+    async def story(self, shard: int, url: str) -> TaskStory | None:
+        host = host_of(url)
+        short = short_url(url, host)
+        for _ in range(FINDS_MAX):
+            state, *rest = await self._call("story", shard, host, short, seen_mark(url))
+            if state == b"unknown":
+                return None
+            if rest:
+                task, _, capture_id = read_record(rest[0], host)
+                return TaskStory(TaskState(state.decode()), task, float(rest[1]) if rest[1:] else 0.0, capture_id)
+            found = await self._find(shard, host, [short])
+            if found:
+                task, _, capture_id = read_record(found[short], host)
+                return TaskStory(TaskState.QUEUED, task, 0.0, capture_id)
+            # Looked at twice, since it may have been on its way from one place to another.
+        return TaskStory(TaskState.DONE, None)
+
+    async def host_note(self, shard: int, host: str) -> bytes:
+        (note,) = await self._client.run([self._shards.plain(shard, "HGET", self._shards.tags[shard] + "o", host)])
+        return note or b""
+
+    async def host_state(self, shard: int, host: str) -> HostState | None:
+        fields = await self._call("host_state", shard, host)
+        state = read_host(fields) if fields else None
+        return state if state and state.urls else None
+
+    async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
+        return [read_host(fields) for fields in await self._call("hosts", shard, standing.value, now, limit)]
+
+    async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
+        await self._call("set_delay", shard, host, -1 if delay_s is None else delay_s)
+
+    async def stats(self, shard: int, now: float) -> ShardStats:
+        return _stats(await self._call("stats", shard, now))
+
+    async def stats_all(self, now: float) -> list[ShardStats]:
+        return [_stats(reply) for reply in await self._call_everywhere("stats", now)]
+
+    async def count(self, shard: int, counts: dict[str, int]) -> None:
+        flat = [part for pair in counts.items() for part in pair]
+        await self._call("count", shard, encode((next(self._calls), flat)))
+
+    async def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
+        top: dict[str, HostSummary] = {}
+        cursor = b"0"
+        while True:
+            scan = ("HSCAN", self._shards.tags[shard] + "h", cursor, "COUNT", SCAN_HOSTS)
+            ((cursor, fields),) = await self._client.run([self._shards.plain(shard, *scan)])
+            states = [read_host((name, raw, b"")) for name, raw in zip(fields[::2], fields[1::2], strict=True)]
+            # A scan may name a host twice.
+            top |= {one.host: HostSummary(one.host, one.pages, one.bytes, one.queued) for one in states if one.urls}
+            best = nsmallest(n, top.values(), key=lambda one: (-one.pages, -one.queued, one.host))
+            if cursor == b"0":
+                return best
+            top = {one.host: one for one in best}
+
+    # Small tables that all coordinators share
+
+    async def _at_root(self, *words: bytes | str, writes: bool = False) -> Any:
+        (reply,) = await self._client.run([Command(self._root_slot, packed(*words), self._root, writes)])
+        return reply
+
+    async def get_meta(self, key: str) -> bytes | None:
+        value: bytes | None = await self._at_root("HGET", self._root + "meta", key)
+        return value
+
+    async def put_meta(self, key: str, value: bytes) -> None:
+        await self._at_root("HSET", self._root + "meta", key, value, writes=True)
+
+    async def put_entries(self, table: str, entries: Mapping[str, bytes]) -> None:
+        if entries:
+            flat = [part for pair in entries.items() for part in pair]
+            await self._at_root("HSET", f"{self._root}table:{table}", *flat, writes=True)
+
+    async def get_entries(self, table: str) -> dict[str, bytes]:
+        flat = await self._at_root("HGETALL", f"{self._root}table:{table}")
+        entries = {key.decode(): value for key, value in zip(flat[::2], flat[1::2], strict=True)}
+        return dict(sorted(entries.items()))
+
+    async def get_entry(self, table: str, key: str) -> bytes | None:
+        value: bytes | None = await self._at_root("HGET", f"{self._root}table:{table}", key)
+        return value
+
+    async def delete_entries(self, table: str, keys: Sequence[str]) -> None:
+        if keys:
+            await self._at_root("HDEL", f"{self._root}table:{table}", *keys, writes=True)
+
+    async def claim(self, name: str, holder: str, now: float, *, until: float) -> bool:
+        # Claims are spread over the shards: refusing replays takes one for every batch of results.
+        shard = xxh3_64_intdigest(name.encode()) % self.shard_count
+        return bool(await self._call("claim", shard, name, holder, now, until))
+
+    async def clock_offset(self) -> float:
+        return await self._client.clock_offset(CLOCK_SAMPLES)
+
+    # Contents
+
+    async def _record_contents(self, calls: Sequence[tuple[str, bytes]]) -> list[Any]:
+        commands = [
+            self._shards.command("record_contents", self.shard_of(domain), written) for domain, written in calls
+        ]
+        return await self._client.run(commands)
+
+    async def _read_contents(self, wanted: Sequence[tuple[str, Sequence[bytes]]]) -> list[list[bytes | None]]:
+        commands = []
+        for domain, digests in wanted:
+            shard = self.shard_of(domain)
+            commands.append(self._shards.plain(shard, "HMGET", f"{self._shards.tags[shard]}e{domain}", *digests))
+        return await self._client.run(commands)
+
+    # The engine itself
+
+    async def snapshot(self, path: str) -> None:
+        raise EngineError(
+            "A frontier on Redis is not written to a directory.", "Use Redis's own backups (BGSAVE on each master)."
+        )
+
+    async def sync(self) -> None:
+        """Redis's `appendfsync` says when what it acknowledged is safe from power loss; there is nothing to add."""
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def _by_host(urls: Sequence[str]) -> list[tuple[str, str]]:
+    return [(host_of(url), short_url(url, host_of(url))) for url in urls]
+
+
+def _lease(shard: int, fields: Sequence[Any], node: str, now: float) -> Lease:
+    name, token, pace, note, raw_tasks, deadline, *_ = fields
+    host = name.decode()
+    next_contact, delay_s = read_pace(pace)
+    tasks = sorted((read_record(raw, host).task for raw in raw_tasks), key=lambda task: (-task.priority, task.id))
+    return Lease(shard, host, token.decode(), node, float(deadline), max(now, next_contact), delay_s, tasks, note)
+
+
+def _stats(reply: Sequence[Any]) -> ShardStats:
+    totals, ready, listed, leased, *events, counters = reply
+    _, queued, scheduled, tasks_leased, done, dead = read_totals(totals)
+    pairs = zip(counters[::2], counters[1::2], strict=True)
+    return ShardStats(
+        queued=queued,
+        scheduled=scheduled,
+        leased=tasks_leased,
+        done=done,
+        dead=dead,
+        hosts_ready=ready,
+        hosts_waiting=listed - ready,
+        hosts_leased=leased,
+        next_event=min(map(float, events)),
+        counters={name.decode(): int(value) for name, value in pairs},
+    )

@@ -1,0 +1,250 @@
+"""What the redis engine writes and reads: the Python side of the layouts that `frontier.lua` explains.
+
+URLs are written without scheme and host where these are `https://` or `http://` and the host whose queue they are in,
+which saves about a third. MessagePack for Lua must not contain its `bin` type, so that bytes are written as strings.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from drumlin.model import DeadLetter, HostState, NewURL, Settled, Settlement, Task, TaskState
+
+SEEN_BITS = 52
+"""Bits of a URL's hash that are kept, the most that a number in Lua holds. A new URL is taken for a seen one, and so
+lost, with a probability of its host's URLs / 2^52: one in 4.5 billion for a host with a million URLs."""
+
+CAPTURE_BITS = 23
+"""Bits of hash by which a capture is recognised among those of its task: mistaken once in 8 million."""
+
+_SEEN_MASK = (1 << SEEN_BITS) - 1
+_CAPTURE_MASK = (1 << CAPTURE_BITS) - 1
+_TASK_MASK = 255
+_HISTORY = struct.Struct(">HHdIH")
+_PACE = struct.Struct(">dd")
+_HOST = struct.Struct(">dd5s5s5sQ2s")
+_TOTALS_BYTES = 6
+_SETTLED_CODES = {TaskState.DONE: 0, TaskState.SCHEDULED: 1, TaskState.DEAD: 2}
+
+encode = msgspec.msgpack.Encoder().encode
+_decode_rest = msgspec.msgpack.Decoder(tuple[int, float, str, tuple[str, ...]]).decode
+
+
+def as_string(value: bytes) -> msgspec.Raw:
+    """Bytes as a MessagePack string."""
+    size = len(value)
+    if size < 32:
+        return msgspec.Raw(bytes((0xA0 | size,)) + value)
+    if size < 1 << 8:
+        return msgspec.Raw(bytes((0xD9, size)) + value)
+    if size < 1 << 16:
+        return msgspec.Raw(b"\xda" + size.to_bytes(2, "big") + value)
+    return msgspec.Raw(b"\xdb" + size.to_bytes(4, "big") + value)
+
+
+_NO_CAPTURE = as_string(b"")
+
+
+def short_url(url: str, host: str) -> str:
+    """The URL without what its host already says."""
+    if url.startswith("https://" + host):
+        return "s" + url[8 + len(host) :]
+    if url.startswith("http://" + host):
+        return "h" + url[7 + len(host) :]
+    return "=" + url
+
+
+def long_url(short: str, host: str) -> str:
+    """The inverse of `short_url`."""
+    if short[:1] == "s":
+        return f"https://{host}{short[1:]}"
+    return f"http://{host}{short[1:]}" if short[:1] == "h" else short[1:]
+
+
+def seen_mark(url: str) -> str:
+    """What the seen-test keeps of a URL."""
+    return str(xxh3_64_intdigest(url.encode()) & _SEEN_MASK)
+
+
+def _capture_mark(task_id: int, url: str, capture_id: bytes) -> int:
+    return (task_id & _TASK_MASK) << CAPTURE_BITS | xxh3_64_intdigest(capture_id + url.encode()) & _CAPTURE_MASK
+
+
+# Adding
+
+
+class _Run:
+    """URLs of a host that were found in the same place: their records differ only in id and URL."""
+
+    __slots__ = ("depth", "found_on", "marks", "places", "priority", "redirects", "urls")
+
+    def __init__(self, new: NewURL) -> None:
+        self.found_on = new.found_on
+        self.depth = new.depth
+        self.priority = new.priority
+        self.redirects = new.redirects
+        self.marks: list[str] = []
+        self.urls: list[str] = []
+        self.places: list[int] = []
+
+    def fits(self, new: NewURL) -> bool:
+        return (
+            self.found_on == new.found_on
+            and self.priority == new.priority
+            and self.depth == new.depth
+            and self.redirects == new.redirects
+        )
+
+
+def group_urls(urls: Sequence[NewURL], now: float, host_urls_max: int | None) -> tuple[bytes, list[int]]:
+    """URLs as `add` takes them, by host and by where they were found, and the place of each in the order given."""
+    hosts: dict[str, list[_Run]] = {}
+    for place, new in enumerate(urls):
+        runs = hosts.get(new.host)
+        if runs is None:
+            runs = hosts[new.host] = [_Run(new)]
+        run = runs[-1]
+        if not run.fits(new):
+            run = _Run(new)
+            runs.append(run)
+        run.urls.append(short_url(new.url, new.host))
+        run.marks.append(seen_mark(new.url))
+        run.places.append(place)
+    groups = [[host, *(_written_run(run, host, now) for run in runs)] for host, runs in hosts.items()]
+    places = [place for runs in hosts.values() for run in runs for place in run.places]
+    return encode((now, False if host_urls_max is None else host_urls_max, groups)), places
+
+
+def _written_run(run: _Run, host: str, now: float) -> tuple[int, msgspec.Raw, list[str], list[str]]:
+    rest = encode((run.depth, now, short_url(run.found_on, host), run.redirects))
+    return run.priority, as_string(rest), run.marks, run.urls
+
+
+# Settling
+
+
+def write_settlements(settlements: Sequence[Settlement], now: float) -> bytes:
+    """Settlements as `settle` takes them; the names of counters are written once."""
+    numbers: dict[str, int] = {}
+    parts = [_written_settlement(settlement, numbers) for settlement in settlements]
+    return encode((now, list(numbers), parts))
+
+
+def _written_settlement(settlement: Settlement, numbers: dict[str, int]) -> tuple[Any, ...]:
+    return (
+        settlement.host,
+        settlement.token,
+        settlement.release,
+        settlement.next_contact,
+        False if settlement.delay_s is None else settlement.delay_s,
+        False if settlement.note is None else as_string(settlement.note),
+        [_written_settled(settled, settlement.host, numbers) for settled in settlement.settled],
+    )
+
+
+def _written_settled(settled: Settled, host: str, numbers: dict[str, int]) -> tuple[Any, ...]:
+    counts: list[int] = []
+    for name, value in settled.counts.items():
+        # Lua counts from 1.
+        counts += (numbers.setdefault(name, len(numbers) + 1), value)
+    capture, mark = _NO_CAPTURE, 0
+    if settled.capture_id:
+        capture = as_string(settled.capture_id)
+        mark = _capture_mark(settled.task_id, settled.url, settled.capture_id)
+    code = _SETTLED_CODES[settled.state]
+    written = (settled.task_id, short_url(settled.url, host), capture, mark, code, settled.size, counts)
+    return written if code == 0 else (*written, settled.retry_at, settled.kind, settled.error)
+
+
+# Reading
+
+
+class Record(NamedTuple):
+    """A task as it is stored, with what its failures left behind."""
+
+    task: Task
+    first_failed: float
+    capture_id: bytes
+
+
+def read_record(raw: bytes, host: str) -> Record:
+    """A digit for the priority, and a record."""
+    attempts, crashes, first_failed, capture, position = 0, 0, 0.0, b"", 8
+    if raw[7]:
+        attempts, crashes, first_failed, _, size = _HISTORY.unpack_from(raw, 8)
+        position = 8 + _HISTORY.size + size
+        capture = raw[position - size : position]
+    end = position + 2 + int.from_bytes(raw[position : position + 2], "big")
+    depth, added, found_on, redirects = _decode_rest(raw[end:])
+    task = Task(
+        int.from_bytes(raw[1:7], "big"),
+        long_url(raw[position + 2 : end].decode(), host),
+        raw[0] - 48,
+        depth,
+        attempts,
+        long_url(found_on, host),
+        redirects,
+        crashes,
+        added,
+    )
+    return Record(task, first_failed, capture)
+
+
+def task_id_of(raw: bytes) -> int:
+    """The id of a task, from a digit for its priority and its record."""
+    return int.from_bytes(raw[1:7], "big")
+
+
+def read_pace(raw: bytes) -> tuple[float, float | None]:
+    """A host's next contact, and its delay if it has one of its own."""
+    next_contact, delay_s = _PACE.unpack(raw)
+    return next_contact, None if delay_s < 0 else delay_s
+
+
+def read_letter(fields: Sequence[bytes]) -> DeadLetter:
+    host, kind, error, last_failed, raw = fields
+    name = host.decode()
+    task, first_failed, _ = read_record(raw, name)
+    return DeadLetter(
+        task.url,
+        name,
+        kind.decode(),
+        task.attempts,
+        error.decode(),
+        first_failed,
+        float(last_failed),
+        task.found_on,
+        task,
+    )
+
+
+def read_host(fields: Sequence[bytes]) -> HostState:
+    """What is kept of a host: name, numbers, note, and of its lease, if any, token, node and deadline."""
+    name, raw, note, *lease = fields
+    next_contact, delay_s, urls, queued, pages, size, _ = _HOST.unpack(raw)
+    token, node, deadline = lease or (b"", b"", b"0")
+    return HostState(
+        name.decode(),
+        next_contact,
+        None if delay_s < 0 else delay_s,
+        int.from_bytes(queued, "big"),
+        int.from_bytes(urls, "big"),
+        int.from_bytes(pages, "big"),
+        size,
+        token.decode(),
+        node.decode(),
+        float(deadline),
+        note,
+    )
+
+
+def read_totals(raw: bytes) -> list[int]:
+    """Next task id, queued, scheduled, leased, done, dead."""
+    if not raw:
+        return [1, 0, 0, 0, 0, 0]
+    return [int.from_bytes(raw[at : at + _TOTALS_BYTES], "big") for at in range(0, len(raw), _TOTALS_BYTES)]

@@ -80,6 +80,7 @@ class Transfer:
     """One request on one pooled handle, and after it what came back.
 
     `failure` is empty when a complete response arrived. `first_byte` and `finished` are on the fetcher's clock.
+    `too_late` says that nothing was sent, because `may_send` forbade it at the last moment.
     """
 
     __slots__ = (
@@ -92,6 +93,7 @@ class Transfer:
         "first_byte",
         "header_lines",
         "ip",
+        "may_send",
         "on_done",
         "own_limit",
         "protocol",
@@ -99,6 +101,7 @@ class Transfer:
         "sends",
         "started",
         "status",
+        "too_late",
         "url",
     )
 
@@ -115,15 +118,20 @@ class Transfer:
         self.failure = ""
         self.error = ""
         self.refused = False
+        self.may_send: Callable[[], bool] | None = None
+        self.too_late = False
         self.sends = 0
         self.own_limit = False
         self.started = self.first_byte = self.finished = 0.0
 
     def before_send(self, *connection: object) -> int:
         """libcurl repeats a request at once when a kept connection breaks before the answer. The server may have seen
-        the first, and two contacts so close are against the host's delay: the repetition is refused."""
+        the first, and two contacts so close are against the host's delay: the repetition is refused. Nor may anything
+        be sent that was allowed when it began and is not any more: connecting takes time, and a process can freeze."""
         self.sends += 1
-        return int(pycurl.PREREQFUNC_OK if self.sends == 1 else pycurl.PREREQFUNC_ABORT)
+        if self.sends == 1 and self.may_send is not None and not self.may_send():
+            self.too_late = True
+        return int(pycurl.PREREQFUNC_OK if self.sends == 1 and not self.too_late else pycurl.PREREQFUNC_ABORT)
 
     def response_headers(self) -> bytes:
         """The header block of the final response: what came before it (100 Continue, 103) is left out."""
@@ -188,14 +196,21 @@ class Fetcher:
         ).encode("latin-1", "replace")
 
     def start(
-        self, url: str, on_done: Callable[[Transfer], None], context: Any = None, *, body_bytes_max: int = 0
+        self,
+        url: str,
+        on_done: Callable[[Transfer], None],
+        context: Any = None,
+        *,
+        body_bytes_max: int = 0,
+        may_send: Callable[[], bool] | None = None,
     ) -> None:
         """Begin to fetch `url`; `on_done` gets the transfer when it has ended, well or not. `body_bytes_max` is for a
-        body that the crawl's own limit is not about."""
+        body that the crawl's own limit is not about. `may_send` is asked once more when the connection stands."""
         transfer = self._idle.pop() if self._idle else self._new_transfer()
         transfer.url = url
         transfer.on_done = on_done
         transfer.context = context
+        transfer.may_send = may_send
         transfer.started = self._clock()
         transfer.curl.setopt(pycurl.URL, url)
         if body_bytes_max:
@@ -278,7 +293,8 @@ class Fetcher:
         transfer.body.clear()
         transfer.context = None
         transfer.failure = transfer.error = ""
-        transfer.refused = False
+        transfer.refused = transfer.too_late = False
+        transfer.may_send = None
         transfer.sends = 0
         if transfer.own_limit:
             transfer.curl.setopt(pycurl.MAXFILESIZE_LARGE, self._limits.body_bytes_max)

@@ -17,10 +17,12 @@ from drumlin.fetch import Fetcher, Transfer
 from drumlin.model import FailureKind, Outcome, Task
 from drumlin.node.archive import Archive, Arrival
 from drumlin.node.blackbox import BlackBox
-from drumlin.node.client import CoordinatorClient
+from drumlin.node.bundles import BundleUploads
+from drumlin.node.client import FOREVER, CoordinatorClient
 from drumlin.node.contact import RobotsContact, request_block
 from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork
 from drumlin.node.leases import Leases
+from drumlin.node.outbox import SPOOL_BYTES_MAX, Outbox
 from drumlin.node.outcomes import (
     SLOW_DOWN,
     fetch_record,
@@ -40,6 +42,9 @@ PAUSE_HELD_MAX_S = 2.0
 HSTS_RENEW_S = 3600.0
 HSTS_STATUS = 307
 LEASES_TOLD_MAX = 64
+ASK_WAIT_S = 0.01
+DRAIN_S = 30.0
+END_WAIT_S = 60.0
 ENDING = frozenset({CrawlState.DRAINING, CrawlState.FINISHED})
 
 
@@ -54,6 +59,7 @@ class NodeSettings(msgspec.Struct, frozen=True):
     redirects_max: int
     robots_ttl_s: float
     sitemaps: bool
+    spool_bytes_max: int = SPOOL_BYTES_MAX
 
 
 class Agent:
@@ -67,6 +73,7 @@ class Agent:
         pipeline: Pipeline,
         archive: Archive,
         blackbox: BlackBox,
+        uploads: BundleUploads | None = None,
     ) -> None:
         self.settings = settings
         self.fetcher = fetcher
@@ -77,17 +84,27 @@ class Agent:
         self.fetched_bytes = 0
         self._client = client
         self._leases = Leases(settings.node, client, self.hosts, pipeline, self)
-        self._settling = Settling(settings.node, client, pipeline, archive, blackbox, self._release_if_idle)
+        self._archive = archive
+        self._uploads = uploads
+        outbox = Outbox(settings.node, client, pipeline, archive, spool_bytes_max=settings.spool_bytes_max)
+        self._settling = Settling(settings.node, client, pipeline, outbox, blackbox, self._release_if_idle)
         self._request_headers = fetcher.request_headers
         self._heartbeat_at = 0.0
         self._beating = False
+        self._drain_asked = False
+        self._leave_by = FOREVER
 
     # The loop
 
-    def run(self) -> None:
-        """Work until the crawl is finished, or drains and nothing of ours is left."""
+    def run(self) -> bool:
+        """Work until the crawl is finished, or drains and nothing of ours is left; False when something is, because
+        time is up or no coordinator answers."""
         while not self._done():
             now = time.monotonic()
+            if self._drain_asked:
+                self._begin_drain(now)
+            if now >= self._leave_by or (self.state in ENDING and self._client.cut_off_s > END_WAIT_S):
+                return False
             if self.state is CrawlState.RUNNING:
                 self._ask_for_leases(now)
             self._contact_due(now)
@@ -95,21 +112,45 @@ class Agent:
             self._client.repeat_failed()
             self._settling.step()
             self._send_heartbeat(time.monotonic())
+            self._archive.end_old_segment(now)
+            if self._uploads is not None:
+                self._uploads.step(now)
+        return True
+
+    def drain(self) -> None:
+        """Take nothing more, finish what is in flight, and leave: what a signal asks for. Safe to call at any moment:
+        the loop sees to it at its next turn."""
+        self._drain_asked = True
+
+    def _begin_drain(self, now: float) -> None:
+        self._drain_asked = False
+        self._leave_by = min(self._leave_by, now + DRAIN_S)
+        self.follow(CrawlState.DRAINING)
 
     def _done(self) -> bool:
         return self.state in ENDING and self._settling.empty and not self.hosts.by_name
 
     def _ask_for_leases(self, now: float) -> None:
         self._leases.renew(now)
-        if not self._settling.full and not self._settling.behind:
+        if not self._full and not self._settling.behind:
             self._leases.ask(now, self.settings.concurrency - self.fetcher.in_flight)
 
     def _idle_s(self, now: float) -> float:
         """How long the loop may sleep for network events without being late for anything else."""
-        until = self._settling.due() if self._beating else min(self._heartbeat_at, self._settling.due())
-        if not self._settling.full:
-            until = min(until, self.hosts.next_due(), max(now, self._leases.due()) + 0.01)
+        until = min(self._settling.due(), self._client.due())
+        if not self._beating:
+            until = min(until, self._heartbeat_at)
+        if self.state is CrawlState.RUNNING and not self._full:
+            until = min(until, max(now, self._leases.due()) + ASK_WAIT_S)
+            if self.fetcher.in_flight < self.settings.concurrency:
+                until = min(until, self.hosts.next_due())
         return until - now
+
+    @property
+    def _full(self) -> bool:
+        """What waits to be settled or sent is all that may: no further contact until some of it has gone."""
+        waiting = self._uploads.waiting_bytes if self._uploads is not None else 0
+        return self._settling.full or waiting >= self.settings.spool_bytes_max
 
     # Leases
 
@@ -131,7 +172,7 @@ class Agent:
 
     def follow(self, state: CrawlState) -> None:
         """Do as the coordinator says; when it wants no more, give back every URL that was not begun."""
-        if state is self.state:
+        if state is self.state or (self._leave_by < FOREVER and state not in ENDING):
             return
         self.state = state
         if state is not CrawlState.RUNNING:
@@ -162,7 +203,7 @@ class Agent:
     # Contact
 
     def _contact_due(self, now: float) -> None:
-        if not self._settling.full:
+        if not self._full:
             for host in self.hosts.take_due(now, self.settings.concurrency - self.fetcher.in_flight):
                 self.advance(host, now)
 
@@ -171,11 +212,13 @@ class Agent:
         while host.tasks:
             if host.failures >= FAILURES_MAX:
                 self.fail_tasks(host, FailureKind.CONNECT, "the host could not be reached; this URL was not tried")
+            elif host.expired(now):
+                host.tasks.clear()
             elif not host.may_contact(now, self.settings.per_host):
                 if host.in_flight < self.settings.per_host and not host.robots_in_flight:
                     self.hosts.wait(host)
                 return
-            elif self.fetcher.in_flight >= self.settings.concurrency or self._settling.full:
+            elif self.fetcher.in_flight >= self.settings.concurrency or self._full:
                 self.hosts.wait(host)
                 return
             else:
@@ -199,7 +242,7 @@ class Agent:
             self._end(host, task, Outcome.DENIED, kind="robots", error=robots.decision.reason)
         else:
             self.began_contact(host, now)
-            self.fetcher.start(task.url, self._page_arrived, (host, task))
+            self.fetcher.start(task.url, self._page_arrived, (host, task), may_send=host.may_send)
         self._leases.check(host, now)
 
     def began_contact(self, host: HostWork, now: float) -> None:
@@ -212,10 +255,18 @@ class Agent:
         reached = transfer.first_byte if self.settings.per_host == 1 else transfer.started
         host.next_contact = max(host.next_contact, reached + host.delay_s)
 
+    def came_too_late(self, host: HostWork) -> None:
+        """The lease ended before the request could be sent, so it was not: its URLs return with the lease."""
+        host.in_flight -= 1
+        self.lost(host)
+
     # Arrival
 
     def _page_arrived(self, transfer: Transfer) -> None:
         host, task = transfer.context
+        if transfer.too_late:
+            self.came_too_late(host)
+            return
         self.ended_contact(host, transfer)
         self._settling.arrive(host, self._arrival(transfer, host, task))
         self.advance(host, transfer.finished)

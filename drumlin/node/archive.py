@@ -1,34 +1,26 @@
 """Where a node keeps what it fetched: WARC files, a journal, and tables, in segments.
 
 Order is what makes it safe: capture into the WARC file, entry into the journal, result to the coordinator, and only
-after its answer the rows into the tables. A segment ends after `SEGMENT_PAGES_MAX` pages; when all its results are
-answered its tables are completed and its journal is deleted. After a crash `recover` repairs the WARC files, sends the
-journals' results again and makes the tables from the archive.
+after its answer the answer into the journal and the rows into the tables. A segment ends after so many pages; when all
+its results are answered its tables are completed and its journal is deleted. What a crash leaves is finished by
+`recovery`.
+
+A node that cannot write to the store keeps all this in a folder of its own, in smaller segments, each with its own WARC
+files, so that a complete segment can be sent as one bundle (`bundles`).
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from drumlin.errors import SiteError
-from drumlin.fetch.decode import decode
 from drumlin.model import Capture, Outcome
-from drumlin.node.spool import JOURNAL_SUFFIX, Answer, Entry, FoundJournal, Journal, answer_of
-from drumlin.pipeline import Pipeline
-from drumlin.protocol import Accepted, Result, read_assignment_id
-from drumlin.store import FetchRecord, SegmentWriter, WarcWriter, read_capture, repair
-from drumlin.urls import domain_of
-
-SEGMENT_PAGES_MAX = 10_000
-LOCK_POLL_S = 0.05
-
-Submit = Callable[[list[Result]], Accepted]
+from drumlin.node.bundles import make_bundle
+from drumlin.node.spool import JOURNAL_SUFFIX, Answer, Entry, Journal
+from drumlin.protocol import Accepted, Result
+from drumlin.store import FetchRecord, SegmentWriter, WarcWriter
 
 
 class Arrival(msgspec.Struct):
@@ -40,9 +32,11 @@ class Arrival(msgspec.Struct):
 
 
 class CrawlPaths(msgspec.Struct, frozen=True):
-    """Where things are in a crawl directory."""
+    """Where things are in a crawl directory, or in the folder of a node that cannot write there."""
 
     root: Path
+    bundled: bool = False
+    """Whether segments leave as bundles."""
 
     @property
     def warc(self) -> Path:
@@ -63,53 +57,82 @@ class CrawlPaths(msgspec.Struct, frozen=True):
         return self.spool(node) / "parsing"
 
 
+class SegmentLimits(msgspec.Struct, frozen=True):
+    """When a segment ends."""
+
+    pages: int = 10_000
+    bytes: float = float("inf")
+    age_s: float = float("inf")
+
+
+BUNDLE_LIMITS = SegmentLimits(1_000, 64 * 1024 * 1024, 60.0)
+
+
 class _Segment:
     """Rows and journal of one stretch of pages; `waiting` counts batches the coordinator has not answered."""
 
-    def __init__(self, paths: CrawlPaths, node: str, name: str, *, sync: bool) -> None:
+    def __init__(self, paths: CrawlPaths, node: str, name: str, *, now: float, sync: bool) -> None:
+        self.name = name
+        self.started = now
         self.journal = Journal(paths.spool(node) / (name + JOURNAL_SUFFIX), sync=sync)
         self.tables = SegmentWriter(paths.tables, name, node=node, sync=sync)
+        self.warcs: set[str] = set()
         self.pages = 0
+        self.bytes = 0
         self.waiting = 0
+        self._paths = paths
 
     def finish(self) -> None:
         self.tables.finish()
+        if self._paths.bundled:
+            make_bundle(self._paths.root, self.journal.path.parent, self.name, self.warcs)
         self.journal.delete()
 
 
 class StoredBatch(msgspec.Struct):
-    """Arrivals that are archived and journalled, on their way to the coordinator."""
+    """Arrivals that are archived and journalled, on their way to the coordinator. `size` is what they take on disk."""
 
     segment: _Segment
     number: int
     arrivals: list[Arrival]
+    size: int = 0
 
 
 class Archive:
     """A node's WARC writer, journals and tables."""
 
-    def __init__(self, root: Path, node: str, *, software: str, info: dict[str, str], now: float, sync: bool) -> None:
-        self.paths = CrawlPaths(root)
+    def __init__(
+        self, paths: CrawlPaths, node: str, *, software: str, info: dict[str, str], now: float, sync: bool
+    ) -> None:
+        self.paths = paths
         self._node = node
         self._sync = sync
         self._serial = 0
         self._stamp = f"{node}-{int(now * 1000):x}"
-        self._warc = WarcWriter(self.paths.warc, node, software=software, info=info, now=now, sync=sync)
+        self._limits = BUNDLE_LIMITS if paths.bundled else SegmentLimits()
+        self._warc = WarcWriter(paths.warc, node, software=software, info=info, now=now, sync=sync)
         self._segment: _Segment | None = None
         self._closing: list[_Segment] = []
 
-    def store(self, arrivals: list[Arrival]) -> StoredBatch:
+    def store(self, arrivals: list[Arrival], now: float) -> StoredBatch:
         """Make a batch durable: captures in the WARC file, then all results in the journal."""
         captures = [arrival.capture for arrival in arrivals if arrival.capture is not None]
+        segment = self._open_segment(now)
         self._warc.append(captures)
-        segment = self._open_segment()
         number = segment.journal.append([_entry(arrival) for arrival in arrivals])
+        size = sum(capture.warc_length for capture in captures)
+        segment.warcs.update({capture.warc_filename for capture in captures})
         segment.pages += len(captures)
+        segment.bytes += size
         segment.waiting += 1
-        return StoredBatch(segment, number, arrivals)
+        return StoredBatch(segment, number, arrivals, size)
+
+    def recall(self, batch: StoredBatch) -> list[Entry]:
+        """What was journalled of a batch whose arrivals were let go."""
+        return batch.segment.journal.read(batch.number)
 
     def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
-        """Write the rows of what the coordinator counted."""
+        """Write down the answer, and the rows of what the coordinator counted."""
         segment = batch.segment
         answer = Answer(batch.number, accepted.rejected_at, accepted.duplicates)
         segment.journal.answered(answer)
@@ -119,28 +142,40 @@ class Archive:
             self._closing.remove(segment)
             segment.finish()
 
+    def end_old_segment(self, now: float) -> None:
+        """Complete a segment that has been open for long, so that what is in it is seen."""
+        if self._segment is not None and now - self._segment.started >= self._limits.age_s:
+            self._end_segment()
+
     def close(self) -> None:
         """Complete everything that is answered; a segment with unanswered batches stays as a spool to be recovered."""
-        if self._segment is not None:
-            self._closing.append(self._segment)
-            self._segment = None
-        for segment in self._closing:
-            if segment.waiting:
-                segment.journal.close()
-            else:
-                segment.finish()
-        self._closing.clear()
+        self._end_segment()
         self._warc.close()
+        for segment in self._closing:
+            segment.journal.close()
+        self._closing.clear()
 
-    def _open_segment(self) -> _Segment:
-        if self._segment is not None and self._segment.pages >= SEGMENT_PAGES_MAX:
-            self._closing.append(self._segment)
-            self._segment = None
+    def _open_segment(self, now: float) -> _Segment:
+        segment, limits = self._segment, self._limits
+        if segment is not None and (segment.pages >= limits.pages or segment.bytes >= limits.bytes):
+            self._end_segment()
         if self._segment is None:
             self._serial += 1
             name = f"{self._stamp}-{self._serial:05}"
-            self._segment = _Segment(self.paths, self._node, name, sync=self._sync)
+            self._segment = _Segment(self.paths, self._node, name, now=now, sync=self._sync)
         return self._segment
+
+    def _end_segment(self) -> None:
+        segment, self._segment = self._segment, None
+        if segment is None:
+            return
+        if self.paths.bundled:
+            # A bundle holds whole WARC files, so the next segment begins another.
+            self._warc.close()
+        if segment.waiting:
+            self._closing.append(segment)
+        else:
+            segment.finish()
 
 
 def add_rows(tables: SegmentWriter, arrivals: Sequence[Arrival], answer: Answer) -> None:
@@ -164,87 +199,3 @@ def _entry(arrival: Arrival) -> Entry:
     if capture is None:
         return Entry(arrival.result, arrival.fetch, "", 0, "")
     return Entry(arrival.result, arrival.fetch, capture.warc_filename, capture.warc_offset, capture.found_on)
-
-
-class SpoolLock:
-    """Held by a node over its spool folder for as long as it lives; a free lock marks the spool of a dead node."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    @classmethod
-    def take(cls, folder: Path, *, wait_s: float = 0.0) -> SpoolLock | None:
-        """The lock, or None when another process holds it still after `wait_s`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return cls(fd)
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    os.close(fd)
-                    return None
-                time.sleep(LOCK_POLL_S)
-
-    def free(self) -> None:
-        os.close(self._fd)
-
-
-def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) -> bool:
-    """Finish what a dead node left: repair its WARC files, settle its journals, complete its tables. False when the
-    coordinator does not take all of it yet, because to it the dead node is still at work."""
-    repair(paths.warc, node)
-    journals = [FoundJournal(path) for path in sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX))]
-    unfinished = [one for one in journals if not _recover_journal(paths, node, one, pipeline, submit)]
-    return not unfinished
-
-
-def _recover_journal(paths: CrawlPaths, node: str, journal: FoundJournal, pipeline: Pipeline, submit: Submit) -> bool:
-    for number, entries in enumerate(journal.batches):
-        if number not in journal.answers:
-            answer = answer_of(number, submit([entry.result for entry in entries]))
-            if answer is not None:
-                journal.answered(answer)
-    if len(journal.answers) < len(journal.batches):
-        return False
-    tables = SegmentWriter(paths.tables, journal.path.name.removesuffix(JOURNAL_SUFFIX), node=node)
-    for number, entries in enumerate(journal.batches):
-        add_rows(tables, _rebuild(paths, entries, pipeline), journal.answers[number])
-    tables.finish()
-    journal.delete()
-    return True
-
-
-def _rebuild(paths: CrawlPaths, entries: list[Entry], pipeline: Pipeline) -> list[Arrival]:
-    """The arrivals that the journal tells of, their captures read back from the archive and parsed again."""
-    arrivals = [Arrival(entry.result, entry.fetch, _read_back(paths, entry)) for entry in entries]
-    pages = [a.capture for a in arrivals if a.capture is not None and a.result.outcome == Outcome.FETCHED]
-    pipeline.read(pages)
-    for arrival in arrivals:
-        if arrival.capture is not None:
-            arrival.capture.digest = bytes.fromhex(arrival.result.content_hash)
-            arrival.capture.simhash = arrival.result.simhash
-    return arrivals
-
-
-def _read_back(paths: CrawlPaths, entry: Entry) -> Capture | None:
-    if not entry.warc_filename:
-        return None
-    result = entry.result
-    capture = read_capture(paths.warc / entry.warc_filename, entry.warc_offset)
-    key = read_assignment_id(result.assignment_id)
-    if key is not None:
-        capture.task_id, capture.lease_token, capture.depth = key.task_id, key.lease_id, key.depth
-    capture.host, capture.domain = entry.fetch.host, domain_of(entry.fetch.host)
-    capture.found_on, capture.redirects = entry.found_on, tuple(result.redirect_chain)
-    capture.fetched, capture.duration_s = result.crawl_time, entry.fetch.duration_s
-    capture.record_id, capture.ip, capture.protocol = result.record_id, entry.fetch.ip, entry.fetch.protocol
-    try:
-        capture.body = decode(
-            capture.body_raw, capture.headers.get("content-encoding", ""), len(capture.body_raw) * 1000
-        )
-    except SiteError:
-        capture.body = capture.body_raw
-    return capture

@@ -10,17 +10,22 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-URL_BYTES_MAX = 4080
-_HEAD = struct.Struct("<dI")
+from drumlin.node.limits import start_parse_clock, stop_parse_clock
+
+URL_BYTES_MAX = 3072
+ASSIGNMENT_BYTES_MAX = 1000
+_HEAD = struct.Struct("<dII")
 _SIZE_BYTES = 4096
 
 
 class BlackBox:
     """The writing side, held by the node."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, timed: bool = False) -> None:
+        """With `timed` a parse that takes too much CPU time ends the process."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # Truncating would do, but writing to a map without space behind it kills the process.
@@ -28,16 +33,28 @@ class BlackBox:
             self._map = mmap.mmap(fd, _SIZE_BYTES)
         finally:
             os.close(fd)
+        self._timed = timed
+        self._assignments: Mapping[str, str] = {}
         self.clear()
+
+    def reading(self, assignments: Mapping[str, str]) -> None:
+        """The assignments of the URLs that are parsed next."""
+        self._assignments = assignments
 
     def parsing(self, url: str) -> None:
         raw = url.encode()[:URL_BYTES_MAX]
-        end = _HEAD.size + len(raw)
-        self._map[_HEAD.size : end] = raw
-        self._map[: _HEAD.size] = _HEAD.pack(time.time(), len(raw))
+        assignment = self._assignments.get(url, "").encode()[:ASSIGNMENT_BYTES_MAX]
+        start = _HEAD.size
+        self._map[start : start + len(raw)] = raw
+        self._map[start + URL_BYTES_MAX : start + URL_BYTES_MAX + len(assignment)] = assignment
+        self._map[:start] = _HEAD.pack(time.time(), len(raw), len(assignment))
+        if self._timed:
+            start_parse_clock()
 
     def clear(self) -> None:
-        self._map[: _HEAD.size] = _HEAD.pack(0.0, 0)
+        self._map[: _HEAD.size] = _HEAD.pack(0.0, 0, 0)
+        if self._timed:
+            stop_parse_clock()
 
     def close(self) -> None:
         self._map.close()
@@ -45,11 +62,24 @@ class BlackBox:
 
 def read_blackbox(path: Path) -> tuple[str, float]:
     """The URL that was being parsed and since when; nothing when none was."""
+    since, url, _ = _read(path)
+    return url, since
+
+
+def read_struck(path: Path) -> tuple[str, str]:
+    """The URL that was being parsed and its assignment; nothing when none was."""
+    _, url, assignment = _read(path)
+    return url, assignment
+
+
+def _read(path: Path) -> tuple[float, str, str]:
     try:
         data = path.read_bytes()
     except OSError:
-        return "", 0.0
-    if len(data) < _HEAD.size:
-        return "", 0.0
-    since, length = _HEAD.unpack_from(data)
-    return data[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace"), since
+        return 0.0, "", ""
+    if len(data) < _SIZE_BYTES:
+        return 0.0, "", ""
+    since, url_bytes, assignment_bytes = _HEAD.unpack_from(data)
+    start, after = _HEAD.size, _HEAD.size + URL_BYTES_MAX
+    url = data[start : start + url_bytes].decode("utf-8", "replace")
+    return since, url, data[after : after + assignment_bytes].decode("utf-8", "replace")

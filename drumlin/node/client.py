@@ -1,103 +1,377 @@
-"""Talking to a coordinator, over the same libcurl loop that fetches pages: a Unix socket or HTTP(S), MessagePack
-bodies.
+"""Talking to coordinators, over the same libcurl loop that fetches pages: a Unix socket or HTTP(S), MessagePack bodies.
+
+Any coordinator of a crawl will do. Calls go to one until it fails; the first repetition goes to the next at once, those
+after it wait ever longer, by chance, so that a fleet does not come back all at once. A call that failed on the way is
+repeated for as long as its sender wants: every call is safe to repeat.
+
+Where access is controlled a call carries the node's token, and results are signed each time they are sent. When the
+token is not taken any more, the node registers again with the token it joined with, and then repeats the call.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 import pycurl
+import zstandard
 
 from drumlin.errors import EngineError
 from drumlin.fetch import Fetcher, Transfer
-from drumlin.protocol import MEDIA_TYPE
+from drumlin.pipeline import header_fields
+from drumlin.protocol import MEDIA_TYPE, Register, Registered
+from drumlin.signing import HEADER as SIGNATURE_HEADER
+from drumlin.signing import NONCE_BYTES, sign
 
 Reply = TypeVar("Reply")
 
-CALL_TIMEOUT_S = 60.0
+CALL_TIMEOUT_S = 15.0
+UPLOAD_TIMEOUT_S = 600.0
 CONNECT_TIMEOUT_S = 5.0
-RETRY_WAIT_S = 0.05
-GIVE_UP_AFTER_S = 30.0
+CALL_POLL_S = 0.05
+RETRY_WAIT_MIN_S = 0.05
+RETRY_WAIT_MAX_S = 5.0
+RETRY_AFTER_MAX_S = 600.0
+OUTAGE_TOLD_AFTER_S = 3.0
+PACK_BYTES_MIN = 1024
+PACK_LEVEL = 1
+REJOINS_MAX = 5
+SAID_CHARS_MAX = 500
+FOREVER = float("inf")
+
+UNAUTHORISED = 401
+REPEATABLE = frozenset({408, 425, 429})
+# What went wrong on the way only: a bundle that was damaged, a signature that somebody else sent first.
+REPEATABLE_CODES = frozenset({"damaged", "replayed"})
 
 _encoder = msgspec.msgpack.Encoder()
 
 
 class CoordinatorGone(EngineError):
-    """The coordinator has not answered for too long, or refused what we said."""
+    """No coordinator has answered for too long."""
+
+
+class CoordinatorRefused(EngineError):
+    """A coordinator does not want what we said, and will not want it later."""
+
+
+class Refusal(msgspec.Struct):
+    """Why a coordinator says no."""
+
+    code: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+class _Error(msgspec.Struct):
+    error: Refusal
+
+
+class Access(msgspec.Struct):
+    """How a node shows who it is: the token to join with, and what it got when it registered."""
+
+    join_token: str = ""
+    token: str = ""
+    key: bytes = b""
+
+    def granted(self, registered: Registered) -> None:
+        self.token = registered.token or ""
+        self.key = bytes.fromhex(registered.key or "")
+
+
+class _Call(msgspec.Struct):
+    """One message on its way, however often it is sent."""
+
+    method: str
+    path: str
+    body: bytes
+    headers: list[str]
+    reply: Any
+    on_reply: Callable[[Any], None]
+    on_failure: Callable[[], None] | None
+    since: float
+    repeat_s: float
+    timeout_s: float
+    signed: bool = False
+    joins: bool = False
+    upload: BinaryIO | None = None
+    upload_bytes: int = 0
+    failures: int = 0
 
 
 class CoordinatorClient:
-    """Sends one message, gets one reply. A call that fails on the way is repeated: every call is safe to repeat."""
+    """Sends messages and hears the replies. `chance` is uniform in [0, 1)."""
 
-    def __init__(self, fetcher: Fetcher, endpoint: str) -> None:
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        endpoints: Sequence[str],
+        *,
+        chance: Callable[[], float],
+        access: Access | None = None,
+        curl_options: dict[int, str | int] | None = None,
+        rejoin: Callable[[], Register] | None = None,
+    ) -> None:
         self._fetcher = fetcher
-        self._endpoint = endpoint
-        self._idle: list[Any] = []
-        self._repeat: list[tuple[float, Callable[[], None]]] = []
+        self._endpoints = list(endpoints)
+        self._chance = chance
+        self._access = access or Access()
+        self._curl_options = curl_options or {}
+        self._rejoin = rejoin
+        self._packs = not all(endpoint.startswith("unix:") for endpoint in endpoints)
+        self._compressor = zstandard.ZstdCompressor(level=PACK_LEVEL)
+        self._current = 0
+        self._failures = 0
+        self._failing_since = 0.0
+        self._outage_told = False
+        self._rejoining = False
+        self._rejoins = 0
+        self._idle: dict[str, list[Any]] = {endpoint: [] for endpoint in endpoints}
+        self._repeat: list[tuple[float, _Call]] = []
+
+    @property
+    def cut_off(self) -> bool:
+        """No coordinator answers: the last call failed, and none since came through."""
+        return self._failures > 0
+
+    @property
+    def cut_off_s(self) -> float:
+        return time.monotonic() - self._failing_since if self._failures else 0.0
+
+    def due(self) -> float:
+        """When `repeat_failed` next has something to do."""
+        return min((at for at, _ in self._repeat), default=FOREVER)
 
     def post(
-        self, path: str, message: Any, reply: type[Reply], on_reply: Callable[[Reply], None], method: str = "POST"
+        self,
+        path: str,
+        message: Any,
+        reply: type[Reply],
+        on_reply: Callable[[Reply], None],
+        *,
+        method: str = "POST",
+        signed: bool = False,
+        on_failure: Callable[[], None] | None = None,
+        repeat_s: float = FOREVER,
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
-        """Send `message`; `on_reply` is called from the fetcher's loop."""
-        self._send(method, path, _encoder.encode(message), reply, on_reply, time.monotonic())
+        """Send `message`; `on_reply` is called from the fetcher's loop. A call that fails is repeated for `repeat_s`;
+        then `on_failure` is called or, without one, CoordinatorGone is raised."""
+        body, headers = self._packed(_encoder.encode(message) if message is not None else b"")
+        joins = isinstance(message, Register)
+        now = time.monotonic()
+        call = _Call(method, path, body, headers, reply, on_reply, on_failure, now, repeat_s, timeout_s, signed, joins)
+        self._send(call)
 
-    def call(self, path: str, message: Any, reply: type[Reply], method: str = "POST") -> Reply:
+    def upload(
+        self,
+        path: str,
+        file: BinaryIO,
+        headers: list[str],
+        reply: type[Reply],
+        on_reply: Callable[[Reply], None],
+        repeat_s: float = FOREVER,
+    ) -> None:
+        """Send a file with PUT, as it is, without holding it in memory."""
+        now = time.monotonic()
+        call = _Call("PUT", path, b"", headers, reply, on_reply, None, now, repeat_s, UPLOAD_TIMEOUT_S)
+        call.upload, call.upload_bytes = file, os.fstat(file.fileno()).st_size
+        self._send(call)
+
+    def call(
+        self,
+        path: str,
+        message: Any,
+        reply: type[Reply],
+        *,
+        method: str = "POST",
+        within_s: float,
+        signed: bool = False,
+    ) -> Reply:
         """Send `message` and wait for the reply; for the steps before the loop begins and after it has ended."""
         replies: list[Reply] = []
-        self.post(path, message, reply, replies.append, method)
-        while not replies:
-            self._fetcher.run_once(RETRY_WAIT_S)
-            self.repeat_failed()
+        self.post(path, message, reply, replies.append, method=method, repeat_s=within_s, signed=signed)
+        self.wait_for(lambda: bool(replies))
         return replies[0]
+
+    def wait_for(self, done: Callable[[], bool]) -> None:
+        """Let calls run until `done`; for when no other loop turns."""
+        while not done():
+            self._fetcher.run_once(min(CALL_POLL_S, max(0.0, self.due() - time.monotonic())))
+            self.repeat_failed()
 
     def repeat_failed(self) -> None:
         """Send again what did not get through, once its pause is over."""
+        if not self._repeat:
+            return
         now = time.monotonic()
-        due = [again for at, again in self._repeat if at <= now]
+        due = [call for at, call in self._repeat if at <= now]
         self._repeat = [entry for entry in self._repeat if entry[0] > now]
-        for again in due:
-            again()
+        for call in due:
+            self._send(call)
 
-    def _send(
-        self, method: str, path: str, body: bytes, reply: type[Reply], on_reply: Callable[[Reply], None], since: float
-    ) -> None:
-        curl = self._idle.pop() if self._idle else self._new_handle()
-        curl.setopt(pycurl.URL, self._url(path))
-        curl.setopt(pycurl.POSTFIELDS, body)
-        curl.setopt(pycurl.CUSTOMREQUEST, method)
+    # Sending
+
+    def _packed(self, body: bytes) -> tuple[bytes, list[str]]:
+        if not self._packs or len(body) < PACK_BYTES_MIN:
+            return body, []
+        return self._compressor.compress(body), ["Content-Encoding: zstd"]
+
+    def _send(self, call: _Call) -> None:
+        place = self._current
+        endpoint = self._endpoints[place]
+        curl = self._idle[endpoint].pop() if self._idle[endpoint] else self._new_handle(endpoint)
+        base = "http://coordinator" if endpoint.startswith("unix:") else endpoint.rstrip("/")
+        curl.setopt(pycurl.URL, base + call.path)
+        curl.setopt(pycurl.HTTPHEADER, [*call.headers, *self._headers(call)])
+        curl.setopt(pycurl.TIMEOUT_MS, int(call.timeout_s * 1000))
+        _set_body(curl, call)
 
         def done(transfer: Transfer) -> None:
-            self._idle.append(curl)
-            if not transfer.failure and transfer.status == 200:
-                on_reply(msgspec.msgpack.decode(b"".join(transfer.body), type=reply))
-                return
-            self._failed(path, transfer, since)
-            again_at = time.monotonic() + RETRY_WAIT_S
-            self._repeat.append((again_at, lambda: self._send(method, path, body, reply, on_reply, since)))
+            if call.upload is not None:
+                curl.setopt(pycurl.UPLOAD, 0)
+            self._idle[endpoint].append(curl)
+            if not transfer.failure and 200 <= transfer.status < 300:
+                self._answered()
+                call.on_reply(msgspec.msgpack.decode(b"".join(transfer.body), type=call.reply))
+            else:
+                self._failed(call, transfer, place)
 
         self._fetcher.start_handle(curl, done)
 
-    def _failed(self, path: str, transfer: Transfer, since: float) -> None:
-        """Decide whether a failed call may be repeated; raise when it may not."""
-        said = b"".join(transfer.body)[:500].decode("utf-8", "replace") or transfer.error
-        if 400 <= transfer.status < 500:
-            raise CoordinatorGone(f"The coordinator refused {path}: {said}")
-        if time.monotonic() - since > GIVE_UP_AFTER_S:
-            raise CoordinatorGone(f"The coordinator has not answered {path} for {GIVE_UP_AFTER_S:.0f} s: {said}")
+    def _headers(self, call: _Call) -> list[str]:
+        access = self._access
+        headers = [f"Content-Type: {MEDIA_TYPE}", f"Accept: {MEDIA_TYPE}", "Expect:"]
+        token = access.join_token if call.joins else access.token
+        if token:
+            headers.append(f"Authorization: Bearer {token}")
+        if call.signed and access.key:
+            # Each sending is signed by itself: a second request with the same signature would be a replay.
+            nonce = os.urandom(NONCE_BYTES)
+            headers.append(
+                f"{SIGNATURE_HEADER}: {sign(access.key, call.method, call.path, call.body, time.time(), nonce)}"
+            )
+        return headers
 
-    def _url(self, path: str) -> str:
-        return f"http://coordinator{path}" if self._endpoint.startswith("unix:") else self._endpoint + path
-
-    def _new_handle(self) -> Any:
+    def _new_handle(self, endpoint: str) -> Any:
         curl = pycurl.Curl()
-        curl.setopt(pycurl.NOSIGNAL, 1)
-        curl.setopt(pycurl.PROXY, "")
-        curl.setopt(pycurl.HTTPHEADER, [f"Content-Type: {MEDIA_TYPE}", f"Accept: {MEDIA_TYPE}", "Expect:"])
-        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(CONNECT_TIMEOUT_S * 1000))
-        curl.setopt(pycurl.TIMEOUT_MS, int(CALL_TIMEOUT_S * 1000))
-        if self._endpoint.startswith("unix:"):
-            curl.setopt(pycurl.UNIX_SOCKET_PATH, self._endpoint.removeprefix("unix:"))
+        options: dict[int, Any] = {
+            pycurl.NOSIGNAL: 1,
+            pycurl.PROXY: "",
+            pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_1_1,
+            pycurl.CONNECTTIMEOUT_MS: int(CONNECT_TIMEOUT_S * 1000),
+            **self._curl_options,
+        }
+        if endpoint.startswith("unix:"):
+            options[pycurl.UNIX_SOCKET_PATH] = endpoint.removeprefix("unix:")
+        for option, value in options.items():
+            curl.setopt(option, value)
         return curl
+
+    # What came back
+
+    def _answered(self) -> None:
+        if self._outage_told:
+            _tell(f"a coordinator answers again, after {self.cut_off_s:.0f} s.")
+        self._failures = self._rejoins = 0
+        self._outage_told = False
+
+    def _failed(self, call: _Call, transfer: Transfer, place: int) -> None:
+        """Repeat a call that did not come through, or say why it is not repeated."""
+        refusal = _refusal(transfer)
+        if transfer.status == UNAUTHORISED and not call.joins and self._rejoin is not None:
+            self._join_again(refusal)
+            self._repeat.append((time.monotonic() + RETRY_WAIT_MIN_S, call))
+            return
+        repeatable = transfer.status in REPEATABLE or refusal.code in REPEATABLE_CODES
+        if not transfer.failure and 400 <= transfer.status < 500 and not repeatable:
+            raise CoordinatorRefused(f"The coordinator refused {call.path}: {refusal.message}", refusal.hint)
+        said = refusal.message or transfer.error or f"status {transfer.status}"
+        wait_s = self._pause_s(call, transfer, place, said)
+        if time.monotonic() + wait_s - call.since <= call.repeat_s:
+            self._repeat.append((time.monotonic() + wait_s, call))
+        elif call.on_failure is not None:
+            call.on_failure()
+        else:
+            raise CoordinatorGone(
+                f"No coordinator answered {call.path} within {call.repeat_s:.0f} s ({self._endpoints[place]}: {said}).",
+                "Check --coordinator, and that it runs.",
+            )
+
+    def _pause_s(self, call: _Call, transfer: Transfer, place: int, said: str) -> float:
+        """How long to wait before the next try, which goes to another coordinator if this one is the fault."""
+        call.failures += 1
+        asked_s = _retry_after_s(transfer)
+        if transfer.status == 429:
+            return max(asked_s, RETRY_WAIT_MIN_S) * (1.0 + self._chance())
+        self._note_outage(said)
+        if place == self._current and len(self._endpoints) > 1:
+            self._current = (place + 1) % len(self._endpoints)
+        if call.failures == 1 and len(self._endpoints) > 1:
+            return 0.0
+        return max(asked_s, self.wait_s())
+
+    def wait_s(self) -> float:
+        """A pause that grows with the failures in a row, and differs from node to node."""
+        longest_s = min(RETRY_WAIT_MAX_S, RETRY_WAIT_MIN_S * 2.0 ** min(self._failures, 10))
+        return longest_s * (0.5 + 0.5 * self._chance())
+
+    def _note_outage(self, said: str) -> None:
+        if not self._failures:
+            self._failing_since = time.monotonic()
+        self._failures += 1
+        if not self._outage_told and self.cut_off_s >= OUTAGE_TOLD_AFTER_S:
+            self._outage_told = True
+            _tell(f"no coordinator answers ({said}); going on with what is leased, and trying again.")
+
+    def _join_again(self, refusal: Refusal) -> None:
+        """Get a new token: the old one expired, was revoked, or is of another secret."""
+        if self._rejoining or self._rejoin is None:
+            return
+        self._rejoins += 1
+        if self._rejoins > REJOINS_MAX:
+            raise CoordinatorRefused(
+                f"The coordinator does not take this node's token: {refusal.message}", refusal.hint
+            )
+        self._rejoining = True
+        self.post("/api/v1/nodes/register", self._rejoin(), Registered, self._joined_again)
+
+    def _joined_again(self, registered: Registered) -> None:
+        self._rejoining = False
+        self._access.granted(registered)
+
+
+def _set_body(curl: Any, call: _Call) -> None:
+    if call.upload is not None:
+        call.upload.seek(0)
+        curl.setopt(pycurl.UPLOAD, 1)
+        curl.setopt(pycurl.READFUNCTION, call.upload.read)
+        curl.setopt(pycurl.INFILESIZE_LARGE, call.upload_bytes)
+    else:
+        curl.setopt(pycurl.POSTFIELDS, call.body)
+    curl.setopt(pycurl.CUSTOMREQUEST, call.method)
+
+
+def _refusal(transfer: Transfer) -> Refusal:
+    """What a coordinator says of its refusal, in its own form or any other."""
+    body = b"".join(transfer.body)
+    for decode in (msgspec.msgpack.decode, msgspec.json.decode):
+        try:
+            return decode(body, type=_Error).error
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return Refusal(message=body[:SAID_CHARS_MAX].decode("utf-8", "replace"))
+
+
+def _retry_after_s(transfer: Transfer) -> float:
+    value = header_fields(transfer.response_headers()).get("retry-after", "")
+    return min(float(value), RETRY_AFTER_MAX_S) if value.isascii() and value[:9].isdigit() else 0.0
+
+
+def _tell(sentence: str) -> None:
+    sys.stderr.write(f"drumlin node: {sentence}\n")
+    sys.stderr.flush()

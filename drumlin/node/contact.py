@@ -46,11 +46,16 @@ class RobotsContact:
         self._host.robots_in_flight = True
         self._host.robots_contact = None
         self._agent.began_contact(self._host, now)
-        self._agent.fetcher.start(self._url, self._arrived, self, body_bytes_max=ROBOTS_BYTES_MAX)
+        self._agent.fetcher.start(
+            self._url, self._arrived, self, body_bytes_max=ROBOTS_BYTES_MAX, may_send=self._host.may_send
+        )
 
     def _arrived(self, transfer: Transfer) -> None:
         host = self._host
         host.robots_in_flight = False
+        if transfer.too_late:
+            self._agent.came_too_late(host)
+            return
         self._agent.ended_contact(host, transfer)
         target = self._redirect_target(transfer)
         if target:

@@ -8,6 +8,7 @@ however the network delays either. With `per_host` > 1 there is no answer to wai
 from __future__ import annotations
 
 import heapq
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -120,7 +121,16 @@ class HostWork:
     def may_contact(self, now: float, per_host: int) -> bool:
         if self.in_flight >= per_host or self.robots_in_flight:
             return False
-        return self.next_contact <= now < self.expires - LEASE_MARGIN_S
+        return self.next_contact <= now and not self.expired(now)
+
+    def expired(self, now: float) -> bool:
+        """Whether somebody else may have the host by now, or very soon."""
+        return now >= self.expires - LEASE_MARGIN_S
+
+    def may_send(self) -> bool:
+        """Whether the lease still lasts, at the very moment when a request is about to be sent: a process can freeze,
+        and connecting takes time."""
+        return not self.expired(time.monotonic())
 
     def wants_renewal(self, now: float, tasks_low: int) -> bool:
         """Its time or its URLs run out, and asking lately did not say that there are no more."""

@@ -46,6 +46,7 @@ class Leases:
         self._ask_at = 0.0
         self._renewing = False
         self._to_renew: dict[str, HostWork] = {}
+        self._renew_at = 0.0
         self._scan_at = 0.0
         self._requests = 0
         self._start = f"{time.time_ns():x}"
@@ -56,7 +57,7 @@ class Leases:
         if self._asking or now < self._ask_at or room <= 0 or len(self._hosts) >= HOSTS_MAX:
             return
         self._asking = True
-        self._post(min(room, HOSTS_PER_REQUEST), [], self._take)
+        self._post(min(room, HOSTS_PER_REQUEST), [], self._take, self._ask_failed)
 
     def due(self) -> float:
         """When `ask` may next have something to do."""
@@ -71,12 +72,13 @@ class Leases:
                     self._holder.lost(host)
                 else:
                     self.check(host, now)
-        if not self._to_renew or self._renewing:
+        if not self._to_renew or self._renewing or now < self._renew_at:
             return
-        renew = [(host.lease_id, host.host) for host in self._to_renew.values()]
+        hosts = list(self._to_renew.values())
         self._to_renew.clear()
         self._renewing = True
-        self._post(0, renew, self._take_renewals)
+        renew = [(host.lease_id, host.host) for host in hosts]
+        self._post(0, renew, self._take_renewals, lambda: self._renewal_failed(hosts))
 
     def check(self, host: HostWork, now: float) -> None:
         """Have a lease renewed soon if it runs out of time or URLs."""
@@ -87,7 +89,13 @@ class Leases:
     def forget(self, host: HostWork) -> None:
         self._to_renew.pop(host.host, None)
 
-    def _post(self, max_hosts: int, renew: list[tuple[str, str]], on_reply: Callable[[Work, float], None]) -> None:
+    def _post(
+        self,
+        max_hosts: int,
+        renew: list[tuple[str, str]],
+        on_reply: Callable[[Work, float], None],
+        on_failure: Callable[[], None],
+    ) -> None:
         sent = time.monotonic()
         self._requests += 1
         request = WorkRequest(
@@ -100,7 +108,8 @@ class Leases:
             flat=False,
         )
         path = f"/api/v1/nodes/{self._node}/work/request"
-        self._client.post(path, request, Work, lambda work: on_reply(work, sent))
+        # Never repeated as it is: a lease granted unheard runs out by itself, and each request has a name of its own.
+        self._client.post(path, request, Work, lambda work: on_reply(work, sent), on_failure=on_failure, repeat_s=0.0)
 
     def _take(self, work: Work, sent: float) -> None:
         self._asking = False
@@ -109,6 +118,17 @@ class Leases:
         self._holder.follow(work.state)
         for lease in work.leases:
             self._holder.granted(lease, sent)
+
+    def _ask_failed(self) -> None:
+        self._asking = False
+        self._ask_at = time.monotonic() + self._client.wait_s()
+
+    def _renewal_failed(self, hosts: list[HostWork]) -> None:
+        """They are asked for again at the next look, as long as their time lasts."""
+        self._renewing = False
+        self._renew_at = time.monotonic() + self._client.wait_s()
+        for host in hosts:
+            host.renewing = False
 
     def _take_renewals(self, work: Work, sent: float) -> None:
         now = time.monotonic()

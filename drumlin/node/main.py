@@ -1,126 +1,225 @@
-"""Starting a node: recover what dead nodes left in the crawl directory, register, work, leave."""
+"""Starting a node: register, recover what dead nodes left in the store, work, leave.
+
+A node of a local crawl is a child of its coordinator and ends with it. A node of a fleet stands by itself: it goes on
+through outages, drains on SIGTERM, and stops at once on a second one, which loses nothing.
+"""
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import gc
 import os
-import secrets
+import random
 import signal
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
+from types import FrameType
 
 import msgspec
 
 from drumlin import __version__
 from drumlin.config import CrawlConfig
-from drumlin.errors import BusyError, DrumlinError
+from drumlin.errors import DrumlinError, EngineError
 from drumlin.fetch import Fetcher, FetchLimits
 from drumlin.fetch.guard import Guard
 from drumlin.node.agent import Agent, NodeSettings
-from drumlin.node.archive import Archive, CrawlPaths, SpoolLock, recover
+from drumlin.node.archive import Archive
 from drumlin.node.blackbox import BlackBox
-from drumlin.node.client import CoordinatorClient
+from drumlin.node.bundles import BUNDLE_SUFFIX, BundleUploads
+from drumlin.node.client import Access, CoordinatorClient
+from drumlin.node.limits import allow_open_files, limit_memory
+from drumlin.node.membership import Membership, NodeOptions, die_with_parent
+from drumlin.node.outbox import results_message
+from drumlin.node.recovery import dead_spools, recover, report_killer
 from drumlin.parse import keep_freed_memory
 from drumlin.pipeline import Pipeline, Reading
-from drumlin.protocol import Accepted, Done, Failure, Register, Registered, Result, Results
-from drumlin.store.disk import translated_disk_errors, write_whole
+from drumlin.protocol import Accepted, Done, Failure, Registered, Result
+from drumlin.store.disk import replace, translated_disk_errors
+from drumlin.tls import curl_options
 from drumlin.urls import Scope
+
+__all__ = ["NodeOptions", "run_node"]
 
 SOFTWARE = f"drumlin/{__version__}"
 ABORT_HOOK = "DRUMLIN_TEST_ABORT_ON"
 GC_THRESHOLDS = (200_000, 10, 100)
-PR_SET_PDEATHSIG = 1
-SPOOL_WAIT_S = 60.0
-
-
-class NodeOptions(msgspec.Struct, frozen=True):
-    """What a node process is told on its command line."""
-
-    node: str
-    endpoint: str
-    out: Path
-    concurrency: int
-    sync: bool
-    parent_pid: int = 0
+START_WAIT_S = 60.0
+RECOVER_WAIT_S = 120.0
+LEAVE_WAIT_S = 10.0
+UPLOAD_WAIT_S = 300.0
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 def run_node(options: NodeOptions) -> None:
-    """Be a node until the crawl needs none. Failures to store are told to the coordinator before they are raised."""
+    """Be a node until the crawl needs none, or a signal ends it."""
     die_with_parent(options.parent_pid)
-    _leave_signals_to_parent(options.parent_pid)
-    paths = CrawlPaths(options.out)
-    # A neighbour may just be finishing what an earlier process of this name left behind.
-    lock = SpoolLock.take(paths.spool(options.node), wait_s=SPOOL_WAIT_S)
-    if lock is None:
-        raise BusyError(f"Another process is node {options.node} of {options.out}.", "Stop it or choose another name.")
-    gateway = CoordinatorClient(_plain_fetcher(), options.endpoint)
-    try:
-        with translated_disk_errors(options.out):
-            _work(options, paths, gateway)
-    except DrumlinError as broken:
-        failure = Failure(broken.message, broken.hint, broken.exit_code)
-        gateway.call(f"/api/v1/nodes/{options.node}/failed", failure, Done)
-        raise
-    finally:
-        lock.free()
+    limit_memory(options.memory_bytes_max)
+    allow_open_files(options.concurrency)
+    with Membership.enter(options) as membership, translated_disk_errors(options.out):
+        node = Node(membership)
+        _heed_signals(options.parent_pid, node)
+        try:
+            node.run()
+        except DrumlinError as broken:
+            node.give_up(broken)
+            raise
 
 
-def _leave_signals_to_parent(parent_pid: int) -> None:
-    """Ctrl-C, a closed terminal and a service manager reach all processes of a crawl; its parent drains the nodes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if parent_pid:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def _heed_signals(parent_pid: int, node: Node) -> None:
+    """Ctrl-C, a closed terminal and a service manager reach all processes of a local crawl, and its parent drains the
+    nodes. A node that stands by itself drains on the first signal and ends at once on the second."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN if parent_pid else node.signalled)
 
 
-def _work(options: NodeOptions, paths: CrawlPaths, gateway: CoordinatorClient) -> None:
-    api = f"/api/v1/nodes/{options.node}"
-    # Leases are kept until what this name's last process left unsent has been sent.
-    registered = register(gateway, options, paths, recovering=True)
-    config = msgspec.convert(registered.config, CrawlConfig)
-    blackbox = BlackBox(paths.blackbox(options.node))
-    pipeline = make_pipeline(config, registered, _before_parse(blackbox))
-    recover_spools(paths, options.node, pipeline, gateway)
-    register(gateway, options, paths)
-    fetcher = make_fetcher(config, options.concurrency)
-    archive = Archive(
-        options.out,
-        options.node,
-        software=SOFTWARE,
-        info={"http-header-user-agent": config.user_agent, "robots": "obeyed (RFC 9309)"},
-        now=time.time(),
-        sync=options.sync,
-    )
-    client = CoordinatorClient(fetcher, options.endpoint)
-    prepare_process()
-    Agent(node_settings(config, options), fetcher, client, pipeline, archive, blackbox).run()
-    archive.close()
-    gateway.call(api, None, Done, method="DELETE")
+class Node:
+    """One node, from its registration to its leaving."""
 
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        self._options = membership.options
+        self._paths = membership.paths
+        self._name = membership.name
+        self._api = f"/api/v1/nodes/{self._name}"
+        self._access = Access(membership.options.token)
+        self._curl_options = curl_options(membership.options.authority)
+        self._gateway = self._client(_plain_fetcher())
+        self._agent: Agent | None = None
+        self._signals = 0
 
-def register(
-    gateway: CoordinatorClient, options: NodeOptions, paths: CrawlPaths, *, recovering: bool = False
-) -> Registered:
-    message = Register(
-        float(options.concurrency),
-        options.node,
-        metadata={"pid": str(os.getpid()), "os": sys.platform, "version": __version__},
-        recovering=recovering,
-        instance=instance_of(paths.spool(options.node)),
-    )
-    return gateway.call("/api/v1/nodes/register", message, Registered)
+    def run(self) -> None:
+        # Leases are kept until what this name's last process left unsent has been sent.
+        registered = self._register(recovering=True)
+        config = msgspec.convert(registered.config, CrawlConfig)
+        pipeline, blackbox = self._prepare(config, registered)
+        self._recover_own(pipeline)
+        self._recover_others(pipeline)
+        self._register(recovering=False)
+        self._say(f"joined {self._options.endpoints[0]}, stores in {self._options.out}.")
+        archive = self._archive(config)
+        fetcher = make_fetcher(config, self._options.concurrency)
+        client = self._client(fetcher)
+        uploads = self._uploads(client)
+        settings = node_settings(config, self._options, self._name)
+        self._agent = agent = Agent(settings, fetcher, client, pipeline, archive, blackbox, uploads)
+        prepare_process()
+        if self._signals:
+            agent.drain()
+        settled = agent.run()
+        archive.close()
+        self._leave(pipeline, settled)
 
+    def signalled(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            # Whatever is not settled is in the journal.
+            os._exit(EXIT_TERMINATED)
+        self._say("finishing what is in flight, then leaving; a second signal ends at once.")
+        if self._agent is not None:
+            self._agent.drain()
 
-def instance_of(spool: Path) -> str:
-    """A secret that is made once per spool folder: who knows it can only be the successor of who made it."""
-    path = spool / "instance"
-    if not path.exists():
-        write_whole(path, secrets.token_hex(16).encode())
-    return path.read_text()
+    def give_up(self, broken: DrumlinError) -> None:
+        """Something cannot go on. A local crawl's coordinator ends the crawl; in a fleet others take over."""
+        with contextlib.suppress(DrumlinError):
+            if self._options.parent_pid:
+                failure = Failure(broken.message, broken.hint, broken.exit_code)
+                self._gateway.call(f"{self._api}/failed", failure, Done, within_s=LEAVE_WAIT_S)
+            else:
+                self._gateway.call(self._api, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)
+
+    # Beginning
+
+    def _register(self, *, recovering: bool) -> Registered:
+        message = self._membership.registration(recovering=recovering)
+        registered = self._gateway.call("/api/v1/nodes/register", message, Registered, within_s=START_WAIT_S)
+        self._access.granted(registered)
+        return registered
+
+    def _prepare(self, config: CrawlConfig, registered: Registered) -> tuple[Pipeline, BlackBox]:
+        path = self._paths.blackbox(self._name)
+        alone = not self._options.parent_pid
+        if alone:
+            report_killer(path, self._submit)
+        blackbox = BlackBox(path, timed=alone)
+        return make_pipeline(config, registered, _before_parse(blackbox)), blackbox
+
+    def _recover_own(self, pipeline: Pipeline) -> None:
+        """Everything is taken: the leases are our own name's."""
+        recover(self._paths, self._name, pipeline, self._submit)
+
+    def _recover_others(self, pipeline: Pipeline) -> None:
+        """Finish the spools of nodes whose process is gone. What the coordinator does not take yet stays for later."""
+        for other in dead_spools(self._paths, but=self._name):
+            if not recover(self._paths, other, pipeline, self._submit):
+                continue
+            for bundle in self._paths.spool(other).glob("*" + BUNDLE_SUFFIX):
+                replace(bundle, self._paths.spool(self._name) / bundle.name)
+            if not self._access.token:
+                # Where nobody checks who we are, the dead node's leases can return at once.
+                self._gateway.call(f"/api/v1/nodes/{other}", None, Done, method="DELETE", within_s=RECOVER_WAIT_S)
+
+    def _submit(self, results: list[Result]) -> Accepted:
+        message = results_message(results, [])
+        return self._gateway.call(f"{self._api}/results", message, Accepted, within_s=RECOVER_WAIT_S, signed=True)
+
+    def _client(self, fetcher: Fetcher) -> CoordinatorClient:
+        return CoordinatorClient(
+            fetcher,
+            self._options.endpoints,
+            chance=random.random,
+            access=self._access,
+            curl_options=self._curl_options,
+            rejoin=lambda: self._membership.registration(recovering=True),
+        )
+
+    def _archive(self, config: CrawlConfig) -> Archive:
+        return Archive(
+            self._paths,
+            self._name,
+            software=SOFTWARE,
+            info={"http-header-user-agent": config.user_agent, "robots": "obeyed (RFC 9309)"},
+            now=time.time(),
+            sync=self._options.sync,
+        )
+
+    def _uploads(self, client: CoordinatorClient) -> BundleUploads | None:
+        if not self._options.bundled:
+            return None
+        return BundleUploads(self._name, client, self._paths.spool(self._name))
+
+    # Leaving
+
+    def _leave(self, pipeline: Pipeline, settled: bool) -> None:
+        """Send what is left, and say good-bye. A crawl that has ended needs the spools of the dead as well."""
+        if not settled:
+            hint = "Start the node again, or another on the same store, to send them."
+            raise EngineError(f"Results wait in {self._paths.spool(self._name)}, because of no answer in time.", hint)
+        if not self._signals:
+            self._recover_others(pipeline)
+        if self._options.bundled:
+            self._send_bundles()
+        self._gateway.call(self._api, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)
+        self._say("left.")
+
+    def _send_bundles(self) -> None:
+        uploads = BundleUploads(self._name, self._gateway, self._paths.spool(self._name))
+        deadline = time.monotonic() + UPLOAD_WAIT_S
+
+        def done() -> bool:
+            uploads.step(time.monotonic())
+            if time.monotonic() > deadline:
+                hint = "Start the node again to send them."
+                raise EngineError(f"Bundles wait in {self._paths.spool(self._name)}: none was taken in time.", hint)
+            return not uploads.waiting()
+
+        self._gateway.wait_for(done)
+
+    def _say(self, sentence: str) -> None:
+        if not self._options.parent_pid:
+            sys.stderr.write(f"drumlin node {self._name}: {sentence}\n")
+            sys.stderr.flush()
 
 
 def prepare_process() -> None:
@@ -131,9 +230,9 @@ def prepare_process() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-def node_settings(config: CrawlConfig, options: NodeOptions) -> NodeSettings:
+def node_settings(config: CrawlConfig, options: NodeOptions, name: str) -> NodeSettings:
     return NodeSettings(
-        node=options.node,
+        node=name,
         agent=config.product_token,
         delay_s=config.delay_s,
         per_host=config.per_host,
@@ -142,10 +241,11 @@ def node_settings(config: CrawlConfig, options: NodeOptions) -> NodeSettings:
         robots_ttl_s=config.robots_ttl_s,
         # What a sitemap lists is one link away from it.
         sitemaps=config.sitemaps and config.depth != 0,
+        spool_bytes_max=options.spool_bytes_max,
     )
 
 
-def make_pipeline(config: CrawlConfig, setup: Registered, before_parse: Callable[[str], None]) -> Pipeline:
+def make_pipeline(config: CrawlConfig, registered: Registered, before_parse: Callable[[str], None]) -> Pipeline:
     reading = Reading(
         agent=config.product_token,
         body_decoded_bytes_max=config.body_decoded_bytes_max,
@@ -156,10 +256,10 @@ def make_pipeline(config: CrawlConfig, setup: Registered, before_parse: Callable
     )
 
     def make_scope(more: list[str]) -> Scope:
-        return Scope(config.scope, [*setup.seeds, *more], config.include, config.exclude)
+        return Scope(config.scope, [*registered.seeds, *more], config.include, config.exclude)
 
     pipeline = Pipeline(reading, make_scope, year=datetime.now(UTC).year, before_parse=before_parse)
-    pipeline.widen_scope(setup.scope_seeds, len(setup.scope_seeds))
+    pipeline.widen_scope(registered.scope_seeds, len(registered.scope_seeds))
     return pipeline
 
 
@@ -183,25 +283,9 @@ def make_fetcher(config: CrawlConfig, concurrency: int) -> Fetcher:
 
 
 def _plain_fetcher() -> Fetcher:
-    """A loop for calls outside the crawl: before it begins, and to report a failure after it broke."""
+    """A loop for calls outside the crawl: before it begins, and after it has ended or broken."""
     limits = FetchLimits(5.0, 60.0, 1 << 30, 0, 60)
     return Fetcher(limits, user_agent=SOFTWARE, guard=Guard(allow_private=True))
-
-
-def recover_spools(paths: CrawlPaths, node: str, pipeline: Pipeline, gateway: CoordinatorClient) -> None:
-    """Finish this node's own spool, and those of other nodes whose process is gone."""
-
-    def submit(results: list[Result]) -> Accepted:
-        return gateway.call(f"/api/v1/nodes/{node}/results", Results(results, []), Accepted)
-
-    recover(paths, node, pipeline, submit)
-    for folder in sorted(paths.spools.iterdir()):
-        lock = SpoolLock.take(folder) if folder.name != node and folder.is_dir() else None
-        if lock is None:
-            continue
-        recover(paths, folder.name, pipeline, submit)
-        gateway.call(f"/api/v1/nodes/{folder.name}", None, Done, method="DELETE")
-        lock.free()
 
 
 def _before_parse(blackbox: BlackBox) -> Callable[[str], None]:
@@ -216,12 +300,3 @@ def _before_parse(blackbox: BlackBox) -> Callable[[str], None]:
             os.abort()
 
     return parsing
-
-
-def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent dies, so that a resumed crawl finds no survivor at work."""
-    if not parent_pid or not sys.platform.startswith("linux"):
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        raise SystemExit(1)

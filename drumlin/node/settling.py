@@ -1,6 +1,7 @@
 """From arrival to settlement: read in batches, ask what is known, archive, tell the coordinator, publish.
 
-What is on its way here is bounded: while `full`, no further contact is made.
+What is on its way here is bounded: while `full`, no further contact is made. While no coordinator answers, nothing is
+asked, and what was read is archived all the same (`outbox`).
 """
 
 from __future__ import annotations
@@ -9,20 +10,28 @@ import time
 from collections.abc import Callable
 
 from drumlin.model import Capture
-from drumlin.node.archive import Archive, Arrival, StoredBatch
+from drumlin.node.archive import Arrival
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import HostWork
+from drumlin.node.outbox import Outbox, held_bytes
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import Accepted, HostReport, Known, KnownRequest, Results
+from drumlin.protocol import HostReport, Known, KnownRequest
 
 READ_BATCH_MIN = 24
 READ_BATCH_MAX = 64
 READ_WAIT_S = 0.005
 SETTLE_BATCH_MAX = 200
 SETTLE_WAIT_S = 0.02
+STORE_WAIT_S = 0.5
+KNOWN_WAIT_S = 5.0
 UNSETTLED_PAGES_MAX = 2_000
 UNSETTLED_BYTES_MAX = 96 * 1024 * 1024
+LINK_CHARS_BATCH_MAX = 8 * 1024 * 1024
+LINK_CHARS_MAX = 40 * 1024 * 1024
+LINKS_PLENTY = 1_000
+REPORTS_BATCH_MAX = 2_000
+NOTE_BYTES_BATCH_MAX = 8 * 1024 * 1024
 MIME_CHARS_MAX = 200
 
 Held = tuple[HostWork, Arrival]
@@ -36,28 +45,29 @@ class Settling:
         node: str,
         client: CoordinatorClient,
         pipeline: Pipeline,
-        archive: Archive,
+        outbox: Outbox,
         blackbox: BlackBox,
         on_stored: Callable[[HostWork], None],
     ) -> None:
         self._api = f"/api/v1/nodes/{node}"
         self._client = client
         self._pipeline = pipeline
-        self._archive = archive
+        self._outbox = outbox
         self._blackbox = blackbox
         self._on_stored = on_stored
         self._arrived: list[Held] = []
         self._arrived_at = 0.0
-        self._outbox: list[Held] = []
+        self._ready: list[Held] = []
         self._reports: list[HostReport] = []
-        self._outbox_at = 0.0
-        self._sending = False
+        self._ready_at = 0.0
         self._pages = 0
         self._bytes = 0
 
     @property
     def full(self) -> bool:
-        return self._pages >= UNSETTLED_PAGES_MAX or self._bytes >= UNSETTLED_BYTES_MAX
+        outbox = self._outbox
+        pages, size = self._pages + outbox.held_pages, self._bytes + outbox.held_bytes
+        return pages >= UNSETTLED_PAGES_MAX or size >= UNSETTLED_BYTES_MAX or outbox.full
 
     @property
     def behind(self) -> bool:
@@ -66,14 +76,14 @@ class Settling:
 
     @property
     def empty(self) -> bool:
-        return not (self._pages or self._reports or self._sending)
+        return not (self._pages or self._reports or self._outbox.busy)
 
     def arrive(self, host: HostWork, arrival: Arrival) -> None:
         if not self._arrived:
             self._arrived_at = time.monotonic()
         host.unsettled += 1
         self._pages += 1
-        self._bytes += _held_bytes(arrival.capture)
+        self._bytes += held_bytes(arrival.capture)
         self._arrived.append((host, arrival))
 
     def report(self, report: HostReport) -> None:
@@ -84,30 +94,41 @@ class Settling:
     def due(self) -> float:
         """When `step` next has something to do, infinity when only the network can say."""
         read_at = self._arrived_at + READ_WAIT_S if self._arrived else float("inf")
-        waiting = (self._outbox or self._reports) and not self._sending
-        return min(read_at, self._outbox_at + SETTLE_WAIT_S) if waiting else read_at
+        if self._ready or (self._reports and not self._outbox.busy):
+            return min(read_at, self._ready_at + (STORE_WAIT_S if self._outbox.busy else SETTLE_WAIT_S))
+        return read_at
 
     def step(self) -> None:
-        """Read one batch if one is ready, and send what has been read."""
+        """Read one batch if one is ready, and archive and send what has been read."""
         arrived = len(self._arrived)
         if arrived >= READ_BATCH_MIN or (arrived and time.monotonic() >= self._arrived_at + READ_WAIT_S):
             self._read()
-        self._send(time.monotonic())
+        self._hand_over(time.monotonic())
 
     def _read(self) -> None:
         """Parse and fingerprint a batch, then ask which of its contents are known already."""
         batch, self._arrived = self._arrived[:READ_BATCH_MAX], self._arrived[READ_BATCH_MAX:]
         captures = [arrival.capture for _, arrival in batch if arrival.capture is not None]
+        self._blackbox.reading({arrival.result.url: arrival.result.assignment_id for _, arrival in batch})
         self._pipeline.read(captures)
         for _, arrival in batch:
             self._complete(arrival)
         self._blackbox.clear()
         asked = [capture for capture in captures if capture.status < 300 and capture.body]
-        if not asked:
+        if not asked or self._client.cut_off:
             self._enqueue(batch)
             return
         request = KnownRequest([(capture.domain, capture.digest.hex()) for capture in asked])
-        self._client.post(f"{self._api}/known", request, Known, lambda known: self._mark_known(batch, asked, known))
+        self._client.post(
+            f"{self._api}/known",
+            request,
+            Known,
+            lambda known: self._mark_known(batch, asked, known),
+            # Not worth waiting for: what turns out to be known is merely stored in full.
+            on_failure=lambda: self._enqueue(batch),
+            repeat_s=0.0,
+            timeout_s=KNOWN_WAIT_S,
+        )
 
     def _complete(self, arrival: Arrival) -> None:
         """Put into the result what reading the page has shown."""
@@ -119,6 +140,8 @@ class Settling:
         result.record_id = arrival.fetch.record_id = capture.record_id
         found = self._pipeline.discover(capture)
         result.links, result.link_hints, result.traps = found.urls, found.hints, found.refused
+        if len(found.urls) > LINKS_PLENTY:
+            _bound_links(result.links, result.traps)
 
     def _mark_known(self, batch: list[Held], asked: list[Capture], known: Known) -> None:
         for capture, duplicate in zip(asked, known.duplicates, strict=True):
@@ -128,38 +151,60 @@ class Settling:
 
     def _enqueue(self, batch: list[Held]) -> None:
         self._note_waiting()
-        self._outbox += batch
+        self._ready += batch
 
     def _note_waiting(self) -> None:
-        if not self._outbox and not self._reports:
-            self._outbox_at = time.monotonic()
+        if not self._ready and not self._reports:
+            self._ready_at = time.monotonic()
 
-    def _send(self, now: float) -> None:
-        """Archive what has been read, then tell the coordinator: one batch at a time, the next when it has answered."""
-        if self._sending or not (self._outbox or self._reports):
+    def _hand_over(self, now: float) -> None:
+        """Archive what has been read and have it sent. While the batch before is not answered, only whole batches are,
+        or what has waited for long."""
+        if self._outbox.busy and not self._ready:
             return
-        if len(self._outbox) < SETTLE_BATCH_MAX and now < self._outbox_at + SETTLE_WAIT_S:
+        if not (self._ready or self._reports):
             return
-        sent, self._outbox = self._outbox[:SETTLE_BATCH_MAX], self._outbox[SETTLE_BATCH_MAX:]
-        self._outbox_at = now
-        arrivals = [arrival for _, arrival in sent]
-        stored = self._archive.store(arrivals) if arrivals else None
-        for host, _ in sent:
+        wait_s = STORE_WAIT_S if self._outbox.busy else SETTLE_WAIT_S
+        if len(self._ready) < SETTLE_BATCH_MAX and now < self._ready_at + wait_s:
+            return
+        sent = self._take_ready()
+        self._ready_at = now
+        for host, arrival in sent:
             host.unsettled -= 1
+            self._pages -= 1
+            self._bytes -= held_bytes(arrival.capture)
         for host in {id(host): host for host, _ in sent}.values():
             self._on_stored(host)
-        reports, self._reports = self._reports, []
-        self._sending = True
-        message = Results([arrival.result for arrival in arrivals], reports)
-        self._client.post(f"{self._api}/results", message, Accepted, lambda answer: self._accepted(stored, answer))
+        self._outbox.put([arrival for _, arrival in sent], self._take_reports(), now)
 
-    def _accepted(self, stored: StoredBatch | None, accepted: Accepted) -> None:
-        self._sending = False
-        if stored is not None:
-            self._pages -= len(stored.arrivals)
-            self._bytes -= sum(_held_bytes(arrival.capture) for arrival in stored.arrivals)
-            self._archive.publish(stored, accepted)
+    def _take_ready(self) -> list[Held]:
+        """As many results as one message may hold."""
+        chars = count = 0
+        for _, arrival in self._ready[:SETTLE_BATCH_MAX]:
+            chars += sum(map(len, arrival.result.links))
+            count += 1
+            if chars >= LINK_CHARS_BATCH_MAX:
+                break
+        taken, self._ready = self._ready[:count], self._ready[count:]
+        return taken
+
+    def _take_reports(self) -> list[HostReport]:
+        size = count = 0
+        for report in self._reports[:REPORTS_BATCH_MAX]:
+            size += len(report.note or b"")
+            count += 1
+            if size >= NOTE_BYTES_BATCH_MAX:
+                break
+        taken, self._reports = self._reports[:count], self._reports[count:]
+        return taken
 
 
-def _held_bytes(capture: Capture | None) -> int:
-    return len(capture.body_raw) + len(capture.body) if capture is not None else 0
+def _bound_links(links: list[str], traps: dict[str, int]) -> None:
+    """Cut a list of links that would not fit into a message: only a page made for it has one so long."""
+    chars = 0
+    for place, url in enumerate(links):
+        chars += len(url)
+        if chars > LINK_CHARS_MAX:
+            traps["links_too_long"] = len(links) - place
+            del links[place:]
+            return

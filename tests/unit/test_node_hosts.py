@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -179,12 +180,31 @@ class FakeClient:
 
     def __init__(self) -> None:
         self.sent: list[tuple[WorkRequest, Callable[[Work], None]]] = []
+        self.failures: list[Callable[[], None]] = []
 
-    def post(self, path: str, message: WorkRequest, reply: type, on_reply: Callable[[Work], None]) -> None:
+    def post(
+        self,
+        path: str,
+        message: WorkRequest,
+        reply: type,
+        on_reply: Callable[[Work], None],
+        on_failure: Callable[[], None],
+        repeat_s: float,
+    ) -> None:
+        assert repeat_s == 0.0, "a request for work is never repeated as it is"
         self.sent.append((message, on_reply))
+        self.failures.append(on_failure)
+
+    def wait_s(self) -> float:
+        return 3.0
+
+    def fail(self) -> None:
+        self.sent.pop(0)
+        self.failures.pop(0)()
 
     def answer(self, *leases: WorkLease, lost: tuple[str, ...] = (), state: CrawlState = CrawlState.RUNNING) -> None:
         _, on_reply = self.sent.pop(0)
+        self.failures.pop(0)
         on_reply(Work(list(leases), [], 0.0, state, list(lost)))
 
 
@@ -248,6 +268,25 @@ def test_every_request_for_work_has_a_name_of_its_own(asking: Asking) -> None:
         names.add(asking.client.sent[0][0].request_id)
         asking.client.answer()
     assert len(names) == 3
+
+
+def test_after_a_failure_hosts_are_asked_for_and_leases_renewed_again_but_not_at_once(asking: Asking) -> None:
+    asking.leases.ask(0.0, 5)
+    first = asking.client.sent[0][0].request_id
+    asking.client.fail()
+    assert asking.leases.due() > time.monotonic() + 2.0
+    asking.leases.ask(0.0, 5)
+    assert asking.client.sent == []
+    asking.leases.ask(asking.leases.due(), 5)
+    assert asking.client.sent[0][0].request_id != first
+    asking.client.answer()
+    host = asking.holder.table.by_name["a.test"] = work_on(lease(ttl_s=1e9), sent=0.0)
+    asking.leases.check(host, 6e8)
+    asking.leases.renew(6e8)
+    asking.client.fail()
+    assert not host.renewing
+    asking.leases.renew(7e8)
+    assert asking.client.sent[0][0].renew == [(host.lease_id, host.host)]
 
 
 def test_a_lease_that_runs_out_is_renewed_and_one_that_cannot_be_is_lost(asking: Asking) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from drumlin.model import Capture, Duplicate, Outcome, Task
 from drumlin.node import settling
-from drumlin.node.archive import Archive, Arrival, StoredBatch
+from drumlin.node.archive import Archive, Arrival, CrawlPaths, StoredBatch
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import HostWork
+from drumlin.node.outbox import HELD_PAGES_MAX, Outbox, results_message
 from drumlin.node.outcomes import fetch_record, result_without_capture
-from drumlin.node.settling import SETTLE_BATCH_MAX, UNSETTLED_PAGES_MAX, Settling
+from drumlin.node.settling import SETTLE_BATCH_MAX, STORE_WAIT_S, UNSETTLED_PAGES_MAX, Settling
+from drumlin.node.spool import Entry
 from drumlin.pipeline import Discovered, Pipeline
-from drumlin.protocol import Accepted, HostReport, Known, WorkLease
+from drumlin.protocol import LINKS_MAX, Accepted, HostReport, Known, Result, WorkLease
 
 
 class Parts:
@@ -27,12 +30,20 @@ class Parts:
         self.sent: list[tuple[str, Any, Callable[[Any], None]]] = []
         self.now = 100.0
         self.on_stored: Callable[[], None] = lambda: None
+        self.on_failure: Callable[[], None] | None = None
+        self.cut_off = False
+        self.journal: list[list[Result]] = []
+        self.paths = CrawlPaths(Path())
 
     # the coordinator's client
-    def post(self, path: str, message: Any, reply: type, on_reply: Callable[[Any], None]) -> None:
+    def post(
+        self, path: str, message: Any, reply: type, on_reply: Callable[[Any], None], signed: bool = False, **more: Any
+    ) -> None:
         name = path.rpartition("/")[2]
+        assert signed == (name == "results")
         self.heard.append(name)
         self.sent.append((name, message, on_reply))
+        self.on_failure = more.get("on_failure")
 
     # the pipeline
     def read(self, captures: list[Capture]) -> None:
@@ -44,14 +55,22 @@ class Parts:
         return Discovered([capture.url + "next"], [], {"calendar": 1})
 
     # the archive
-    def store(self, arrivals: list[Arrival]) -> StoredBatch:
+    def store(self, arrivals: list[Arrival], now: float) -> StoredBatch:
         self.heard.append(f"store {len(arrivals)}")
-        return StoredBatch(cast(Any, None), 0, arrivals)
+        self.journal.append([arrival.result for arrival in arrivals])
+        return StoredBatch(cast(Any, None), len(self.journal) - 1, arrivals, size=100 * len(arrivals))
+
+    def recall(self, batch: StoredBatch) -> list[Entry]:
+        results = self.journal[batch.number]
+        return [Entry(result, cast(Any, None), "", 0, "") for result in results]
 
     def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
         self.heard.append(f"publish {len(batch.arrivals)}")
 
     # the black box
+    def reading(self, assignments: dict[str, str]) -> None:
+        self.parsed = assignments
+
     def clear(self) -> None:
         self.heard.append("clear")
 
@@ -77,15 +96,10 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     return made
 
 
-def settling_of(parts: Parts) -> Settling:
-    return Settling(
-        "n0",
-        cast(CoordinatorClient, parts),
-        cast(Pipeline, parts),
-        cast(Archive, parts),
-        cast(BlackBox, parts),
-        parts.stored,
-    )
+def settling_of(parts: Parts, spool_bytes_max: int = 1 << 40) -> Settling:
+    client, pipeline = cast(CoordinatorClient, parts), cast(Pipeline, parts)
+    outbox = Outbox("n0", client, pipeline, cast(Archive, parts), spool_bytes_max=spool_bytes_max)
+    return Settling("n0", client, pipeline, outbox, cast(BlackBox, parts), parts.stored)
 
 
 def host(name: str = "a.test") -> HostWork:
@@ -129,7 +143,7 @@ def test_a_page_is_read_asked_for_stored_sent_and_only_then_published(parts: Par
     parts.answer()
     parts.now += 1.0
     made.step()
-    assert parts.heard == ["read 1", "clear", "known", "store 1", "stored a.test", "results"]
+    assert parts.heard == ["read 1", "clear", "known", "stored a.test", "store 1", "results"]
     assert (made.empty, work.unsettled) == (False, 0)
     message = parts.answer()
     assert parts.heard[-1] == "publish 1"
@@ -145,7 +159,7 @@ def test_what_has_no_content_is_not_asked_for(parts: Parts) -> None:
     made.step()
     parts.now += 1.0
     made.step()
-    assert parts.heard == ["read 0", "clear", "store 1", "stored a.test", "results"]
+    assert parts.heard == ["read 0", "clear", "stored a.test", "store 1", "results"]
 
 
 @pytest.mark.parametrize(("url", "marked"), [("http://a.test/other", True), ("http://a.test/1/", False)])
@@ -215,3 +229,95 @@ def test_it_is_full_by_pages_or_by_bytes_until_they_are_settled(parts: Parts) ->
         heavy.step()
         parts.answer()
     assert (heavy.full, heavy.empty) == (False, True)
+
+
+# While no coordinator answers
+
+
+def pass_time(parts: Parts, made: Settling, turns: int = 1) -> None:
+    for _ in range(turns):
+        parts.now += STORE_WAIT_S
+        made.step()
+
+
+def test_what_arrives_while_a_batch_is_unanswered_is_archived_and_sent_in_order_later(parts: Parts) -> None:
+    made, work = settling_of(parts), host()
+    for number in range(3):
+        made.arrive(work, arrival(number, page=False))
+        pass_time(parts, made, 2)
+    assert [one for one in parts.heard if one.startswith(("store ", "results"))] == [
+        "store 1",
+        "results",
+        "store 1",
+        "store 1",
+    ]
+    sent = []
+    while parts.sent:
+        sent += [result.url for result in parts.answer().results]
+    assert sent == [f"http://a.test/{number}/" for number in range(3)]
+    assert made.empty
+
+
+def test_what_is_known_is_not_asked_while_cut_off_and_not_waited_for_when_it_fails(parts: Parts) -> None:
+    made = settling_of(parts)
+    parts.cut_off = True
+    made.arrive(host(), arrival())
+    pass_time(parts, made, 2)
+    assert ("known" in parts.heard, "store 1" in parts.heard) == (False, True)
+    parts.answer()
+    parts.cut_off = False
+    made.arrive(host(), arrival(2))
+    pass_time(parts, made)
+    assert parts.heard[-1] == "known"
+    assert parts.on_failure is not None
+    parts.sent.clear()
+    parts.on_failure()
+    pass_time(parts, made)
+    assert parts.heard[-2:] == ["store 1", "results"]
+
+
+def test_memory_stays_bounded_through_an_outage_and_everything_is_sent_after_it(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drumlin.node.outbox.rebuild", lambda paths, entries, pipeline: entries)
+    made, work = settling_of(parts), host()
+    pages = 3 * UNSETTLED_PAGES_MAX
+    for number in range(pages):
+        assert not made.full
+        made.arrive(work, arrival(number, page=False))
+        if number % 50 == 49:
+            pass_time(parts, made)
+    pass_time(parts, made, 5)
+    assert made._outbox.held_pages <= HELD_PAGES_MAX + SETTLE_BATCH_MAX
+    sent: list[str] = []
+    while parts.sent:
+        sent += [result.url for result in parts.answer().results]
+    assert sent == [f"http://a.test/{number}/" for number in range(pages)]
+    assert (made.empty, made._outbox.held_pages, made._outbox.full) == (True, 0, False)
+    published = [int(one.removeprefix("publish ")) for one in parts.heard if one.startswith("publish")]
+    assert sum(published) == pages
+
+
+def test_no_more_is_taken_when_the_spool_on_disk_is_full_until_some_of_it_is_settled(parts: Parts) -> None:
+    made, work = settling_of(parts, spool_bytes_max=250), host()
+    for number in range(3):
+        assert not made.full
+        made.arrive(work, arrival(number, page=False))
+        pass_time(parts, made, 2)
+    assert made.full
+    parts.answer()
+    assert not made.full
+
+
+def test_more_links_than_a_result_may_name_go_with_copies_of_it() -> None:
+    result = arrival().result
+    other = arrival(2).result
+    result.links = [f"http://a.test/{number}" for number in range(2 * LINKS_MAX + 5)]
+    result.link_hints = [0.5] * (LINKS_MAX + 1)
+    message = results_message([result, other], [])
+    assert message.canonical_links
+    assert [one.url for one in message.results] == [result.url, other.url, result.url, result.url]
+    assert [len(one.links) for one in message.results] == [LINKS_MAX, 0, LINKS_MAX, 5]
+    assert [url for one in message.results for url in one.links] == result.links
+    assert [len(one.link_hints) for one in message.results] == [LINKS_MAX, 0, 1, 0]
+    assert {one.capture_id for one in message.results} == {result.capture_id, other.capture_id}

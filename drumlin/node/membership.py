@@ -1,0 +1,116 @@
+"""Who a node is: its options, its name and the spool folder that the name locks, and how it registers."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from drumlin import __version__
+from drumlin.errors import BusyError, ConfigError
+from drumlin.node.archive import CrawlPaths
+from drumlin.node.outbox import SPOOL_BYTES_MAX
+from drumlin.node.recovery import SpoolLock
+from drumlin.protocol import NODE_ID_PATTERN, Register
+from drumlin.store.disk import storage_error, write_whole
+
+PR_SET_PDEATHSIG = 1
+SPOOL_WAIT_S = 60.0
+NAMES_TRIED_MAX = 1_000
+HOSTNAME_CHARS_MAX = 40
+
+
+class NodeOptions(msgspec.Struct, frozen=True):
+    """What a node process is told on its command line. `endpoint` is one coordinator or several, with commas between;
+    `out` is the store or, with `bundled`, a folder of this machine alone. Without a `node` it finds a name itself."""
+
+    node: str
+    endpoint: str
+    out: Path
+    concurrency: int
+    sync: bool
+    parent_pid: int = 0
+    bundled: bool = False
+    token: str = ""
+    authority: Path | None = None
+    spool_bytes_max: int = SPOOL_BYTES_MAX
+    memory_bytes_max: int = 0
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [endpoint.strip() for endpoint in self.endpoint.split(",") if endpoint.strip()]
+
+
+class Membership:
+    """A name in the crawl, held by the lock on its spool folder."""
+
+    def __init__(self, options: NodeOptions, name: str) -> None:
+        self.options = options
+        self.name = name
+        self.paths = CrawlPaths(options.out, options.bundled)
+
+    @classmethod
+    @contextlib.contextmanager
+    def enter(cls, options: NodeOptions) -> Iterator[Membership]:
+        """Hold a name for as long as the context lasts."""
+        paths = CrawlPaths(options.out, options.bundled)
+        try:
+            for folder in (paths.warc, paths.tables, paths.spools):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as cause:
+            raise storage_error(Path(cause.filename or options.out), cause) from cause
+        name, lock = _take_name(paths, options.node)
+        try:
+            yield cls(options, name)
+        finally:
+            lock.free()
+
+    def registration(self, *, recovering: bool) -> Register:
+        """The message with which this node begins, or begins again. Its capacity is left to be measured."""
+        metadata = {"pid": str(os.getpid()), "os": sys.platform, "version": __version__, "host": socket.gethostname()}
+        metadata["store"] = "through a coordinator" if self.options.bundled else "shared"
+        return Register(0.0, self.name, metadata=metadata, recovering=recovering, instance=self._instance())
+
+    def _instance(self) -> str:
+        """A secret that is made once per spool folder: who knows it can only be the successor of who made it."""
+        path = self.paths.spool(self.name) / "instance"
+        if not path.exists():
+            write_whole(path, secrets.token_hex(16).encode())
+        return path.read_text()
+
+
+def _take_name(paths: CrawlPaths, wanted: str) -> tuple[str, SpoolLock]:
+    """The name asked for, or the first of this machine's that nobody has: so a restarted node is its own successor."""
+    if wanted:
+        if re.match(NODE_ID_PATTERN, wanted) is None:
+            hint = "Use up to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit."
+            raise ConfigError(f"{wanted!r} cannot be a node's name.", hint)
+        # A neighbour may just be finishing what an earlier process of this name left behind.
+        lock = SpoolLock.take(paths.spool(wanted), wait_s=SPOOL_WAIT_S)
+        if lock is None:
+            raise BusyError(f"Another process is node {wanted} of {paths.root}.", "Stop it or choose another name.")
+        return wanted, lock
+    machine = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:HOSTNAME_CHARS_MAX].lstrip("._-") or "node"
+    for number in range(1, NAMES_TRIED_MAX + 1):
+        lock = SpoolLock.take(paths.spool(f"{machine}-{number}"))
+        if lock is not None:
+            return f"{machine}-{number}", lock
+    raise BusyError(f"{NAMES_TRIED_MAX} nodes of this machine are at work in {paths.root}.", "Give this one a --name.")
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies, so that a resumed crawl finds no survivor at work."""
+    if not parent_pid or not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        raise SystemExit(1)

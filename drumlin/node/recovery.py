@@ -1,0 +1,171 @@
+"""Finishing what a dead node left: its WARC files, its journals, and the page it died on.
+
+A node holds a lock on its spool folder for as long as it lives, so a free lock marks a dead node's. Whoever finds one
+(its successor, or any other node of the same store) takes the lock, sends what was never answered, and makes the tables
+from the archive.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from drumlin.errors import SiteError
+from drumlin.fetch.decode import decode
+from drumlin.model import Capture, FailureKind, Outcome
+from drumlin.node.archive import Arrival, CrawlPaths, add_rows
+from drumlin.node.blackbox import read_struck
+from drumlin.node.bundles import BUNDLE_SUFFIX, bundle_path, make_bundle
+from drumlin.node.spool import JOURNAL_SUFFIX, Entry, FoundJournal, answer_of
+from drumlin.pipeline import Pipeline
+from drumlin.protocol import Accepted, Result, read_assignment_id
+from drumlin.store import SegmentWriter, read_capture, repair
+from drumlin.store.cdxj import CDXJ_SUFFIX
+from drumlin.store.disk import OPEN_SUFFIX, remove
+from drumlin.store.repair import NAME_PARTS, WARC_SUFFIX
+from drumlin.urls import domain_of
+
+LOCK_POLL_S = 0.05
+KILLED = "killed"
+"""The kind of failure of a page whose process ended while it parsed it: by chance, or because of it."""
+KILLS_MAX = 3
+
+Submit = Callable[[list[Result]], Accepted]
+
+
+class SpoolLock:
+    """Held by a node over its spool folder for as long as it lives; a free lock marks the spool of a dead node."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @classmethod
+    def take(cls, folder: Path, *, wait_s: float = 0.0) -> SpoolLock | None:
+        """The lock, or None when another process holds it still after `wait_s`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return cls(fd)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    os.close(fd)
+                    return None
+                time.sleep(LOCK_POLL_S)
+
+    def free(self) -> None:
+        os.close(self._fd)
+
+
+def dead_spools(paths: CrawlPaths, but: str) -> Iterator[str]:
+    """The nodes that left something and whose process is gone, each locked while the caller is at it."""
+    for folder in sorted(paths.spools.iterdir()):
+        if folder.name == but or not any(_leftovers(folder)):
+            continue
+        lock = SpoolLock.take(folder)
+        if lock is not None:
+            try:
+                yield folder.name
+            finally:
+                lock.free()
+
+
+def _leftovers(folder: Path) -> Iterator[Path]:
+    for suffix in (JOURNAL_SUFFIX, BUNDLE_SUFFIX):
+        yield from folder.glob("*" + suffix)
+
+
+def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) -> bool:
+    """Finish what a dead node left. False when the coordinator does not take all of it yet, because to it the dead
+    node is still at work: then the rest stays for another time."""
+    repair(paths.warc, node)
+    journals = [FoundJournal(path) for path in sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX))]
+    unfinished = [one for one in journals if not _recover_journal(paths, node, one, pipeline, submit)]
+    if paths.bundled and not unfinished:
+        _drop_unjournalled(paths.warc, node)
+    return not unfinished
+
+
+def _recover_journal(paths: CrawlPaths, node: str, journal: FoundJournal, pipeline: Pipeline, submit: Submit) -> bool:
+    name = journal.path.name.removesuffix(JOURNAL_SUFFIX)
+    if paths.bundled and bundle_path(paths.spool(node), name).exists():
+        journal.delete()
+        return True
+    for number, entries in enumerate(journal.batches):
+        if number not in journal.answers:
+            answer = answer_of(number, submit([entry.result for entry in entries]))
+            if answer is not None:
+                journal.answered(answer)
+    if len(journal.answers) < len(journal.batches):
+        return False
+    tables = SegmentWriter(paths.tables, name, node=node)
+    for number, entries in enumerate(journal.batches):
+        add_rows(tables, rebuild(paths, entries, pipeline), journal.answers[number])
+    tables.finish()
+    if paths.bundled:
+        warcs = {entry.warc_filename for batch in journal.batches for entry in batch} - {""}
+        make_bundle(paths.root, paths.spool(node), name, warcs)
+    journal.delete()
+    return True
+
+
+def report_killer(blackbox: Path, submit: Submit) -> None:
+    """Tell which page was being parsed when a process ended: it is tried again, but not for ever."""
+    url, assignment = read_struck(blackbox)
+    key = read_assignment_id(assignment)
+    if key is not None:
+        kind = FailureKind.CRASH if key.attempts + 1 >= KILLS_MAX else KILLED
+        error = "its process ended while parsing it"
+        result = Result(assignment, url, 0, "", [], time.time(), outcome=Outcome.FAILED, kind=kind, error=error)
+        result.capture_id = f"{key.lease_id}/{key.task_id}:{KILLED}"
+        submit([result])
+    remove(blackbox)
+
+
+def _drop_unjournalled(warc: Path, node: str) -> None:
+    """Captures that never reached the journal were never sent: their pages are fetched again, by whoever leases them.
+    Other nodes may be at work in the same folder."""
+    for path in warc.iterdir():
+        stem = path.name.removesuffix(WARC_SUFFIX).removesuffix(CDXJ_SUFFIX)
+        if stem.split("-", NAME_PARTS)[NAME_PARTS:] == [node]:
+            remove(path)
+
+
+def rebuild(paths: CrawlPaths, entries: list[Entry], pipeline: Pipeline) -> list[Arrival]:
+    """The arrivals that the journal tells of, their captures read back from the archive and parsed again."""
+    arrivals = [Arrival(entry.result, entry.fetch, _read_back(paths, entry)) for entry in entries]
+    pages = [a.capture for a in arrivals if a.capture is not None and a.result.outcome == Outcome.FETCHED]
+    pipeline.read(pages)
+    for arrival in arrivals:
+        if arrival.capture is not None:
+            arrival.capture.digest = bytes.fromhex(arrival.result.content_hash)
+            arrival.capture.simhash = arrival.result.simhash
+    return arrivals
+
+
+def _read_back(paths: CrawlPaths, entry: Entry) -> Capture | None:
+    if not entry.warc_filename:
+        return None
+    result = entry.result
+    path = paths.warc / entry.warc_filename
+    capture = read_capture(path if path.exists() else path.with_name(path.name + OPEN_SUFFIX), entry.warc_offset)
+    key = read_assignment_id(result.assignment_id)
+    if key is not None:
+        capture.task_id, capture.lease_token, capture.depth = key.task_id, key.lease_id, key.depth
+    capture.host, capture.domain = entry.fetch.host, domain_of(entry.fetch.host)
+    capture.found_on, capture.redirects = entry.found_on, tuple(result.redirect_chain)
+    capture.fetched, capture.duration_s = result.crawl_time, entry.fetch.duration_s
+    capture.warc_filename = entry.warc_filename
+    capture.record_id, capture.ip, capture.protocol = result.record_id, entry.fetch.ip, entry.fetch.protocol
+    try:
+        capture.body = decode(
+            capture.body_raw, capture.headers.get("content-encoding", ""), len(capture.body_raw) * 1000
+        )
+    except SiteError:
+        capture.body = capture.body_raw
+    return capture

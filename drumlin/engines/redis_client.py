@@ -17,7 +17,7 @@ import time
 from binascii import crc_hqx
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import hiredis
 
@@ -134,8 +134,8 @@ class Connection(asyncio.Protocol):
         self.alive = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - asyncio gives streams this type
-        self._transport = transport
+        # uvloop's transports are asyncio's in everything but the class.
+        self._transport = cast("asyncio.Transport", transport)
         self.alive = True
 
     def data_received(self, data: bytes) -> None:

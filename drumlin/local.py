@@ -25,7 +25,7 @@ import msgspec
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import OpenAccess
-from drumlin.coordinator.dispatch import KILLS_MAX, STATE_KEY, Dispatcher
+from drumlin.coordinator.dispatch import KILLS_MAX, Dispatcher
 from drumlin.coordinator.report import Report, make_report
 from drumlin.coordinator.service import ELAPSED_KEY, Clock, Listen, run_server
 from drumlin.coordinator.totals import Totals
@@ -49,6 +49,8 @@ RESTARTS_IN_A_ROW_MAX = 5
 LEAVE_WAIT_S = 90.0
 SOCKET_FOLDER_BYTES_MAX = 95
 HEARTBEAT_S = 0.5
+COMPLETE_KEY = "complete"
+YES = b"yes"
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS})
 
 
@@ -180,14 +182,15 @@ class LocalCrawl:
         await self.dispatcher.open()
         await self.dispatcher.seed(self._seeds, self._clock())
         totals = await self.dispatcher.totals(self._clock())
-        was_finished = await engine.get_meta(STATE_KEY) == CrawlState.FINISHED.encode() and not self._spools_left()
+        was_finished = await engine.get_meta(COMPLETE_KEY) == YES and not self._spools_left()
         if not (was_finished and not totals.pending):
-            await engine.put_meta(STATE_KEY, CrawlState.RUNNING.encode())
+            await engine.put_meta(COMPLETE_KEY, b"")
+            await self.dispatcher.resume()
             discard_unfinished(self.directory.paths.tables)
             await self._crawl()
             # A crawl is finished when its index is: killed in between, the next run merges again.
             merge(self.directory.paths.warc)
-            await engine.put_meta(STATE_KEY, self.dispatcher.state.encode())
+            await engine.put_meta(COMPLETE_KEY, YES if self.dispatcher.state is CrawlState.FINISHED else b"")
         else:
             self.dispatcher.state = CrawlState.FINISHED
         report = await make_report(self.dispatcher, self.elapsed_s if not was_finished else self.elapsed_before_s)

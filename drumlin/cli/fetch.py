@@ -170,9 +170,9 @@ class Explained:
 
     def _pipeline(self) -> Pipeline:
         from drumlin.node.main import make_pipeline
-        from drumlin.protocol import Setup
+        from drumlin.protocol import Registered
 
-        return make_pipeline(self._config, Setup(b"", "", [], []), lambda url: None)
+        return make_pipeline(self._config, Registered("", "", 0.0, "", {}, "", [], []), lambda url: None)
 
     def _explain_page(self, capture: Capture) -> None:
         pipeline = self._pipeline()

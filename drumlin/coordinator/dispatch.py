@@ -352,9 +352,8 @@ class Dispatcher:
             await self._enter(CrawlState.PAUSED)
 
     async def resume(self) -> None:
-        """Go on after a pause, or after a stop."""
-        if self.state is not CrawlState.RUNNING:
-            await self._enter(CrawlState.RUNNING)
+        """Go on after a pause, a stop or the end."""
+        await self._enter(CrawlState.RUNNING)
 
     async def totals(self, now: float) -> Totals:
         return add_up(await self.engine.stats_all(now))

@@ -41,9 +41,10 @@ BACKLOG_REVOKED_S = 5.0
 REVOKED_AT_ONCE = 8
 RECENT_HOSTS_MAX = 256
 PREFERRED_DOMAINS_ASKED = 8
-BUDGET_NEAR_SHARE = 0.9
+BUDGET_SLACK_PAGES = 200_000
+"""More than a whole fleet is given between two looks at the totals."""
 BUDGET_CLAIM = "budget"
-BUDGET_CLAIM_S = 2.0
+BUDGET_CLAIM_S = 10.0
 IDLE_NODES_PER_S = 2_000.0
 IDLE_WAIT_MAX_S = 5.0
 UNWAITED_NODES_MAX = 16
@@ -84,36 +85,52 @@ class Granting:
         self._ready = [stats.hosts_ready > 0 for stats in shards]
 
     async def fill(self, work: Work, record: NodeRecord, request: WorkRequest, latest: Totals, now: float) -> None:
-        """Put renewed and new leases into `work`."""
+        """Put renewed and new leases into `work`. Near the end of the page budget one request at a time is answered,
+        and knowing exactly what is out, so that the budget holds over all coordinators."""
         room = min(request.max_tasks, self._pace(record))
-        room = await self._room(room, latest, now)
+        if self._budget_is_near(latest):
+            await self._fill_alone(work, record, request, room, now)
+        else:
+            await self._fill(work, record, request, room, now)
+        if request.flat:
+            work.assignments = [assignment for lease in work.leases for assignment in lease.assignments]
+
+    def _budget_is_near(self, latest: Totals) -> bool:
+        pages_max = self._budget.pages_max
+        if pages_max is None:
+            return False
+        return not latest.known or latest.pages + latest.leased + BUDGET_SLACK_PAGES >= pages_max
+
+    async def _fill_alone(self, work: Work, record: NodeRecord, request: WorkRequest, room: int, now: float) -> None:
+        self._requests += 1
+        holder = f"{self._name}/{self._requests}"
+        if not await self._engine.claim(BUDGET_CLAIM, holder, now, until=now + BUDGET_CLAIM_S):
+            await self._fill(work, record, request, 0, now)
+            return
+        try:
+            totals = add_up(await self._engine.stats_all(now))
+            room = self._budget.pages_allowed(totals.pages, totals.leased, room)
+            await self._fill(work, record, request, room, now)
+        finally:
+            await self._engine.claim(BUDGET_CLAIM, holder, now, until=now)
+
+    async def _fill(self, work: Work, record: NodeRecord, request: WorkRequest, room: int, now: float) -> None:
         # A lease renewed without further URLs ends when the node is done with those it has, and others get the host.
         room -= await self._renew(work, record, request, 0 if self._should_share(record.node_id) else room, now)
         hosts = HOSTS_DEFAULT if request.max_hosts is None else request.max_hosts
-        if hosts > 0 and room > 0:
-            leases = await self._lease(record, request, hosts, room, now)
-            work.leases += [self._work_lease(lease, now) for lease in leases]
-            self._note_hosts(record.node_id, leases)
-            if not leases:
-                work.retry_after_s = self._idle_wait_s()
-        if request.flat:
-            work.assignments = [assignment for lease in work.leases for assignment in lease.assignments]
+        if hosts <= 0 or room <= 0:
+            return
+        leases = await self._lease(record, request, hosts, room, now)
+        work.leases += [self._work_lease(lease, now) for lease in leases]
+        self._note_hosts(record.node_id, leases)
+        if not leases:
+            work.retry_after_s = self._idle_wait_s()
 
     def _pace(self, record: NodeRecord) -> int:
         """How many URLs the node may have that it has not begun."""
         rate = max(record.pages_per_s, record.capacity)
         useful = GROWTH * rate * self._config.lease_s * LEASE_FILL_SHARE
         return max(TASKS_AT_FIRST, int(useful) - record.unstarted)
-
-    async def _room(self, wanted: int, latest: Totals, now: float) -> int:
-        """What the page budget leaves. Near its end only one coordinator at a time gives anything, knowing exactly."""
-        if self._budget.pages_max is None:
-            return wanted
-        if latest.pages + latest.leased >= self._budget.pages_max * BUDGET_NEAR_SHARE or not latest.known:
-            if not await self._engine.claim(BUDGET_CLAIM, self._name, now, until=now + BUDGET_CLAIM_S):
-                return 0
-            latest = add_up(await self._engine.stats_all(now))
-        return self._budget.pages_allowed(latest.pages, latest.leased, wanted)
 
     def _should_share(self, node: str) -> bool:
         """Others have nothing to do, and nodes are the bound: with a delay hosts are, and they best stay put."""

@@ -134,7 +134,8 @@ def form_cluster(plan: FleetPlan, password: str, alive: Callable[[], None]) -> N
     try:
         for port, _ in plan.redis_ports:
             servers.append(_wait_for(partial(connect, port, password), deadline, alive))
-        if int(servers[0].info("cluster")["cluster_known_nodes"]) < len(servers):
+        seen = servers[0].info("cluster")
+        if int(seen["cluster_known_nodes"]) < len(servers) or int(seen["cluster_slots_assigned"]) < SLOTS:
             _found(plan, servers, deadline, alive)
         _wait_for(lambda: all(map(_serves, servers)), deadline, alive)
     finally:
@@ -205,7 +206,9 @@ def _wait_for(happened: Callable[[], Any], deadline: float, alive: Callable[[], 
 def engine_url(plan: FleetPlan, password: str) -> str:
     """What a coordinator opens; it finds the servers that are not named by asking those that are."""
     addresses = ",".join(f"{ADDRESS}:{port}" for port, _ in plan.redis_ports)
-    return f"redis://:{password}@{addresses}/{plan.namespace}"
+    # One confirmation is enough: the replica that has the newest data is the one that is promoted.
+    options = "?replicas=1" if plan.replicas else ""
+    return f"redis://:{password}@{addresses}/{plan.namespace}{options}"
 
 
 def free_ports(count: int) -> list[int]:

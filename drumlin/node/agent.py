@@ -18,7 +18,7 @@ from drumlin.model import FailureKind, Outcome, Task
 from drumlin.node.archive import Archive, Arrival
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.bundles import BundleUploads
-from drumlin.node.client import FOREVER, CoordinatorClient
+from drumlin.node.client import FOREVER, PROBE_TIMEOUT_S, CoordinatorClient
 from drumlin.node.contact import RobotsContact, request_block
 from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork
 from drumlin.node.leases import Leases
@@ -364,7 +364,8 @@ class Agent:
             unstarted=sum(len(host.tasks) for host in hosts),
             total_bytes=self.fetched_bytes,
         )
-        self._client.post(f"/api/v1/nodes/{self.settings.node}/heartbeat", beat, HeartbeatReply, self._beat_answered)
+        path = f"/api/v1/nodes/{self.settings.node}/heartbeat"
+        self._client.post(path, beat, HeartbeatReply, self._beat_answered, timeout_s=PROBE_TIMEOUT_S)
 
     def _last_leases(self) -> list[str]:
         """Some leases with URLs not begun, those that are contacted last first."""

@@ -29,7 +29,8 @@ from drumlin.signing import NONCE_BYTES, sign
 
 Reply = TypeVar("Reply")
 
-CALL_TIMEOUT_S = 15.0
+CALL_TIMEOUT_S = 10.0
+PROBE_TIMEOUT_S = 5.0
 UPLOAD_TIMEOUT_S = 600.0
 CONNECT_TIMEOUT_S = 5.0
 CALL_POLL_S = 0.05
@@ -83,6 +84,23 @@ class Access(msgspec.Struct):
         self.key = bytes.fromhex(registered.key or "")
 
 
+class Coordinators:
+    """The coordinators that a node knows, and the one that it talks to until that one fails."""
+
+    def __init__(self, endpoints: Sequence[str]) -> None:
+        self.endpoints = list(endpoints)
+        self.current = 0
+
+    @property
+    def several(self) -> bool:
+        return len(self.endpoints) > 1
+
+    def avoid(self, place: int) -> None:
+        """Talk to the next one, unless that has been decided already."""
+        if place == self.current:
+            self.current = (place + 1) % len(self.endpoints)
+
+
 class _Call(msgspec.Struct):
     """One message on its way, however often it is sent."""
 
@@ -109,7 +127,7 @@ class CoordinatorClient:
     def __init__(
         self,
         fetcher: Fetcher,
-        endpoints: Sequence[str],
+        coordinators: Coordinators,
         *,
         chance: Callable[[], float],
         access: Access | None = None,
@@ -117,20 +135,19 @@ class CoordinatorClient:
         rejoin: Callable[[], Register] | None = None,
     ) -> None:
         self._fetcher = fetcher
-        self._endpoints = list(endpoints)
+        self._coordinators = coordinators
         self._chance = chance
         self._access = access or Access()
         self._curl_options = curl_options or {}
         self._rejoin = rejoin
-        self._packs = not all(endpoint.startswith("unix:") for endpoint in endpoints)
+        self._packs = not all(endpoint.startswith("unix:") for endpoint in coordinators.endpoints)
         self._compressor = zstandard.ZstdCompressor(level=PACK_LEVEL)
-        self._current = 0
         self._failures = 0
         self._failing_since = 0.0
         self._outage_told = False
         self._rejoining = False
         self._rejoins = 0
-        self._idle: dict[str, list[Any]] = {endpoint: [] for endpoint in endpoints}
+        self._idle: dict[str, list[Any]] = {endpoint: [] for endpoint in coordinators.endpoints}
         self._repeat: list[tuple[float, _Call]] = []
 
     @property
@@ -222,8 +239,8 @@ class CoordinatorClient:
         return self._compressor.compress(body), ["Content-Encoding: zstd"]
 
     def _send(self, call: _Call) -> None:
-        place = self._current
-        endpoint = self._endpoints[place]
+        place = self._coordinators.current
+        endpoint = self._coordinators.endpoints[place]
         curl = self._idle[endpoint].pop() if self._idle[endpoint] else self._new_handle(endpoint)
         base = "http://coordinator" if endpoint.startswith("unix:") else endpoint.rstrip("/")
         curl.setopt(pycurl.URL, base + call.path)
@@ -297,10 +314,9 @@ class CoordinatorClient:
         elif call.on_failure is not None:
             call.on_failure()
         else:
-            raise CoordinatorGone(
-                f"No coordinator answered {call.path} within {call.repeat_s:.0f} s ({self._endpoints[place]}: {said}).",
-                "Check --coordinator, and that it runs.",
-            )
+            endpoint = self._coordinators.endpoints[place]
+            message = f"No coordinator answered {call.path} within {call.repeat_s:.0f} s ({endpoint}: {said})."
+            raise CoordinatorGone(message, "Check --coordinator, and that it runs.")
 
     def _pause_s(self, call: _Call, transfer: Transfer, place: int, said: str) -> float:
         """How long to wait before the next try, which goes to another coordinator if this one is the fault."""
@@ -309,9 +325,8 @@ class CoordinatorClient:
         if transfer.status == 429:
             return max(asked_s, RETRY_WAIT_MIN_S) * (1.0 + self._chance())
         self._note_outage(said)
-        if place == self._current and len(self._endpoints) > 1:
-            self._current = (place + 1) % len(self._endpoints)
-        if call.failures == 1 and len(self._endpoints) > 1:
+        self._coordinators.avoid(place)
+        if call.failures == 1 and self._coordinators.several:
             return 0.0
         return max(asked_s, self.wait_s())
 

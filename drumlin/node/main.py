@@ -28,7 +28,7 @@ from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.archive import Archive
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.bundles import BUNDLE_SUFFIX, BundleUploads
-from drumlin.node.client import Access, CoordinatorClient
+from drumlin.node.client import Access, CoordinatorClient, CoordinatorGone, Coordinators
 from drumlin.node.limits import allow_open_files, limit_memory
 from drumlin.node.membership import Membership, NodeOptions, die_with_parent
 from drumlin.node.outbox import results_message
@@ -47,7 +47,7 @@ ABORT_HOOK = "DRUMLIN_TEST_ABORT_ON"
 GC_THRESHOLDS = (200_000, 10, 100)
 START_WAIT_S = 60.0
 RECOVER_WAIT_S = 120.0
-LEAVE_WAIT_S = 10.0
+LEAVE_WAIT_S = 25.0
 UPLOAD_WAIT_S = 300.0
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
@@ -83,6 +83,7 @@ class Node:
         self._paths = membership.paths
         self._name = membership.name
         self._api = f"/api/v1/nodes/{self._name}"
+        self._coordinators = Coordinators(membership.options.endpoints)
         self._access = Access(membership.options.token)
         self._curl_options = curl_options(membership.options.authority)
         self._gateway = self._client(_plain_fetcher())
@@ -167,7 +168,7 @@ class Node:
     def _client(self, fetcher: Fetcher) -> CoordinatorClient:
         return CoordinatorClient(
             fetcher,
-            self._options.endpoints,
+            self._coordinators,
             chance=random.random,
             access=self._access,
             curl_options=self._curl_options,
@@ -200,7 +201,9 @@ class Node:
             self._recover_others(pipeline)
         if self._options.bundled:
             self._send_bundles()
-        self._gateway.call(self._api, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)
+        # Unheard, it is noticed all the same, if later.
+        with contextlib.suppress(CoordinatorGone):
+            self._gateway.call(self._api, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)
         self._say("left.")
 
     def _send_bundles(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from drumlin.model import Capture
 from drumlin.node.archive import Arrival
 from drumlin.node.blackbox import BlackBox
-from drumlin.node.client import CoordinatorClient
+from drumlin.node.client import PROBE_TIMEOUT_S, CoordinatorClient
 from drumlin.node.hosts import HostWork
 from drumlin.node.outbox import Outbox, held_bytes
 from drumlin.pipeline import Pipeline
@@ -24,7 +24,6 @@ READ_WAIT_S = 0.005
 SETTLE_BATCH_MAX = 200
 SETTLE_WAIT_S = 0.02
 STORE_WAIT_S = 0.5
-KNOWN_WAIT_S = 5.0
 UNSETTLED_PAGES_MAX = 2_000
 UNSETTLED_BYTES_MAX = 96 * 1024 * 1024
 LINK_CHARS_BATCH_MAX = 8 * 1024 * 1024
@@ -127,7 +126,7 @@ class Settling:
             # Not worth waiting for: what turns out to be known is merely stored in full.
             on_failure=lambda: self._enqueue(batch),
             repeat_s=0.0,
-            timeout_s=KNOWN_WAIT_S,
+            timeout_s=PROBE_TIMEOUT_S,
         )
 
     def _complete(self, arrival: Arrival) -> None:

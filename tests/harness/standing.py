@@ -1,0 +1,129 @@
+"""A coordinator and nodes as single processes on loopback, to be hurt one by one: no Redis, no supervisor, no TLS."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from drumlin.fleet.remote import CoordinatorError, Remote
+from tests.harness.crawls import wait_until
+
+READY_S_MAX = 120.0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+class Standing:
+    """One coordinator on the rocksdb engine, started again on the same frontier and port as often as wanted."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.store = folder / "store"
+        self.port = free_port()
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.remote = Remote([self.endpoint])
+        self._folder = folder
+        self._command = [
+            *_drumlin("coordinator"),
+            "--engine",
+            f"rocksdb:{folder / 'frontier'}",
+            "--no-auth",
+            "--finish",
+        ]
+        self._command += [
+            "--store",
+            str(self.store),
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--allow-private",
+            *arguments,
+        ]
+        self._coordinator: subprocess.Popen[bytes] | None = None
+        self._nodes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        self._coordinator = self._start("coordinator", self._command, {})
+        wait_until(self._ready, READY_S_MAX, "the coordinator's first answer")
+
+    def _ready(self) -> bool:
+        assert self._coordinator is not None
+        assert self._coordinator.poll() is None, self.log("coordinator")
+        try:
+            self.remote.get("/readyz")
+        except CoordinatorError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        assert self._coordinator is not None
+        self._coordinator.kill()
+        self._coordinator.wait()
+
+    def node(
+        self,
+        name: str,
+        *more: str,
+        endpoints: tuple[str, ...] = (),
+        store: bool = True,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """A node by this name; without `store` it must be told a spool."""
+        command = [*_drumlin("node"), "--coordinator", ",".join(endpoints or (self.endpoint,)), "--name", name]
+        command += ["--store", str(self.store)] if store else []
+        process = self._start(name, [*command, *more], environment or {})
+        self._nodes.append(process)
+        return process
+
+    def _start(self, name: str, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("DRUMLIN_")}
+        with (self._folder / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**kept, **environment}
+            )
+
+    def log(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text(errors="replace")
+
+    def wait_for_nodes(self, seconds_max: float) -> None:
+        """Until every node has left by itself, and well."""
+        wait_until(lambda: all(one.poll() is not None for one in self._nodes), seconds_max, "the end of the crawl")
+        codes = [one.returncode for one in self._nodes if one.returncode not in (0, -signal.SIGKILL)]
+        assert codes == [], f"exit codes {codes}: {[path.read_text()[-500:] for path in self._folder.glob('*.log')]}"
+
+    def end(self) -> None:
+        for process in [*self._nodes, self._coordinator]:
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _drumlin(verb: str) -> list[str]:
+    return [sys.executable, "-m", "drumlin", verb]
+
+
+@contextmanager
+def standing(folder: Path, *arguments: str) -> Iterator[Standing]:
+    """A coordinator that answers; whatever the test does, no process is left afterwards."""
+    made = Standing(folder, *arguments)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.end()
+
+
+def cpu_s(process: subprocess.Popen[bytes]) -> float:
+    """The CPU time that a process has used."""
+    times = psutil.Process(process.pid).cpu_times()
+    return float(times.user + times.system)

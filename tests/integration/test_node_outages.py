@@ -1,0 +1,178 @@
+"""What a node of a fleet does while its coordinators, its network or its own process do not: every page is stored once,
+and no host is contacted by who may not."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from tests.harness.crawls import Web, benchmark_web, wait_until
+from tests.harness.cutting import CuttingProxy
+from tests.harness.fleet import check_every_page_stored_once, check_politeness
+from tests.harness.outputs import stored_urls
+from tests.harness.standing import Standing, cpu_s, standing
+
+HOSTS = 20
+PAGES = 60
+LATENCY = ("--latency-ms", "40")
+CRAWL_S_MAX = 240.0
+STEP_S_MAX = 120.0
+SHORT = ("--delay", "0", "--lease", "5s")
+LEASE_S = 3.0
+DELAY_S = 0.2
+FROZEN_AT = 40
+TAKEN_OVER = 80
+
+
+def asked(web: Web) -> int:
+    pages: int = web.accounts()["pages_distinct"]
+    return pages
+
+
+def wait_for_pages(web: Web, count: int) -> None:
+    wait_until(lambda: asked(web) >= count, STEP_S_MAX, f"{count} pages asked for")
+
+
+def wait_for_silence(web: Web, seconds: float = 1.0) -> None:
+    """Until nothing has been asked of the web for so long."""
+    last, since = -1, time.monotonic()
+
+    def silent() -> bool:
+        nonlocal last, since
+        now = web.accounts()["requests"]
+        if now != last:
+            last, since = now, time.monotonic()
+        return time.monotonic() - since >= seconds
+
+    wait_until(silent, STEP_S_MAX, "silence")
+
+
+def leased_hosts(crawl: Standing) -> int:
+    hosts: int = crawl.remote.get("/api/v1/stats")["hosts_leased"]
+    return hosts
+
+
+def test_a_coordinator_that_is_killed_and_comes_back_costs_no_page(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, HOSTS, PAGES, *LATENCY) as web,
+        standing(tmp_path, "-i", str(web.seeds), *SHORT) as crawl,
+    ):
+        nodes = [crawl.node(f"n{number}", "--concurrency", "32") for number in range(2)]
+        for _ in range(2):
+            wait_for_pages(web, asked(web) + HOSTS * PAGES // 6)
+            crawl.kill()
+            wait_for_silence(web)
+            journals = list((crawl.store / "nodes").glob("*/*.journal"))
+            assert journals, "what was fetched meanwhile waits in the spool"
+            before = [cpu_s(node) for node in nodes]
+            time.sleep(2.0)
+            idle = [cpu_s(node) - was for node, was in zip(nodes, before, strict=True)]
+            assert max(idle) < 0.5, f"a node that waits for its coordinator spins: {idle} CPU seconds of 2"
+            crawl.start()
+        crawl.wait_for_nodes(CRAWL_S_MAX)
+        check_every_page_stored_once(web, crawl.store)
+
+
+def test_what_a_killed_node_left_unsent_is_stored_by_another_before_the_crawl_ends(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, HOSTS, PAGES, *LATENCY) as web,
+        standing(tmp_path, "-i", str(web.seeds), *SHORT) as crawl,
+        CuttingProxy(crawl.port) as proxy,
+    ):
+        cut_off = crawl.node("cut-off", "--concurrency", "32", endpoints=(f"http://127.0.0.1:{proxy.port}",))
+        wait_for_pages(web, HOSTS * PAGES // 5)
+        proxy.cut()
+        wait_for_silence(web)
+        cut_off.kill()
+        cut_off.wait()
+        assert list((crawl.store / "nodes" / "cut-off").glob("*.journal"))
+        crawl.node("other")
+        crawl.wait_for_nodes(CRAWL_S_MAX)
+        check_every_page_stored_once(web, crawl.store)
+
+
+def test_a_node_goes_to_another_coordinator_when_its_own_is_cut_off(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, HOSTS, PAGES, *LATENCY) as web,
+        standing(tmp_path, "-i", str(web.seeds), *SHORT) as crawl,
+        CuttingProxy(crawl.port) as proxy,
+    ):
+        crawl.node("n0", "--concurrency", "32", endpoints=(f"http://127.0.0.1:{proxy.port}", crawl.endpoint))
+        wait_for_pages(web, HOSTS * PAGES // 5)
+        proxy.cut()
+        crawl.wait_for_nodes(CRAWL_S_MAX)
+        check_every_page_stored_once(web, crawl.store)
+
+
+def test_a_node_drains_on_sigterm_and_leaves_nothing_to_do_again(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, HOSTS, PAGES, *LATENCY) as web,
+        standing(tmp_path, "-i", str(web.seeds), *SHORT) as crawl,
+    ):
+        leaving = crawl.node("leaving", "--concurrency", "16")
+        wait_for_pages(web, HOSTS * PAGES // 5)
+        leaving.terminate()
+        assert leaving.wait(STEP_S_MAX) == 0, crawl.log("leaving")
+        pages = asked(web)
+        assert (leased_hosts(crawl), len(stored_urls(crawl.store))) == (0, pages)
+        assert not list((crawl.store / "nodes").glob("*/*.journal"))
+        crawl.node("staying")
+        crawl.wait_for_nodes(CRAWL_S_MAX)
+        check_every_page_stored_once(web, crawl.store)
+        assert web.accounts()["doubles"] == 0
+
+
+def test_a_second_sigterm_ends_a_node_at_once_and_loses_nothing(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, HOSTS, PAGES, "--latency-ms", "3000") as web,
+        standing(tmp_path, "-i", str(web.seeds), "--delay", "0", "--pages-max", str(HOSTS)) as crawl,
+    ):
+        node = crawl.node("n0")
+        wait_until(lambda: web.accounts()["requests"] > 0, STEP_S_MAX, "a request")
+        node.terminate()
+        wait_until(lambda: "second signal" in crawl.log("n0"), STEP_S_MAX, "the node's word that it drains")
+        node.terminate()
+        assert node.wait(STEP_S_MAX) == 128 + signal.SIGTERM
+
+
+def test_a_frozen_node_that_wakes_after_its_leases_contacts_nobody_for_them(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, 8, 30, "--latency-ms", "20", "--gap-s", str(DELAY_S)) as web,
+        standing(tmp_path, "-i", str(web.seeds), "--delay", f"{DELAY_S}s", "--lease", f"{LEASE_S}s") as crawl,
+    ):
+        frozen = crawl.node("frozen")
+        wait_for_pages(web, FROZEN_AT)
+        for turn in range(2):
+            frozen.send_signal(signal.SIGSTOP)
+            if turn == 0:
+                crawl.node("other")
+            # By then every lease of the frozen node is over, and its hosts are the other's.
+            wait_for_pages(web, FROZEN_AT + (turn + 1) * TAKEN_OVER)
+            frozen.send_signal(signal.SIGCONT)
+            wait_for_pages(web, FROZEN_AT + (turn + 1) * TAKEN_OVER + 8)
+        crawl.wait_for_nodes(CRAWL_S_MAX)
+        check_every_page_stored_once(web, crawl.store)
+        check_politeness(web, DELAY_S)
+
+
+def test_a_paused_crawl_contacts_nobody_holds_no_lease_and_goes_on_when_resumed(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, HOSTS, PAGES, *LATENCY) as web,
+        standing(tmp_path, "-i", str(web.seeds), *SHORT) as crawl,
+    ):
+        node = crawl.node("n0", "--concurrency", "16")
+        wait_for_pages(web, HOSTS * PAGES // 5)
+        crawl.remote.post("/api/v1/crawl/pause")
+        wait_for_silence(web, 2.0)
+        paused_at = asked(web)
+        assert leased_hosts(crawl) == 0
+        before = cpu_s(node)
+        wait_for_silence(web, 2.0)
+        assert cpu_s(node) - before < 0.5, "a paused node spins"
+        assert (node.poll(), asked(web)) == (None, paused_at)
+        assert paused_at < HOSTS * PAGES
+        crawl.remote.post("/api/v1/crawl/resume")
+        crawl.wait_for_nodes(CRAWL_S_MAX)
+        check_every_page_stored_once(web, crawl.store)
+        assert web.accounts()["doubles"] == 0

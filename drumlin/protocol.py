@@ -19,13 +19,17 @@ from drumlin.model import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Duplicat
 
 MEDIA_TYPE = "application/msgpack"
 BODY_BYTES_MAX = 64 * 1024 * 1024
-URL_CHARS_MAX = 8_192
+URL_CHARS_MAX = 3_000
+"""Somewhat more than a canonical URL may have, and so little that the largest list of links fits into a body."""
 RESULTS_MAX = 5_000
 LINKS_MAX = 20_000
 HOSTS_MAX = 10_000
 RENEWALS_MAX = 10_000
+NOTE_BYTES_MAX = 1 << 20
+SIMHASH_MAX = (1 << 64) - 1
 NODE_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 
+BASE64 = {"pattern": "^(?:[A-Za-z0-9+/]{4})*$"}
 NodeId = Annotated[str, msgspec.Meta(pattern=NODE_ID_PATTERN)]
 URLText = Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)]
 HostText = Annotated[str, msgspec.Meta(max_length=300)]
@@ -156,7 +160,7 @@ class Result(msgspec.Struct, omit_defaults=True):
     text_data_url: Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)] | None = None
     redirect_chain: Annotated[list[URLText], msgspec.Meta(max_length=50)] = []
     size: Count = 0
-    simhash: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    simhash: Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": SIMHASH_MAX})] | None = None
     error: ShortText = ""
     etag: ShortText = ""
     last_modified: ShortText = ""
@@ -169,6 +173,11 @@ class Result(msgspec.Struct, omit_defaults=True):
     mime: Annotated[str, msgspec.Meta(max_length=200)] = ""
     traps: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=100)] = {}
 
+    def __post_init__(self) -> None:
+        # msgspec knows no bound beyond 63 bits.
+        if self.simhash is not None and self.simhash > SIMHASH_MAX:
+            raise ValueError("a simhash has 64 bits")
+
 
 class HostReport(msgspec.Struct, omit_defaults=True):
     """What a node says of a leased host: whether it gives the lease back, when the next contact is due, its note."""
@@ -178,7 +187,7 @@ class HostReport(msgspec.Struct, omit_defaults=True):
     release: bool = False
     next_contact_s: Seconds = 0.0
     delay_s: Seconds | None = None
-    note: Annotated[bytes, msgspec.Meta(max_length=1 << 20)] | None = None
+    note: Annotated[bytes, msgspec.Meta(max_length=NOTE_BYTES_MAX, extra_json_schema=BASE64)] | None = None
     sitemaps: Annotated[list[URLText], msgspec.Meta(max_length=1_000)] = []
 
 

@@ -155,10 +155,13 @@ def host_named(name: str) -> str:
 
 
 def robots_of(note: bytes) -> dict[str, Decision]:
-    """What is known of a host's robots.txt, by scheme."""
+    """What is known of a host's robots.txt, by scheme: nothing, when whoever wrote the note wrote nonsense."""
     if not note:
         return {}
-    return {scheme: _decision_decoder.decode(kept) for scheme, kept in _note_decoder.decode(note).robots.items()}
+    try:
+        return {scheme: _decision_decoder.decode(kept) for scheme, kept in _note_decoder.decode(note).robots.items()}
+    except msgspec.DecodeError:
+        return {}
 
 
 def robots_rules(decision: Decision, product_token: str) -> RobotsRules:

@@ -31,6 +31,7 @@ from drumlin.protocol import (
     HeartbeatReply,
     Known,
     KnownRequest,
+    NodeStatus,
     Register,
     Registered,
     Results,
@@ -154,7 +155,7 @@ class NodeFace:
                 answer=self.status,
                 permission=Permission.WATCH_NODE,
                 gives=NodeView,
-                refusals={404: "There is no such node."},
+                refusals={404: "There is no such node, or it has left."},
             ),
             Route(
                 method="PUT",
@@ -247,9 +248,10 @@ class NodeFace:
         return Done()
 
     async def status(self, call: Call, message: None) -> NodeView:
+        """A node that has left is no longer there; people still find it in the list of all."""
         record = await self._dispatcher.node(call.node_id)
-        if record is None:
-            raise Refused(404, "no_such_node", f"There is no node called {call.node_id}.", "See GET /api/v1/nodes.")
+        if record is None or record.status is NodeStatus.INACTIVE:
+            raise Refused(404, "no_such_node", f"No node called {call.node_id} is at work.", "See GET /api/v1/nodes.")
         return node_view(record)
 
     async def bundle(self, call: Call, message: None) -> BundleStored:

@@ -89,8 +89,8 @@ class PeopleFace:
             _look("/api/v1/why-idle", "Why nothing is being fetched right now", self.why_idle, WhyIdle),
             _look("/api/v1/dead-letters", "URLs given up", self.dead_letters, DeadLettersView, DeadLettersQuery),
             _look("/api/v1/audit", "Who changed what, newest first", self.audit, AuditView, AuditQuery),
-            _page("/api/v1/events", "Figures and changes as they come", self.events, api_events.MEDIA_TYPE),
-            _page("/metrics", "Metrics for Prometheus", self.metrics, api_metrics.MEDIA_TYPE),
+            _page("/api/v1/events", "Figures and changes as they come", self.events, bytes, api_events.MEDIA_TYPE),
+            _page("/metrics", "Metrics for Prometheus", self.metrics, str, api_metrics.MEDIA_TYPE),
         ]
 
     def _levers(self) -> list[Route]:
@@ -189,7 +189,7 @@ class PeopleFace:
         return DeadLettersView([dead_letter_view(letter) for letter in letters])
 
     async def audit(self, call: Call, query: AuditQuery) -> AuditView:
-        return AuditView(await self._audit.read(limit=query.limit, before=query.before))
+        return AuditView(await self._audit.read(limit=query.limit, before=query.before or None))
 
     async def metrics(self, call: Call, message: None) -> Text:
         page = api_metrics.render(await self._figures.stats(call.now), self._requests)
@@ -294,7 +294,7 @@ def _look(path: str, summary: str, answer: Answer, gives: type, takes: type | No
     )
 
 
-def _page(path: str, summary: str, answer: Answer, media_type: str) -> Route:
+def _page(path: str, summary: str, answer: Answer, gives: type, media_type: str) -> Route:
     """A look whose answer is text of its own kind."""
     return Route(
         method="GET",
@@ -302,7 +302,7 @@ def _page(path: str, summary: str, answer: Answer, media_type: str) -> Route:
         summary=summary,
         answer=answer,
         permission=Permission.READ,
-        gives=str,
+        gives=gives,
         gives_media_types=(media_type,),
     )
 

@@ -40,7 +40,7 @@ from drumlin.urls import canonical, host_of
 
 DENIED_PASSED_OVER_MAX = 20
 """URLs that robots.txt denies, settled in one request for the next URL."""
-RESULT_BYTES_MAX = 4 * 1024 * 1024
+RESULT_BYTES_MAX = 8 * 1024 * 1024
 REQUEST_PREFIX = "one-"
 """What the ids of these requests begin with: it tells their leases from those of nodes."""
 SCHEMES_BY_TRUST = ("https", "http")
@@ -261,9 +261,8 @@ def _known_robots(lease: WorkLease, now: float) -> Decision | None:
 
 
 def _with_robots(note: bytes, scheme: str, decision: Decision) -> bytes:
-    kept = msgspec.msgpack.decode(note, type=HostNote) if note else HostNote()
-    robots = dict(kept.robots) | {scheme: msgspec.msgpack.encode(decision)}
-    return msgspec.msgpack.encode(HostNote(robots, kept.hsts_until, kept.robots_failures))
+    known = robots_of(note) | {scheme: decision}
+    return msgspec.msgpack.encode(HostNote({name: msgspec.msgpack.encode(one) for name, one in known.items()}))
 
 
 def _holds(who: Identity, worker: str | None, state: HostState) -> bool:

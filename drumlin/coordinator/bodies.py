@@ -37,6 +37,9 @@ BODY_GRACE_S = 5.0
 BODY_RATE_MIN = 16 * 1024
 """Bytes a second that a body must come with on average, once the grace is over."""
 
+INTEGRAL_MAX = 2.0**53
+"""Beyond this a number with a point stands for no single integer."""
+
 _json_encoder = msgspec.json.Encoder()
 _msgpack_encoder = msgspec.msgpack.Encoder()
 
@@ -142,8 +145,10 @@ class Format(Generic[Message]):
     """How messages of one type are read, from JSON or MessagePack as the Content-Type says."""
 
     def __init__(self, message: type[Message]) -> None:
+        self._message = message
+        self._decode_json = msgspec.json.Decoder(message).decode
         self._decoders: dict[str, Callable[[bytes], Message]] = {
-            JSON: msgspec.json.Decoder(message).decode,
+            JSON: self._from_json,
             MSGPACK: msgspec.msgpack.Decoder(message).decode,
         }
 
@@ -158,6 +163,23 @@ class Format(Generic[Message]):
         except (RecursionError, UnicodeDecodeError) as wrong:
             reason = "it is nested too deeply" if isinstance(wrong, RecursionError) else "it is not UTF-8"
             raise Refused(400, "malformed", f"The body is not what is taken here: {reason}.") from wrong
+
+    def _from_json(self, body: bytes) -> Message:
+        try:
+            return self._decode_json(body)
+        except msgspec.ValidationError as wrong:
+            if "got `float`" not in str(wrong):
+                raise
+            return msgspec.convert(_integral(msgspec.json.decode(body)), self._message)
+
+
+def _integral(value: Any) -> Any:
+    """2.0 as 2: JSON has one kind of number, and some languages write all of them with a point."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= INTEGRAL_MAX else value
+    if isinstance(value, dict):
+        return {key: _integral(one) for key, one in value.items()}
+    return [_integral(one) for one in value] if isinstance(value, list) else value
 
 
 def _media_type(header: str) -> str:

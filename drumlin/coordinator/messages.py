@@ -14,8 +14,6 @@ import msgspec
 from drumlin.coordinator.audit import READ_MAX, AuditEntry
 from drumlin.model import PRIORITY_DEFAULT, DeadLetter, TaskState
 from drumlin.protocol import (
-    LINKS_MAX,
-    URL_CHARS_MAX,
     CrawlState,
     HostText,
     NodeId,
@@ -34,21 +32,31 @@ DELAY_S_MAX = 86_400.0
 ROBOTS_CHARS_MAX = 512 * 1024
 EPOCH_MS_MAX = 1e14
 
-# What the OpenAPI document says of a URL. It is narrower than what is accepted: every URL of this form is, and so is
-# whatever else a browser would understand as a web address.
-WEB_URL_FORM = (
-    r"^https?://[a-z][a-z0-9]{0,30}(\.[a-z][a-z0-9]{0,30}){0,3}(:[1-9][0-9]{0,3})?"
-    r"(/[A-Za-z0-9_~-]{0,50}){0,8}$"
-)
-WebURL = Annotated[
-    str,
-    msgspec.Meta(
-        max_length=URL_CHARS_MAX,
-        extra_json_schema={"pattern": WEB_URL_FORM, "examples": ["https://example.com/page"]},
-    ),
-]
+# A URL as RFC 3986 has it: absolute, ASCII, without credentials. Whatever has this form is accepted.
+_LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME = rf"(?:{_LABEL}\.){{0,30}}[A-Za-z](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?\.?"
+_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_GROUP = "[0-9A-Fa-f]{1,4}"
+_IPV6 = rf"\[(?:(?:{_GROUP}:){{7}}{_GROUP}|(?:{_GROUP}(?::{_GROUP}){{0,3}})?::(?:{_GROUP}(?::{_GROUP}){{0,2}})?)\]"
+_PORT = "(?::(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4}))?"
+_REST = r"(?:[/?#][A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*)?"
+WEB_URL_PATTERN = rf"^[Hh][Tt][Tt][Pp][Ss]?://(?:{_NAME}|{_BYTE}(?:\.{_BYTE}){{3}}|{_IPV6}){_PORT}{_REST}\Z"
+WEB_URL_CHARS_MAX = 1_900
+"""A little less than a canonical URL may have, since some characters are escaped there."""
+WebURL = Annotated[str, msgspec.Meta(max_length=WEB_URL_CHARS_MAX, pattern=WEB_URL_PATTERN)]
 HostStandingName = Literal["ready", "waiting", "leased", "idle", "blocked"]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_MAX)]
+RESULT_LINKS_MAX = 2_000
+"""Links of one page that a simple worker returns; nodes send more in their batches."""
+# As above: what the document promises is narrower than what is understood.
+Moment = Annotated[
+    datetime,
+    msgspec.Meta(
+        extra_json_schema={
+            "pattern": r"^20[0-9]{2}-0[1-9]-[12][0-8]T[01][0-9]:[0-5][0-9]:[0-5][0-9]Z$",
+        }
+    ),
+]
 EpochMs = Annotated[float, msgspec.Meta(ge=0, le=EPOCH_MS_MAX)]
 
 
@@ -119,8 +127,8 @@ class FetchResult(msgspec.Struct, rename="camel"):
     url: WebURL
     status_code: Annotated[int, msgspec.Meta(ge=0, le=599)]
     content_sha256: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-fA-F]{64})?\Z")]
-    fetched_at: EpochMs | datetime
-    links: Annotated[list[URLText], msgspec.Meta(max_length=LINKS_MAX)]
+    fetched_at: EpochMs | Moment
+    links: Annotated[list[URLText], msgspec.Meta(max_length=RESULT_LINKS_MAX)]
     worker_id: NodeId | None = None
     outcome: Literal["fetched", "denied", "failed"] | None = None
     size: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] = 0
@@ -366,8 +374,10 @@ class Changed(msgspec.Struct):
 
 
 class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """`before` is a time; 0 stands for now."""
+
     limit: Annotated[int, msgspec.Meta(ge=1, le=READ_MAX)] = LIST_DEFAULT
-    before: Annotated[float, msgspec.Meta(ge=0, le=1e11)] | None = None
+    before: Annotated[float, msgspec.Meta(ge=0, le=1e11)] = 0.0
 
 
 class AuditView(msgspec.Struct):

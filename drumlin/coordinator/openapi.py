@@ -22,11 +22,12 @@ BUNDLE_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "node_id": {"type": "string", "pattern": NODE_ID_PATTERN},
     "bundle_id": {"type": "string", "pattern": BUNDLE_ID_PATTERN},
-    "host": {"type": "string", "minLength": 1, "maxLength": 300, "examples": ["example.com", "example.com:8080"]},
+    "host": {"type": "string", "minLength": 1, "maxLength": 300},
 }
 SIGNATURE_FORM = "^v1 [1-9][0-9]{0,15} [0-9a-f]{32} [0-9a-f]{64}$"
 TAGS = {"/api/v1/nodes/": "fleet", "/v1/": "single URLs"}
 PEOPLE_TAG = "people"
+UNSTRUCTURED: dict[type, dict[str, Any]] = {str: {"type": "string"}, dict: {"type": "object"}, bytes: {}}
 
 BAD = {400: "The request cannot be read or understood."}
 BODY = {
@@ -45,7 +46,9 @@ ANYWHERE = {
 
 def document(routes: list[Route], *, controlled: bool, endpoint: str = "") -> dict[str, Any]:
     """The document for these routes. `controlled` says whether tokens are asked for."""
-    types = {kind for route in routes for kind in (route.takes, route.gives) if isinstance(kind, type)} - {str, dict}
+    types = {
+        kind for route in routes for kind in (route.takes, route.gives) if isinstance(kind, type)
+    } - UNSTRUCTURED.keys()
     _, schemas = msgspec.json.schema_components([*types, Error], ref_template=REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -79,7 +82,10 @@ def _operation(route: Route, schemas: Mapping[str, Any], *, controlled: bool) ->
         schema = _reference(route.takes)
         operation["requestBody"] = {"required": True, "content": {kind: {"schema": schema} for kind in (JSON, MSGPACK)}}
     if route.streams_body:
-        operation["requestBody"] = {"required": True, "content": {"application/x-tar": {"schema": {}}}}
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
     if controlled and route.permission is not None:
         operation["security"] = [{"token": []}]
         roles = ", ".join(sorted(ROLES[route.permission]))
@@ -127,7 +133,8 @@ def _responses(route: Route, controlled: bool) -> Iterable[tuple[int, dict[str, 
     if route.gives is None:
         yield route.status, {"description": "Done."}
     else:
-        kinds = {kind: {"schema": _reference(route.gives)} for kind in route.gives_media_types}
+        schema = _reference(route.gives)
+        kinds = {kind: {"schema": schema} if schema else {} for kind in route.gives_media_types}
         yield route.status, {"description": route.summary, "content": kinds}
     if route.may_be_empty:
         yield 204, {"description": "There is nothing just now."}
@@ -148,9 +155,7 @@ def _refusals(route: Route, controlled: bool) -> dict[int, str]:
 
 
 def _reference(kind: type) -> dict[str, Any]:
-    if kind is str:
-        return {"type": "string"}
-    return {"type": "object"} if kind is dict else {"$ref": REFERENCE.format(name=kind.__name__)}
+    return UNSTRUCTURED[kind] if kind in UNSTRUCTURED else {"$ref": REFERENCE.format(name=kind.__name__)}
 
 
 def _portable(schema: Any) -> Any:

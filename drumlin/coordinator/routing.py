@@ -20,8 +20,8 @@ from drumlin.coordinator.auth import Identity, Permission, Role
 from drumlin.coordinator.bodies import JSON, MSGPACK, Format, Receive, Refused, Send, read_body
 
 QUERY_FIELDS_MAX = 16
-TARGET_BYTES_MAX = 16 * 1024
-"""Path and query together."""
+TARGET_BYTES_MAX = 40 * 1024
+"""Path and query together: the longest URL in a query, each character of it escaped, fits."""
 MESSAGE_BYTES_MAX = 64 * 1024
 """The largest body of a call that needs no larger one."""
 PATH_SHOWN_CHARS = 200

@@ -27,7 +27,7 @@ from drumlin.node.contact import request_block
 from drumlin.node.hosts import task_of
 from drumlin.node.main import make_pipeline, prepare_process
 from drumlin.node.outcomes import fetch_record, result_of_capture, result_without_capture
-from drumlin.parse import parse
+from drumlin.parse import Source, parse_all
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import Accepted, HostReport, KnownRequest, Registered, Results, WorkRequest
 from drumlin.urls import host_of
@@ -156,7 +156,7 @@ class Node:
         transfers = [(token, task, Transferred(self.web[task.url])) for token, task in tasks]
         arrivals = run("capture, result, fetch record", lambda: [self.arrival(*each) for each in transfers])
         captures = [arrival.capture for arrival in arrivals if arrival.capture is not None]
-        run("parse alone", lambda: [parse(c.body, "text/html; charset=utf-8", c.url) for c in captures])
+        run("parse alone", lambda: parse_all([Source(c.body, "text/html; charset=utf-8", c.url) for c in captures]))
         run("sha256 alone", lambda: [digest(c.body) for c in captures])
         run("read: parse, resolve, sha256, simhash", lambda: self.pipeline.read(captures))
         run("simhash alone", lambda: simhashes([c.text for c in captures]))

@@ -23,12 +23,23 @@ from drumlin.fetch.decode import decode
 from drumlin.fetch.http import Transfer
 from drumlin.frontier import TrapFilter, TrapLimits
 from drumlin.model import Capture, FailureKind, LinkSet, Task
-from drumlin.parse import ASSET_KINDS, FOLLOWED_KINDS, looks_like_sitemap, parse, parse_sitemap, sniff, style_hrefs
+from drumlin.parse import (
+    ASSET_KINDS,
+    FOLLOWED_KINDS,
+    ParsedPage,
+    Source,
+    looks_like_sitemap,
+    parse_all,
+    parse_sitemap,
+    sniff,
+    style_hrefs,
+)
 from drumlin.robots import directives
 from drumlin.store import record_id_of
 from drumlin.urls import LinkResolver, Scope, canonical, domain_of
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+PLAIN_TYPE = "text/plain"
 STYLE_TYPE = "text/css"
 RECENT_URLS_MAX = 100_000
 # How far beyond the crawl's depth a page's assets may be: a stylesheet imports others, and those use images.
@@ -107,23 +118,23 @@ class Pipeline:
 
     def read(self, captures: Sequence[Capture]) -> None:
         """Parse and fingerprint a batch: fills in each capture's page, links and fingerprints."""
+        # Stage by stage, not page by page: each then finds its code and its tables in the CPU's caches.
         for capture in captures:
             capture.digest = digest(capture.body)
+        for capture in captures:
             capture.record_id = record_id_of(capture)
             capture.mime = sniff(capture.headers.get("content-type", ""), capture.body)
-            if 300 <= capture.status < 400:
-                continue
-            if capture.mime in HTML_TYPES or capture.mime == "text/plain":
-                self._before_parse(capture.url)
-                self._read_page(capture)
+        pages = [capture for capture in captures if _is_page(capture)]
+        for capture, page in zip(pages, parse_all(list(map(_source, pages)), self._before_parse), strict=True):
+            self._fill(capture, page)
         if self._reading.near_duplicates:
             texts = [capture.text if capture.status < 300 else b"" for capture in captures]
             for capture, simhash in zip(captures, simhashes(texts), strict=True):
                 capture.simhash = simhash
 
-    def _read_page(self, capture: Capture) -> None:
+    def _fill(self, capture: Capture, page: ParsedPage) -> None:
+        """Put into a capture what its page says, with links resolved."""
         headers = capture.headers
-        page = parse(capture.body, headers.get("content-type", ""), capture.url, headers.get("content-language", ""))
         capture.charset = page.charset
         capture.title = page.title
         capture.description = page.description
@@ -229,6 +240,16 @@ class Pipeline:
         if len(self._recent) >= RECENT_URLS_MAX:
             self._recent_before = self._recent
             self._recent = set()
+
+
+def _is_page(capture: Capture) -> bool:
+    """Whether there is something to parse: HTML or plain text, and not the body of a redirect."""
+    return (capture.mime in HTML_TYPES or capture.mime == PLAIN_TYPE) and not 300 <= capture.status < 400
+
+
+def _source(capture: Capture) -> Source:
+    headers = capture.headers
+    return Source(capture.body, headers.get("content-type", ""), capture.url, headers.get("content-language", ""))
 
 
 def header_fields(block: bytes) -> dict[str, str]:

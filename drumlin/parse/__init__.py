@@ -23,7 +23,7 @@ from drumlin.parse.language import language_codes
 from drumlin.parse.links import ASSET_KINDS, FOLLOWED_KINDS, LINK_TEXT_CHARS_MAX, LINKS_MAX
 from drumlin.parse.memory import keep_freed_memory
 from drumlin.parse.mime import sniff
-from drumlin.parse.page import PARSE_BYTES_MAX, ParsedPage, parse
+from drumlin.parse.page import PARSE_BYTES_MAX, ParsedPage, Source, parse, parse_all
 from drumlin.parse.sitemap import (
     SITEMAP_BYTES_MAX,
     SITEMAP_URLS_MAX,
@@ -47,10 +47,12 @@ __all__ = [
     "ParsedPage",
     "Sitemap",
     "SitemapURL",
+    "Source",
     "keep_freed_memory",
     "language_codes",
     "looks_like_sitemap",
     "parse",
+    "parse_all",
     "parse_sitemap",
     "sniff",
     "style_hrefs",

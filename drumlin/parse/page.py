@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError
 
-from drumlin.parse.blocks import BLOCK_END, mark_blocks
+from drumlin.parse.blocks import BLOCK_END, mark_blocks, unmarked
 from drumlin.parse.charset import to_utf8
 from drumlin.parse.hostile import tame
 from drumlin.parse.language import detected_language, language_codes
@@ -16,6 +18,8 @@ from drumlin.parse.mime import HTML, PLAIN, XHTML, essence
 from drumlin.parse.text import BOILERPLATE_TAGS, INVISIBLE_TAGS, MAIN_TAGS, TextParts, tidy
 
 PARSE_BYTES_MAX = 4 * 1024 * 1024
+# A group of pages that is parsed step by step: its copies shall fit into a CPU's second cache.
+GROUP_BYTES_MAX = 512 * 1024
 # 16,000 nested anchors around some text: the words of each are those of all within, a tenth of a second in sum.
 NESTING_UNCHECKED_BYTES_MAX = 128 * 1024
 ROBOTS_NAMES = frozenset({"robots", "drumlin"})
@@ -23,7 +27,6 @@ ROBOTS_NAMES = frozenset({"robots", "drumlin"})
 # Without mutation events: they only serve <selectedcontent>.
 _OPTIONS = LexborDocumentOptions.WO_EVENTS.value
 _STRUCTURE_TAGS = ("html", "title", "meta", "base", *MAIN_TAGS)
-_ONLY_INVISIBLE = INVISIBLE_TAGS - {*KIND_OF_TAG, "title"}
 # In XML these may be written without an end tag. HTML would swallow the rest of the page into them.
 _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|noscript|div|span|a)\b([^<>]*)/>", re.IGNORECASE)
 
@@ -47,28 +50,79 @@ class ParsedPage(msgspec.Struct):
     texts: list[str] = []
 
 
+class Source(NamedTuple):
+    """A page as it came. Nothing is resolved against `url`: it only names the page."""
+
+    body: bytes
+    content_type: str
+    url: str
+    content_language: str = ""
+
+
 def parse(body: bytes, content_type: str, url: str, content_language: str = "") -> ParsedPage:
-    """Read an HTML, XHTML or plain-text page. Nothing is resolved against `url`: that is the caller's."""
-    mime = essence(content_type) or HTML
-    charset, utf8 = to_utf8(body[:PARSE_BYTES_MAX], content_type)
+    """Read one HTML, XHTML or plain-text page."""
+    return parse_all([Source(body, content_type, url, content_language)])[0]
+
+
+def parse_all(sources: Sequence[Source], before_each: Callable[[str], None] | None = None) -> list[ParsedPage]:
+    """Read pages; `before_each` hears the URL of each page before the native parser meets it.
+
+    The steps are taken for a group of pages at a time, which costs a tenth less than page by page: each step then
+    finds its code in the CPU's caches.
+    """
+    pages: list[ParsedPage] = []
+    for group in _groups(sources):
+        prepared = [_prepare(source) for source in group]
+        texts = []
+        for source, (page, html) in zip(group, prepared, strict=True):
+            if before_each is not None:
+                before_each(source.url)
+            texts.append(_read(page, html))
+        for source, (page, _), text in zip(group, prepared, texts, strict=True):
+            page.text = tidy(text)
+            page.languages = page.languages or language_codes(source.content_language) or detected_language(page.text)
+            pages.append(page)
+    return pages
+
+
+def _groups(sources: Sequence[Source]) -> Iterator[list[Source]]:
+    group: list[Source] = []
+    size = 0
+    for source in sources:
+        group.append(source)
+        size += len(source.body)
+        if size >= GROUP_BYTES_MAX:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _prepare(source: Source) -> tuple[ParsedPage, bytes]:
+    """A page of which only the encoding is known, and its source: in UTF-8, harmless, with marks where lines end."""
+    mime = essence(source.content_type) or HTML
+    charset, utf8 = to_utf8(source.body[:PARSE_BYTES_MAX], source.content_type)
     page = ParsedPage(mime, charset)
     if mime == PLAIN:
-        page.text = tidy(utf8.replace(b"\n", BLOCK_END).decode("utf-8", "replace"))
-    else:
-        _read(page, _SELF_CLOSED.sub(rb"<\1\2></\1>", utf8) if mime == XHTML else utf8)
-    page.languages = page.languages or language_codes(content_language) or detected_language(page.text)
-    return page
+        return page, utf8.replace(b"\n", BLOCK_END)
+    if mime == XHTML:
+        utf8 = _SELF_CLOSED.sub(rb"<\1\2></\1>", utf8)
+    return page, mark_blocks(tame(utf8))
 
 
-def _read(page: ParsedPage, html: bytes) -> None:
+def _read(page: ParsedPage, html: bytes) -> str:
+    """Fill in what the elements of a page say, and return its main text as it is."""
+    if page.mime == PLAIN:
+        return html.decode("utf-8", "replace")
     try:
-        tree = LexborHTMLParser(mark_blocks(tame(html)), options=_OPTIONS)
+        tree = LexborHTMLParser(html, options=_OPTIONS)
     except (SelectolaxError, ValueError):
-        return
-    if tree.root is not None:
-        # Anchors nest only by force. Each then contains the words of all within, and to read them all is quadratic.
-        nested = len(html) > NESTING_UNCHECKED_BYTES_MAX and tree.css_first("a a") is not None
-        _Reader(page, Links(with_words=not nested)).read(tree, tree.root)
+        return ""
+    if tree.root is None:
+        return ""
+    # Anchors nest only by force. Each then contains the words of all within, and to read them all is quadratic.
+    nested = len(html) > NESTING_UNCHECKED_BYTES_MAX and tree.css_first("a a") is not None
+    return _Reader(page, Links(with_words=not nested)).read(tree, tree.root)
 
 
 class _Reader:
@@ -81,29 +135,24 @@ class _Reader:
         self._links = links
         self._parts = TextParts()
 
-    def read(self, tree: LexborHTMLParser, root: LexborNode) -> None:
-        """Fill in the page: what its elements say first, because taking the text destroys the tree."""
+    def read(self, tree: LexborHTMLParser, root: LexborNode) -> str:
+        """Fill in the page and return its text: what its elements say first, because taking the text destroys them."""
         links, parts = self._links, self._parts
-        add_anchor, role_of, anchor = links.add_anchor, _ROLES.get, _ANCHOR
+        add_anchor, roles, anchor = links.add_anchor, _ROLES, _ANCHOR
         for node in root.traverse():
             tag = node.tag_id
             if tag == anchor:
                 add_anchor(node)
-                continue
-            role = role_of(tag)
-            if role is None:
-                continue
-            if role in BOILERPLATE_TAGS:
-                parts.boilerplate.append(node)
-                continue
-            if role in INVISIBLE_TAGS:
-                parts.invisible.append(node)
-                if role in _ONLY_INVISIBLE:
-                    continue
-            self._read_element(node, role)
+            elif tag in roles:
+                if tag in _INVISIBLE:
+                    parts.invisible.append(node)
+                elif tag in _BOILERPLATE:
+                    parts.boilerplate.append(node)
+                if tag in _SPEAKING:
+                    self._read_element(node, roles[tag])
         page = self._page
-        page.hrefs, page.kinds, page.rels, page.texts = links.hrefs, links.kinds, links.rels, links.texts
-        page.text = parts.take(tree.body)
+        page.hrefs, page.kinds, page.rels, page.texts = unmarked(links.hrefs), links.kinds, links.rels, links.texts
+        return parts.take(tree.body)
 
     def _read_element(self, node: LexborNode, role: str) -> None:
         if role in KIND_OF_TAG:
@@ -148,4 +197,9 @@ def _roles() -> dict[int, str]:
 
 
 _ROLES = _roles()
-_ANCHOR = next(number for number, name in _ROLES.items() if name == "a")
+_NUMBERS = {name: number for number, name in _ROLES.items()}
+_INVISIBLE = frozenset(_NUMBERS[name] for name in INVISIBLE_TAGS)
+_BOILERPLATE = frozenset(_NUMBERS[name] for name in BOILERPLATE_TAGS)
+# Elements that say something: what they link to, or what the page is.
+_SPEAKING = frozenset(_NUMBERS[name] for name in (*KIND_OF_TAG, *_STRUCTURE_TAGS))
+_ANCHOR = _NUMBERS["a"]

@@ -48,10 +48,10 @@ class TextParts:
             one = self._articles == 1
             self._main = (node, len(self.invisible), len(self.boilerplate)) if one else None
 
-    def take(self, body: LexborNode | None) -> bytes:
-        """The main text. Destroys the tree."""
+    def take(self, body: LexborNode | None) -> str:
+        """The main text, untidied. Destroys the tree."""
         if body is None:
-            return b""
+            return ""
         if self._main is not None:
             node, invisible, boilerplate = self._main
             # What stands before an element in the document is not inside it, and need not be cut out of it.
@@ -59,9 +59,9 @@ class TextParts:
             _cut(node for node in self.boilerplate[boilerplate:] if node.tag == "nav")
             text = node.text_lexbor()
             if len(text) >= MAIN_CHARS_MIN:
-                return tidy(text)
+                return text
         _cut(self.invisible)
-        return tidy(self._body_text(body))
+        return self._body_text(body)
 
     def _body_text(self, body: LexborNode) -> str:
         whole = body.text_lexbor()

@@ -33,9 +33,12 @@ _PLAIN_RELATIVE = re.compile(
     rf"(?:(/(?!/){PLAIN_PATH})|((?:\.\.?/)*)([A-Za-z0-9_~%-][A-Za-z0-9_.~/%-]*)){PLAIN_TAIL}", re.DOTALL
 ).fullmatch
 
-# What of an href is appended to its directory as it is: path segments of harmless characters, none of which is a dot
-# segment. Most relative links are, and this is the quickest look that can tell.
-_SIMPLE = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/)*[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/?").fullmatch
+# Path segments of harmless characters, none of which is a dot segment: what follows a "/" at the start of an href, or
+# any climb, is appended as it is. Most links are so simple, and this is the quickest look that can tell.
+_SIMPLE_PATH = r"(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/)*[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/?"
+_SIMPLE_ROOTED = re.compile("/" + _SIMPLE_PATH).fullmatch
+_SIMPLE_RELATIVE = re.compile(rf"((?:\.\./)*){_SIMPLE_PATH}").fullmatch
+_CLIMB = len("../")
 
 # What the WHATWG parser ignores: controls and spaces around, tabs and newlines anywhere.
 _AROUND = "".join(map(chr, range(0x21)))
@@ -46,7 +49,7 @@ _KEEPS_PATH_OF_PAGE = re.compile(r"(?:https?:)?(?:[?#]|\Z)", re.IGNORECASE).matc
 class _Directory(dict[str, str | None]):
     """What hrefs mean on the pages of one directory; `page` is the one being resolved."""
 
-    __slots__ = ("_absolute", "_ancestors", "_origin", "_origin_wide", "page", "path")
+    __slots__ = ("_absolute", "_ancestors", "_origin", "_origin_wide", "_roomy", "page", "path")
 
     def __init__(self, path: str, origin: str, origin_wide: dict[str, str], absolute: dict[str, str]) -> None:
         super().__init__()
@@ -56,43 +59,39 @@ class _Directory(dict[str, str | None]):
         self._origin_wide = origin_wide
         self._absolute = absolute
         self._ancestors = _ancestors(path, len(origin) + 1)
+        # Here no href that may be remembered makes a URL that is too long.
+        self._roomy = len(path) + HREF_CACHED_MAX <= URL_LENGTH_MAX
 
     def __missing__(self, href: str) -> str | None:
-        known = self._absolute.get(href) or self._simple(href)
-        if known is not None:
-            return known
+        """What an href means that is not known from this directory, remembered."""
+        if len(href) > HREF_CACHED_MAX or not self._roomy:
+            return self._learn(href)
+        if href.startswith("/"):
+            if _SIMPLE_ROOTED(href) is None:
+                return self._learn(href)
+            url = self._origin_wide[href] = self._origin + href
+            return url
+        simple = _SIMPLE_RELATIVE(href)
+        if simple is None:
+            return self._learn(href)
+        climb = simple.end(1)
+        if climb:
+            ancestors = self._ancestors
+            url = ancestors[min(climb // _CLIMB, len(ancestors) - 1)] + href[climb:]
+        else:
+            url = self.path + href
+        self[href] = url
+        return url
+
+    def _learn(self, href: str) -> str | None:
+        """What an href means that takes more than a look."""
         if href.startswith(_ORIGIN_WIDE):
-            known = self._origin_wide.get(href)
-            return self._learn_origin_wide(href) if known is None else known
+            return self._learn_origin_wide(href)
         if href.startswith("#"):
             return self.page if len(href) <= HREF_LENGTH_MAX else None
         url = self._join(href)
         if len(href) <= HREF_CACHED_MAX and not _keeps_path_of_page(href):
             self[href] = url
-        return url
-
-    def _simple(self, href: str) -> str | None:
-        """The URL of an href that needs no parser, remembered; None for one that may need it."""
-        if len(href) > HREF_CACHED_MAX:
-            return None
-        if href.startswith("/"):
-            if _SIMPLE(href, 1) is None:
-                return None
-            url = self._origin_wide.get(href) or self._origin + href
-            if len(url) <= URL_LENGTH_MAX:
-                self._origin_wide[href] = url
-                return url
-            return None
-        climbs = 0
-        while href.startswith("../", 3 * climbs):
-            climbs += 1
-        if _SIMPLE(href, 3 * climbs) is None:
-            return None
-        ancestors = self._ancestors
-        url = ancestors[min(climbs, len(ancestors) - 1)] + href[3 * climbs :]
-        if len(url) > URL_LENGTH_MAX:
-            return None
-        self[href] = url
         return url
 
     def _learn_origin_wide(self, href: str) -> str | None:
@@ -155,9 +154,8 @@ class LinkResolver:
         directory, origin_wide = self._place(page)
         directory.page = page
         before = len(directory) + len(origin_wide) + len(self._absolute)
-        urls: list[str | None] = list(map(origin_wide.get, hrefs))
-        if None in urls:
-            urls = [directory[href] if url is None else url for href, url in zip(hrefs, urls, strict=True)]
+        everywhere, anywhere = origin_wide.get, self._absolute.get
+        urls = [everywhere(href) or anywhere(href) or directory[href] for href in hrefs]
         self._entries += len(directory) + len(origin_wide) + len(self._absolute) - before
         return urls
 

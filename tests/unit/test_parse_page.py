@@ -12,11 +12,14 @@ from drumlin.parse import (
     LINK_TEXT_CHARS_MAX,
     LINKS_MAX,
     ParsedPage,
+    Source,
     language_codes,
     parse,
+    parse_all,
     to_utf8,
 )
 from drumlin.parse.links import refresh_url, srcset_urls
+from drumlin.parse.page import GROUP_BYTES_MAX
 
 HTML = "text/html; charset=utf-8"
 
@@ -246,3 +249,12 @@ def test_no_order_of_tags_raises(tags: list[str]) -> None:
     page = parse("".join(tags).encode("utf-8", "surrogatepass"), HTML, "")
     page.text.decode()
     assert set(page.kinds) <= FOLLOWED_KINDS | ASSET_KINDS | {"link"}
+
+
+def test_pages_read_together_are_read_as_each_alone() -> None:
+    large = "<p>" + "word " * (GROUP_BYTES_MAX // 4)
+    bodies = [f"<title>{n}</title><a href=/{n}>x</a>{large if n % 3 else ''}<p>é{n}".encode() for n in range(7)]
+    sources = [Source(body, HTML, f"http://site.example/{n}", "de") for n, body in enumerate(bodies)]
+    heard: list[str] = []
+    assert parse_all(sources, heard.append) == [parse(*source) for source in sources]
+    assert heard == [source.url for source in sources]

@@ -50,6 +50,15 @@ def test_of_block_tags_that_touch_the_first_is_marked() -> None:
     assert mark_blocks(b"a<div><p>b</p></div>c<b><p>") == b"a\x0c<div><p>b\x0c</p></div>c<b>\x0c<p>"
 
 
+def test_a_line_end_between_block_tags_needs_no_second_mark() -> None:
+    assert mark_blocks(b"a<ul>\n<li>b</li>\n</ul>\nc<b>\n<p>") == b"a\x0c<ul>\n<li>b\x0c</li>\n</ul>\nc<b>\n\x0c<p>"
+
+
+def test_an_href_that_swallows_a_block_is_as_a_browser_reads_it() -> None:
+    page = parse(b"<a href='/x<p>y<p>'>z</a>", "text/html", "")
+    assert page.hrefs == ["/x<p>y<p>"]
+
+
 @given(st.binary(max_size=200))
 def test_marks_only_add_form_feeds(html: bytes) -> None:
     # The one control character that the marking uses itself becomes a space.

@@ -344,7 +344,8 @@ def test_bytes_max_stops_and_raising_it_resumes(tmp_path: Path, web: FakeWeb) ->
     at_stop = report(tmp_path)
     resumed = crawl(tmp_path, home, "--bytes-max", "none")
     assert stopped.stdout.startswith("Stopped by --bytes-max: ")
-    assert 100_000 <= at_stop["bytes"] <= 100_000 + 3 * 20_100
+    # A node hears of the end with its next heartbeat, and on a busy machine that takes a few pages.
+    assert 100_000 <= at_stop["bytes"] <= 100_000 + 10 * 20_100
     assert (at_stop["stop_reason"], at_stop["urls_pending"]) == ("bytes_max", 20 - at_stop["pages"])
     assert resumed.returncode == EXIT_OK
     assert report(tmp_path)["pages"] == len(pages_of(web, "heavy")) == 20

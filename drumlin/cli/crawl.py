@@ -41,7 +41,8 @@ def crawl(loaded: Loaded, seeds: list[str]) -> int:
 
     process = loaded.process
     out = Path(process.out).absolute()
-    options = LocalOptions(out, process.nodes or os.cpu_count() or 1, process.concurrency, process.sync, process.engine or "")
+    nodes = process.nodes or os.cpu_count() or 1
+    options = LocalOptions(out, nodes, process.concurrency, process.sync, process.engine or "")
     with Progress(messages(process), quiet=process.quiet) as progress:
         report = LocalCrawl(options, loaded.crawl, seeds, on_progress=progress.show).run()
     if report.already_finished:

@@ -1,0 +1,213 @@
+"""A coordinator that really runs, on loopback, in a thread of the test, and a client as plain as curl."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import random
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.app import CoordinatorApp
+from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, Role
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.service import Listen, run_server
+from drumlin.engines import open_engine
+from drumlin.protocol import Failure
+from drumlin.signing import HEADER, NONCE_BYTES, sign
+
+STARTS_WITHIN_S = 30.0
+ANSWERS_WITHIN_S = 60.0
+TICK_S = 0.05
+CONFIG = CrawlConfig(allow_private=True, delay_s=0.0)
+
+Value = TypeVar("Value")
+
+
+class Answer(msgspec.Struct):
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The code of a refusal, whose form is checked on the way."""
+        error = self.json["error"]
+        assert set(error) == {"code", "message", "hint"}
+        assert error["message"]
+        code: str = error["code"]
+        return code
+
+
+class RunningCoordinator:
+    """A coordinator on a memory engine. With `controlled` it asks for tokens, of which it has one of each role."""
+
+    def __init__(self, *, controlled: bool = False, store: Path | None = None, config: CrawlConfig = CONFIG) -> None:
+        self.access: Access = Access(secrets.token_bytes(SECRET_BYTES)) if controlled else OpenAccess()
+        self.tokens: dict[str, str] = {}
+        self.failures: list[Failure] = []
+        self.app: CoordinatorApp
+        self.dispatcher: Dispatcher
+        self.port = _free_port()
+        self._config = config
+        self._store = store
+        self._loop = asyncio.new_event_loop()
+        self._ending = asyncio.Event()
+        self._ready = threading.Event()
+        self._trouble: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> RunningCoordinator:
+        self._thread.start()
+        assert self._ready.wait(STARTS_WITHIN_S), "the coordinator did not start"
+        if self._trouble is not None:
+            raise self._trouble
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join(STARTS_WITHIN_S)
+        if self.app.bug is not None:
+            raise self.app.bug
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as trouble:
+            self._trouble = trouble
+        finally:
+            self._ready.set()
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        engine = await open_engine("memory:", shard_count=4)
+        self.dispatcher = Dispatcher(engine, self._config, [], chance=random.Random(1), ends=False)
+        await self.dispatcher.open()
+        if self.access.signed:
+            for role in (Role.VIEWER, Role.OPERATOR, Role.JOIN):
+                self.tokens[role] = await self.access.issue(engine, role, f"a {role}", time.time())
+        self.app = CoordinatorApp(
+            self.dispatcher, access=self.access, on_failure=self.failures.append, clock=time.time, store=self._store
+        )
+        async with run_server(self.app, Listen("127.0.0.1", self.port), drain=False):
+            self._ready.set()
+            while not self._ending.is_set():
+                await self.access.refresh(engine)
+                await self.dispatcher.tick(time.time(), 0.0)
+                self.app.work_may_have_come()
+                await asyncio.sleep(TICK_S)
+
+    def do(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Run a coroutine where the coordinator runs: its engine belongs to that loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(ANSWERS_WITHIN_S)
+
+    # Asking
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        message: Any = None,
+        *,
+        token: str = "",
+        headers: Mapping[str, str] = {},
+        body: bytes | None = None,
+    ) -> Answer:
+        """Send one request, with a message as JSON or with a body as it is."""
+        sent = dict(headers)
+        if message is not None:
+            body = json.dumps(message).encode()
+            sent.setdefault("Content-Type", "application/json")
+        if token:
+            sent["Authorization"] = f"Bearer {token}"
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWERS_WITHIN_S)
+        try:
+            connection.request(method, path, body=body, headers=sent)
+            response = connection.getresponse()
+            names = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, names, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **more: Any) -> Answer:
+        return self.ask("GET", path, **more)
+
+    def post(self, path: str, message: Any = None, **more: Any) -> Answer:
+        return self.ask("POST", path, message, **more)
+
+    def enqueue(self, *urls: str) -> None:
+        token = self.tokens.get(Role.OPERATOR, "")
+        assert self.post("/api/v1/urls", {"urls": urls}, token=token).json["added"] == len(urls)
+
+
+class RemoteNode:
+    """A node as simple as can be: registered, with its token and key."""
+
+    def __init__(self, coordinator: RunningCoordinator, name: str) -> None:
+        self.name = name
+        self.coordinator = coordinator
+        join = coordinator.tokens.get(Role.JOIN, "")
+        answer = coordinator.post("/api/v1/nodes/register", {"node_id": name, "capacity": 1}, token=join)
+        assert answer.status == 200, answer.body
+        self.registered = answer.json
+        self.token: str = answer.json["token"] or ""
+        self.key = bytes.fromhex(answer.json["key"] or "")
+
+    def path(self, call: str = "") -> str:
+        return f"/api/v1/nodes/{self.name}" + (f"/{call}" if call else "")
+
+    def post(self, call: str, message: Any, **more: Any) -> Answer:
+        return self.coordinator.post(self.path(call), message, token=self.token, **more)
+
+    def take(self, count: int = 100) -> list[dict[str, Any]]:
+        """Ask for work; the assignments."""
+        work = self.post("work/request", {"max_tasks": count})
+        assert work.status == 200, work.body
+        assignments: list[dict[str, Any]] = work.json["assignments"]
+        return assignments
+
+    def signature(self, body: bytes, call: str = "results", *, at: float | None = None) -> dict[str, str]:
+        """The header that signs a POST of this body."""
+        now = time.time() if at is None else at
+        return {HEADER: sign(self.key, "POST", self.path(call), body, now, secrets.token_bytes(NONCE_BYTES))}
+
+    def send(self, body: bytes, headers: Mapping[str, str] = {}) -> Answer:
+        """Send results, signed unless the headers say otherwise."""
+        sent = {"Content-Type": "application/json", **self.signature(body), **headers}
+        return self.coordinator.ask("POST", self.path("results"), body=body, token=self.token, headers=sent)
+
+
+def result_of(assignment: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """A page that was fetched."""
+    fetched = {"status_code": 200, "content_hash": "ab" * 32, "links": [], "crawl_time": 1_790_000_000.0, "size": 1_000}
+    return {"assignment_id": assignment["assignment_id"], "url": assignment["url"], **fetched, **more}
+
+
+def results_body(assignments: list[dict[str, Any]], **more: Any) -> bytes:
+    return json.dumps({"results": [result_of(one, **more) for one in assignments]}).encode()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,118 @@
+"""The gate: who asks too fast or lies is told to wait, then kept out; and people's orders bind every coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.auth import Identity, Role
+from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.conduct import Gate
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.engines import open_engine
+from drumlin.model import NewURL
+from drumlin.protocol import Heartbeat, NodeStatus, Register, WorkRequest
+
+NOW = 1_000_000.0
+NODE = Identity(Role.NODE, "n1")
+BEAT = Heartbeat("active", 0, 0)
+
+
+def with_dispatchers(test: Callable[[Dispatcher, Dispatcher], Awaitable[None]]) -> None:
+    """Run a test with two dispatchers on one engine."""
+
+    async def run() -> None:
+        engine = await open_engine("memory:", shard_count=2)
+        config = CrawlConfig(delay_s=0.0)
+        two = [Dispatcher(engine, config, [], chance=random.Random(1), name=name, ends=False) for name in "ab"]
+        await test(*two)
+
+    asyncio.run(run())
+
+
+async def refusal(work: Awaitable[object]) -> Refused:
+    with pytest.raises(Refused) as caught:
+        await work
+    return caught.value
+
+
+def test_an_honest_node_is_never_told_to_wait() -> None:
+    async def test(dispatcher: Dispatcher, _: Dispatcher) -> None:
+        gate = Gate(dispatcher)
+        for step in range(20_000):
+            await gate.admit(NODE, NOW + step / 130)
+
+    with_dispatchers(test)
+
+
+def test_who_goes_on_when_told_to_wait_is_put_into_quarantine_for_all_to_see() -> None:
+    async def test(dispatcher: Dispatcher, _: Dispatcher) -> None:
+        await dispatcher.register(Register(1.0, "n1"), NOW)
+        gate = Gate(dispatcher)
+        codes = []
+        for _step in range(3_000):
+            try:
+                await gate.admit(NODE, NOW)
+            except Refused as refused:
+                codes.append((refused.status, refused.code))
+        assert codes[0] == (429, "too_fast")
+        assert codes[-1] == (429, "quarantined")
+        record = await dispatcher.node("n1")
+        assert record is not None
+        assert record.status is NodeStatus.QUARANTINED
+
+    with_dispatchers(test)
+
+
+def test_a_whole_fleet_may_join_at_once_with_one_token() -> None:
+    async def test(dispatcher: Dispatcher, _: Dispatcher) -> None:
+        gate = Gate(dispatcher)
+        for _step in range(10_000):
+            await gate.admit(Identity(Role.JOIN, "one"), NOW)
+
+    with_dispatchers(test)
+
+
+def test_an_order_given_at_one_coordinator_binds_the_other() -> None:
+    async def test(one: Dispatcher, other: Dispatcher) -> None:
+        await other.register(Register(1.0, "n1"), NOW)
+        await other.tick(NOW, 0.0)
+        assert await one.set_node_status("n1", NodeStatus.QUARANTINED, NOW)
+        await other.heartbeat("n1", BEAT, NOW + 1)
+        await other.tick(NOW + 1, 0.0)
+        assert (await refusal(Gate(other).admit(NODE, NOW + 1))).code == "quarantined"
+        await other.register(Register(1.0, "n1"), NOW + 2)
+        assert (await refusal(Gate(other).admit(NODE, NOW + 2))).code == "quarantined"
+        await one.set_node_status("n1", NodeStatus.ACTIVE, NOW + 3)
+        await other.tick(NOW + 3, 0.0)
+        await Gate(other).admit(NODE, NOW + 3)
+
+    with_dispatchers(test)
+
+
+def test_a_blocked_host_is_given_to_nobody_and_its_lease_is_not_renewed() -> None:
+    async def test(one: Dispatcher, other: Dispatcher) -> None:
+        await other.enqueue([NewURL("http://a.example/", "a.example"), NewURL("http://b.example/", "b.example")], NOW)
+        leases = (await other.work("n1", WorkRequest(10, request_id="1"), NOW)).leases
+        assert {lease.host for lease in leases} == {"a.example", "b.example"}
+        assert await one.orders.block("a.example")
+        await other.tick(NOW, 0.0)
+        renew = [(lease.lease_id, lease.host) for lease in leases]
+        renewed = await other.work("n1", WorkRequest(10, request_id="2", renew=renew), NOW)
+        assert (renewed.lost, [lease.host for lease in renewed.leases]) == (["a.example"], ["b.example"])
+        later = NOW + 1_000
+        await other.tick(later, 0.0)
+        assert {lease.host for lease in (await other.work("n1", WorkRequest(10, request_id="3"), later)).leases} == {
+            "b.example"
+        }
+        await one.orders.unblock("a.example")
+        await other.tick(later, 0.0)
+        assert {lease.host for lease in (await other.work("n1", WorkRequest(10, request_id="4"), later)).leases} == {
+            "a.example"
+        }
+
+    with_dispatchers(test)

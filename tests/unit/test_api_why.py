@@ -1,0 +1,89 @@
+"""Every reason for idleness is said, in a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from drumlin.coordinator.messages import Reason
+from drumlin.coordinator.totals import Totals, add_up
+from drumlin.coordinator.why import why_idle
+from drumlin.model import HostState
+from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
+
+NOW = 1_000.0
+
+
+def totals(**figures: Any) -> Totals:
+    none: dict[str, Any] = dict.fromkeys(Totals.__struct_fields__, 0)
+    none |= {"next_event": math.inf, "counters": {}}
+    return Totals(**(none | figures))
+
+
+def node(status: NodeStatus = NodeStatus.ACTIVE, load: float = 0.0) -> NodeRecord:
+    return NodeRecord("n", "", NOW, status, 1.0, load, 0, NOW, {})
+
+
+def reasons(
+    figures: Totals,
+    *nodes: NodeRecord,
+    state: CrawlState = CrawlState.RUNNING,
+    stop_reason: str = "",
+    waiting: Sequence[HostState] = (),
+    blocked: int = 0,
+) -> list[Reason]:
+    return why_idle(state, stop_reason, figures, nodes, waiting, blocked, NOW)
+
+
+def codes(*arguments: Any, **more: Any) -> list[str]:
+    return [reason.code for reason in reasons(*arguments, **more)]
+
+
+def test_a_crawl_that_fetches_is_not_idle() -> None:
+    assert reasons(totals(queued=5, hosts_ready=1), node(load=3.0)) == []
+
+
+def test_a_load_of_a_node_that_is_gone_does_not_count() -> None:
+    assert codes(totals(queued=5, hosts_ready=1), node(NodeStatus.FAILED, load=3.0)) == ["no_active_nodes"]
+
+
+def test_a_paused_a_stopping_and_a_finished_crawl_say_so() -> None:
+    assert codes(totals(queued=5), state=CrawlState.PAUSED) == ["paused"]
+    (stopping,) = reasons(totals(), state=CrawlState.DRAINING, stop_reason="1,000 pages were fetched")
+    assert "1,000 pages were fetched" in stopping.message
+    assert codes(totals(), state=CrawlState.FINISHED) == ["finished"]
+
+
+def test_an_empty_frontier_says_whether_anything_was_ever_known() -> None:
+    assert "none is known" in reasons(add_up([]), node())[0].message
+    assert "all 7 that are known are done or dead" in reasons(totals(done=6, dead=1), node())[0].message
+
+
+def test_without_nodes_nothing_can_be_fetched() -> None:
+    assert codes(totals(queued=5, hosts_ready=1)) == ["no_nodes"]
+    (reason,) = reasons(totals(queued=5, hosts_ready=1), node(NodeStatus.QUARANTINED), node(NodeStatus.FAILED))
+    assert "1 failed" in reason.message
+    assert "1 quarantined" in reason.message
+
+
+def test_retries_that_wait_say_until_when() -> None:
+    (reason,) = reasons(totals(scheduled=3, next_event=NOW + 60), node())
+    assert reason.code == "all_scheduled"
+    assert "in 60.0 s" in reason.message
+
+
+def test_waiting_hosts_name_the_first_that_is_due() -> None:
+    first = HostState("slow.example", NOW + 12.5, None, 1, 1, 0, 0)
+    (reason,) = reasons(totals(queued=9, hosts_waiting=4), node(), waiting=[first])
+    assert reason.code == "all_waiting"
+    assert "slow.example, in 12.5 s" in reason.message
+
+
+def test_leased_and_blocked_hosts_are_told() -> None:
+    assert codes(totals(queued=9, hosts_leased=4), node()) == ["all_leased"]
+    assert codes(totals(queued=9, hosts_leased=4), node(), blocked=2) == ["all_leased", "blocked"]
+
+
+def test_there_is_always_a_reason() -> None:
+    assert codes(totals(queued=9, hosts_ready=4), node()) == ["between"]

@@ -253,7 +253,7 @@ class CoordinatorClient:
                 curl.setopt(pycurl.UPLOAD, 0)
             self._idle[endpoint].append(curl)
             if not transfer.failure and 200 <= transfer.status < 300:
-                self._answered()
+                self._answered(call)
                 call.on_reply(msgspec.msgpack.decode(b"".join(transfer.body), type=call.reply))
             else:
                 self._failed(call, transfer, place)
@@ -291,11 +291,13 @@ class CoordinatorClient:
 
     # What came back
 
-    def _answered(self) -> None:
+    def _answered(self, call: _Call) -> None:
         if self._outage_told:
             _tell(f"a coordinator answers again, after {self.cut_off_s:.0f} s.")
-        self._failures = self._rejoins = 0
+        self._failures = 0
         self._outage_told = False
+        if not call.joins:
+            self._rejoins = 0
 
     def _failed(self, call: _Call, transfer: Transfer, place: int) -> None:
         """Repeat a call that did not come through, or say why it is not repeated."""

@@ -49,7 +49,7 @@ def wait_for_silence(web: Web, seconds: float = 1.0) -> None:
 
 
 def leased_hosts(crawl: Standing) -> int:
-    hosts: int = crawl.remote.get("/api/v1/stats")["hosts_leased"]
+    hosts: int = crawl.remote.get("/api/v1/crawl")["totals"]["hosts_leased"]
     return hosts
 
 

@@ -1,0 +1,293 @@
+"""Talking to coordinators that fail, refuse, or ask for patience: a real client against real servers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+import pytest
+import zstandard
+
+from drumlin.fetch import Fetcher, FetchLimits
+from drumlin.fetch.guard import Guard
+from drumlin.node.client import (
+    REJOINS_MAX,
+    RETRY_WAIT_MAX_S,
+    Access,
+    CoordinatorClient,
+    CoordinatorGone,
+    CoordinatorRefused,
+    Coordinators,
+)
+from drumlin.protocol import Done, Register, Registered, Result, Results
+from drumlin.signing import HEADER, verify
+
+KEY = b"k" * 32
+WITHIN_S = 60.0
+Answer = tuple[int, Any, dict[str, str]]
+OK: Answer = (200, Done("ok"), {})
+
+
+class Asked(msgspec.Struct):
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Server:
+    """Answers as told, one after the other, and then well."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.answers: list[Answer] = []
+        self.answer: Callable[[Asked], Answer] = lambda asked: self.answers.pop(0) if self.answers else OK
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                asked = Asked(self.command, self.path, headers, body)
+                server.asked.append(asked)
+                status, reply, more = server.answer(asked)
+                content = msgspec.msgpack.encode(reply)
+                self.send_response(status)
+                for name, value in {"content-length": str(len(content)), **more}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_POST = do_PUT = do_DELETE = answer  # noqa: N815  # the names that the base class calls
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def __enter__(self) -> Server:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def refusal(status: int, code: str = "no", **headers: str) -> Answer:
+    error = {"error": {"code": code, "message": f"The {code}.", "hint": "Do so."}}
+    return status, error, {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@contextmanager
+def client_of(*endpoints: str, **more: Any) -> Iterator[CoordinatorClient]:
+    fetcher = Fetcher(FetchLimits(5.0, 60.0, 1 << 30, 0, 60), user_agent="test", guard=Guard(allow_private=True))
+    try:
+        yield CoordinatorClient(fetcher, Coordinators(endpoints), chance=lambda: 0.5, **more)
+    finally:
+        fetcher.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as made:
+        yield made
+
+
+@pytest.fixture
+def other() -> Iterator[Server]:
+    with Server() as made:
+        yield made
+
+
+@pytest.fixture
+def dead_endpoint() -> Iterator[str]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and never listens
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def say(client: CoordinatorClient, within_s: float = WITHIN_S, **more: Any) -> Done:
+    return client.call("/hello", Done("said"), Done, within_s=within_s, **more)
+
+
+def test_a_call_that_fails_is_repeated_until_it_comes_through(server: Server) -> None:
+    server.answers = [refusal(503), refusal(500), refusal(408)]
+    with client_of(server.endpoint) as client:
+        assert say(client).status == "ok"
+        assert not client.cut_off
+    assert len(server.asked) == 4
+
+
+def test_the_first_repetition_goes_to_another_coordinator_at_once_and_calls_stay_there(
+    server: Server, dead_endpoint: str
+) -> None:
+    with client_of(dead_endpoint, server.endpoint) as client:
+        failures: list[float] = []
+        client._chance = lambda: failures.append(time.monotonic()) or 0.5  # type: ignore[func-returns-value]
+        for _ in range(3):
+            say(client)
+        assert failures == [], "nothing had to wait"
+        assert client._coordinators.current == 1
+    assert len(server.asked) == 3
+
+
+def test_a_coordinator_that_fails_later_is_left_for_the_other_and_taken_again_when_that_one_fails(
+    server: Server, other: Server
+) -> None:
+    with client_of(server.endpoint, other.endpoint) as client:
+        say(client)
+        server.answers = [refusal(503)]
+        say(client)
+        say(client)
+        assert (len(server.asked), len(other.asked)) == (2, 2)
+        other.answers = [refusal(500)]
+        say(client)
+    assert (len(server.asked), len(other.asked)) == (3, 3)
+
+
+def test_pauses_grow_with_failures_and_are_bounded(dead_endpoint: str) -> None:
+    with client_of(dead_endpoint) as client:
+        waits = []
+        for failures in range(40):
+            client._failures = failures
+            waits.append(client.wait_s())
+        assert waits == sorted(waits)
+        assert waits[0] < 0.1
+        assert waits[-1] <= RETRY_WAIT_MAX_S
+
+
+def test_a_coordinator_that_asks_for_patience_gets_it(server: Server) -> None:
+    server.answers = [refusal(429, "too_fast", retry_after="1")]
+    with client_of(server.endpoint) as client:
+        started = time.monotonic()
+        say(client)
+        assert time.monotonic() - started >= 1.0
+        assert not client.cut_off, "a coordinator that answers is no outage"
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 413])
+def test_what_a_coordinator_will_never_take_is_an_error_in_its_own_words(server: Server, status: int) -> None:
+    server.answers = [refusal(status, "flaw")]
+    with client_of(server.endpoint) as client, pytest.raises(CoordinatorRefused) as refused:
+        say(client)
+    assert "The flaw. Do so." in str(refused.value)
+    assert len(server.asked) == 1
+
+
+def test_a_caller_that_does_not_wait_for_ever_is_told_who_did_not_answer(dead_endpoint: str) -> None:
+    with client_of(dead_endpoint) as client, pytest.raises(CoordinatorGone) as gone:
+        say(client, within_s=0.3)
+    assert dead_endpoint in str(gone.value)
+    assert "Check --coordinator" in str(gone.value)
+
+
+def test_a_call_that_is_not_repeated_says_so_once(dead_endpoint: str) -> None:
+    with client_of(dead_endpoint) as client:
+        failed: list[bool] = []
+        client.post("/x", Done(), Done, lambda _: None, on_failure=lambda: failed.append(True), repeat_s=0.0)
+        client.wait_for(lambda: bool(failed))
+        assert (failed, client.cut_off, client.due()) == ([True], True, float("inf"))
+
+
+def results(count: int = 1) -> Results:
+    link = "http://a.test/" + "x" * 50
+    return Results([Result("n0:a/1.0.0", f"http://a.test/{number}", 200, "", [link], 1.0) for number in range(count)])
+
+
+def test_large_messages_are_packed_and_small_ones_are_not(server: Server) -> None:
+    with client_of(server.endpoint) as client:
+        client.call("/results", results(100), Done, within_s=WITHIN_S)
+        say(client)
+    large, small = server.asked
+    assert large.headers["content-encoding"] == "zstd"
+    unpacked = zstandard.ZstdDecompressor().decompressobj().decompress(large.body)
+    assert len(msgspec.msgpack.decode(unpacked, type=Results).results) == 100
+    assert len(large.body) < len(unpacked) // 4
+    assert "content-encoding" not in small.headers
+
+
+def test_results_are_signed_as_sent_and_anew_each_time(server: Server) -> None:
+    server.answers = [refusal(503), refusal(401, "replayed")]
+    access = Access("join", "mine", KEY)
+    with client_of(server.endpoint, access=access, rejoin=lambda: Register(0.0, "n0")) as client:
+        server.answer = _rejoining(server)
+        client.call("/api/v1/nodes/n0/results", results(100), Done, within_s=WITHIN_S, signed=True)
+    sent = [asked for asked in server.asked if asked.path.endswith("results")]
+    assert len(sent) == 3
+    nonces = {
+        verify(KEY, asked.headers[HEADER.lower()], "POST", asked.path, asked.body, time.time()) for asked in sent[:2]
+    }
+    assert len(nonces) == 2
+    assert sent[0].headers["authorization"] == "Bearer mine"
+
+
+def _rejoining(server: Server) -> Callable[[Asked], Answer]:
+    """Whoever registers gets a new token; everything else is answered as told."""
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith("register"):
+            registered = Registered("n0", "registered", 1.0, "", {}, "", [], [], token="new", key=KEY.hex())
+            return 200, registered, {}
+        return server.answers.pop(0) if server.answers else OK
+
+    return answer
+
+
+def test_a_node_whose_token_is_not_taken_any_more_joins_again_and_goes_on(server: Server) -> None:
+    server.answers = [refusal(401, "invalid_token")]
+    server.answer = _rejoining(server)
+    with client_of(server.endpoint, access=Access("join", "old"), rejoin=lambda: Register(0.0, "n0")) as client:
+        assert say(client).status == "ok"
+    tokens = [(asked.path.rpartition("/")[2], asked.headers["authorization"]) for asked in server.asked]
+    assert tokens[:2] == [("hello", "Bearer old"), ("register", "Bearer join")]
+    assert tokens[-1] == ("hello", "Bearer new")
+
+
+def test_a_node_that_is_never_let_in_says_so_and_ends(server: Server) -> None:
+    server.answers = [refusal(401, "invalid_token")] * 1000
+    server.answer = _rejoining(server)
+    with (
+        client_of(server.endpoint, access=Access("join", "old"), rejoin=lambda: Register(0.0, "n0")) as client,
+        pytest.raises(CoordinatorRefused, match="does not take this node's token"),
+    ):
+        say(client)
+    assert sum(asked.path.endswith("register") for asked in server.asked) == REJOINS_MAX
+
+
+def test_a_join_token_that_is_not_taken_is_an_error_at_once(server: Server) -> None:
+    server.answers = [refusal(401, "invalid_token")]
+    with client_of(server.endpoint, access=Access("join"), rejoin=lambda: Register(0.0, "n0")) as client:
+        with pytest.raises(CoordinatorRefused, match="invalid_token"):
+            client.call("/api/v1/nodes/register", Register(0.0, "n0"), Registered, within_s=WITHIN_S)
+    assert len(server.asked) == 1
+
+
+def test_a_file_is_sent_as_it_is_and_again_from_its_beginning(server: Server, tmp_path_factory: Any) -> None:
+    path = tmp_path_factory.mktemp("file") / "bundle"
+    path.write_bytes(bytes(range(256)) * 10_000)
+    server.answers = [refusal(503), refusal(409, "damaged")]
+    with client_of(server.endpoint) as client, path.open("rb") as file:
+        stored: list[Done] = []
+        client.upload("/bundle", file, ["X-Test: 1"], Done, stored.append)
+        client.wait_for(lambda: bool(stored))
+        say(client)
+    *uploads, after = server.asked
+    assert [(asked.method, asked.body == path.read_bytes(), asked.headers["x-test"]) for asked in uploads] == [
+        ("PUT", True, "1")
+    ] * 3
+    assert (after.method, msgspec.msgpack.decode(after.body, type=Done)) == ("POST", Done("said"))

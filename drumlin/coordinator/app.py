@@ -174,10 +174,14 @@ class CoordinatorApp:
         node_id = call.parameters.get("node_id")
         if node_id is not None:
             check_node_id(node_id)
-        needed = route.permission if route.node_of is None else Permission.LOOK_UP
-        call.identity = self._access.check(call.authorization, needed, node_id, call.now)
         if route.node_of is None:
+            call.identity = self._access.check(call.authorization, route.permission, node_id, call.now)
             await self._gate.admit(call.identity, call.now)
+        else:
+            # For whom it acts is in its message; that it may act at all is seen now.
+            who = self._access.check(call.authorization, Permission.LOOK_UP, None, call.now)
+            own = who.id if who.role is Role.NODE else None
+            call.identity = self._access.check(call.authorization, route.permission, own, call.now)
 
     async def _pass_named(self, call: Call, message: Any) -> None:
         """See whether the sender may act for the node that its message names; for itself, if it names none."""

@@ -1,0 +1,115 @@
+"""Every call of the API with every kind of token: the table of permissions, as a stranger would try it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from drumlin.coordinator.auth import ROLES, Permission, Role
+from drumlin.coordinator.routing import Route
+from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator
+
+NODE = "matrix"
+NOBODY = "nobody"
+DAMAGED = "damaged"
+
+
+class Matrix:
+    """A coordinator, and a token of every kind."""
+
+    def __init__(self, coordinator: RunningCoordinator) -> None:
+        self.coordinator = coordinator
+        node = RemoteNode(coordinator, NODE)
+        operator = coordinator.tokens[Role.OPERATOR]
+        self.tokens = {**coordinator.tokens, Role.NODE: node.token, NOBODY: "", DAMAGED: f"{operator[:-1]}?"}
+        self.routes: list[Route] = coordinator.app._router.routes
+
+    def ask(self, route: Route, sender: str) -> Answer:
+        """The call with nothing sensible in it: who may make it is seen first."""
+        values = {"node_id": NODE, "bundle_id": "b1", "host": "a.example"}
+        path = route.path.format(**values)
+        if route.path == "/v1/fetch/next":
+            path += f"?workerId={NODE}"
+        message = {"node_id": NODE, "capacity": 1} if route.permission is Permission.JOIN else None
+        return self.coordinator.ask(route.method, path, message, token=self.tokens[sender])
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Iterator[Matrix]:
+    with RunningCoordinator(controlled=True) as coordinator:
+        yield Matrix(coordinator)
+
+
+def test_every_call_refuses_those_without_a_valid_token(matrix: Matrix) -> None:
+    for route in matrix.routes:
+        if route.permission is not None:
+            assert matrix.ask(route, NOBODY).code == "no_token", route.path
+            refused = matrix.ask(route, DAMAGED)
+            assert (refused.status, refused.code) == (401, "invalid_token"), route.path
+            assert refused.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_every_call_is_for_the_roles_of_its_permission_and_no_other(matrix: Matrix, role: Role) -> None:
+    for route in matrix.routes:
+        # What a node's leaving does to the node is not the question here.
+        if route.permission is None or route.method == "DELETE":
+            continue
+        answer = matrix.ask(route, role)
+        allowed = role in ROLES[route.permission]
+        # Who may is told what is wrong with the rest of the request, at most.
+        denied = answer.status == 403 or (answer.status == 401 and answer.code != "signature_missing")
+        assert denied != allowed, f"{role}: {route.method} {route.path}: {answer.status} {answer.body[:200]!r}"
+
+
+def test_health_and_the_document_are_open_to_all(matrix: Matrix) -> None:
+    open_paths = {route.path for route in matrix.routes if route.permission is None}
+    assert open_paths == {"/healthz", "/readyz", "/api/v1/openapi.json"}
+    assert all(matrix.coordinator.get(path).status == 200 for path in open_paths)
+
+
+def test_every_change_by_a_person_is_named_for_the_audit_log(matrix: Matrix) -> None:
+    for route in matrix.routes:
+        if route.permission is Permission.OPERATE:
+            assert route.writes, route.path
+
+
+def test_changes_and_failed_attempts_are_in_the_audit_log_and_secrets_are_not(matrix: Matrix) -> None:
+    coordinator, operator = matrix.coordinator, matrix.tokens[Role.OPERATOR]
+    coordinator.post("/api/v1/crawl/pause", token=operator)
+    coordinator.post("/api/v1/crawl/resume", token=operator)
+    coordinator.post("/api/v1/nodes/nobody-at-all/drain", token=operator)
+    coordinator.post("/v1/frontier/enqueue", {"url": "http://audited.example/"}, token=operator)
+    log = coordinator.get("/api/v1/audit?limit=4", token=matrix.tokens[Role.VIEWER])
+    entries = log.json["entries"]
+    assert [(entry["action"], entry["outcome"]) for entry in entries] == [
+        ("url.enqueue", "done"),
+        ("node.drain", "no_such_node"),
+        ("crawl.resume", "done"),
+        ("crawl.pause", "done"),
+    ]
+    assert {(entry["role"], entry["name"], entry["address"]) for entry in entries} == {
+        ("operator", "a operator", "127.0.0.1")
+    }
+    assert "http://audited.example/" in entries[0]["target"]
+    assert not any(token.encode() in log.body for token in matrix.tokens.values() if token)
+
+
+def test_a_node_may_enqueue_and_work_for_itself_alone(matrix: Matrix) -> None:
+    coordinator, node = matrix.coordinator, matrix.tokens[Role.NODE]
+    assert coordinator.post("/v1/frontier/enqueue", {"url": "http://by-node.example/"}, token=node).status == 202
+    assert coordinator.get(f"/v1/fetch/next?workerId={NODE}", token=node).status in (200, 204)
+    assert coordinator.get("/v1/fetch/next?workerId=somebody-else", token=node).code == "other_node"
+    result = {"url": "http://x.example/", "statusCode": 200, "contentSha256": "", "fetchedAt": 0, "links": []}
+    assert coordinator.post("/v1/fetch/result", result | {"workerId": "else"}, token=node).code == "other_node"
+    assert coordinator.post("/v1/fetch/result", result, token=matrix.tokens[Role.VIEWER]).code == "wrong_role"
+
+
+def test_a_revoked_token_is_refused(matrix: Matrix) -> None:
+    coordinator = matrix.coordinator
+    engine, access = coordinator.dispatcher.engine, coordinator.access
+    token = coordinator.do(access.issue(engine, Role.VIEWER, "a guest", 0.0))
+    assert coordinator.get("/api/v1/stats", token=token).status == 200
+    assert coordinator.do(access.revoke(engine, token.split("_")[2], 1.0))
+    assert coordinator.get("/api/v1/stats", token=token).code == "token_revoked"

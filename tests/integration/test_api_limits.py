@@ -1,0 +1,197 @@
+"""What nobody may send: bodies that are too large, too slow, bombs, too deep; each is cut off, and the rest goes on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import zstandard
+
+from drumlin.coordinator.app import BODIES_BYTES_MAX, HEADER_BYTES_MAX
+from drumlin.coordinator.routing import MESSAGE_BYTES_MAX, TARGET_BYTES_MAX
+from drumlin.protocol import BODY_BYTES_MAX
+from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator
+
+GIGABYTE = 1024**3
+PIECE = b"0" * 65_536
+RESULTS = "/api/v1/nodes/n1/results"
+JSON_HEAD = "Content-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def coordinator() -> Iterator[RunningCoordinator]:
+    with RunningCoordinator() as running:
+        RemoteNode(running, "n1")
+        yield running
+
+
+@contextmanager
+def connected(coordinator: RunningCoordinator) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", coordinator.port), timeout=ANSWERS_WITHIN_S) as connection:
+        yield connection
+
+
+def head(path: str, more: str, method: str = "POST") -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: c\r\n{JSON_HEAD}{more}\r\n".encode()
+
+
+def status_of(connection: socket.socket) -> int:
+    """The status of the answer, however the connection ends."""
+    received = b""
+    while b"\r\n" not in received:
+        piece = connection.recv(65_536)
+        assert piece, "the connection ended without an answer"
+        received += piece
+    return int(received.split(b" ")[1])
+
+
+def stream(connection: socket.socket, total: int) -> tuple[int, int]:
+    """Send a body in chunks until somebody stops us; how much was sent, and the answer's status."""
+    sent = 0
+    try:
+        while sent < total:
+            connection.sendall(b"%x\r\n%b\r\n" % (len(PIECE), PIECE))
+            sent += len(PIECE)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    try:
+        return sent, status_of(connection)
+    except ConnectionResetError:
+        return sent, 0
+
+
+def still_serves(coordinator: RunningCoordinator) -> bool:
+    return coordinator.get("/healthz").status == 200
+
+
+def test_a_body_that_says_it_has_a_gigabyte_is_refused_before_it_is_read(coordinator: RunningCoordinator) -> None:
+    with connected(coordinator) as connection:
+        connection.sendall(head(RESULTS, f"Content-Length: {GIGABYTE}\r\n"))
+        assert status_of(connection) == 413
+
+
+def test_a_gigabyte_without_a_length_is_cut_off_at_the_limit(coordinator: RunningCoordinator) -> None:
+    with connected(coordinator) as connection:
+        connection.sendall(head(RESULTS, "Transfer-Encoding: chunked\r\n"))
+        sent, status = stream(connection, GIGABYTE)
+    # What the kernel's buffers hold comes on top; a reset may overtake the answer.
+    assert sent < BODY_BYTES_MAX + 64 * 1024 * 1024
+    assert status in (413, 0)
+    assert still_serves(coordinator)
+
+
+def test_a_large_body_is_cut_off_where_none_is_taken(coordinator: RunningCoordinator) -> None:
+    with connected(coordinator) as connection:
+        connection.sendall(head("/api/v1/crawl/resume", "Transfer-Encoding: chunked\r\n"))
+        sent, status = stream(connection, GIGABYTE)
+    assert sent < 64 * 1024 * 1024
+    assert status in (413, 0)
+
+
+def test_an_unknown_path_reads_no_body(coordinator: RunningCoordinator) -> None:
+    with connected(coordinator) as connection:
+        connection.sendall(head("/nowhere", "Transfer-Encoding: chunked\r\n"))
+        sent, status = stream(connection, GIGABYTE)
+    assert sent < 64 * 1024 * 1024
+    assert status in (404, 0)
+
+
+@pytest.mark.parametrize(("encoding", "bomb"), [("gzip", gzip.compress(bytes(200_000_000), 9))])
+def test_a_compression_bomb_is_not_unpacked(coordinator: RunningCoordinator, encoding: str, bomb: bytes) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    answer = coordinator.ask("POST", RESULTS, body=bomb, headers=headers)
+    assert (answer.status, answer.code) == (413, "too_large")
+
+
+def test_a_bomb_of_zstd_is_not_unpacked_either(coordinator: RunningCoordinator) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "zstd"}
+    answer = coordinator.ask("POST", RESULTS, body=zstandard.compress(bytes(200_000_000)), headers=headers)
+    assert (answer.status, answer.code) == (413, "too_large")
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "gzip"])
+def test_a_damaged_body_is_400(coordinator: RunningCoordinator, encoding: str) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    answer = coordinator.ask("POST", RESULTS, body=b"not compressed at all", headers=headers)
+    assert (answer.status, answer.code) == (400, "damaged")
+
+
+def test_unknown_types_and_encodings_are_415(coordinator: RunningCoordinator) -> None:
+    assert coordinator.ask("POST", RESULTS, body=b"{}", headers={"Content-Type": "text/xml"}).status == 415
+    headers = {"Content-Type": "application/json", "Content-Encoding": "lzma"}
+    assert coordinator.ask("POST", RESULTS, body=b"{}", headers=headers).status == 415
+
+
+def test_nesting_without_end_is_400(coordinator: RunningCoordinator) -> None:
+    deep = b'{"results":' + b"[" * 1_000_000
+    answer = coordinator.ask("POST", RESULTS, body=deep, headers={"Content-Type": "application/json"})
+    assert (answer.status, answer.code) == (400, "malformed")
+    ignored = b'{"results": [], "x":' + b"[" * 1_000_000
+    answer = coordinator.ask("POST", RESULTS, body=ignored, headers={"Content-Type": "application/json"})
+    assert (answer.status, answer.code) == (400, "malformed")
+
+
+def test_more_items_than_permitted_is_400(coordinator: RunningCoordinator) -> None:
+    many = json.dumps({"contents": [["a.example", "0" * 64]] * 5_001}).encode()
+    answer = coordinator.ask("POST", "/api/v1/nodes/n1/known", body=many, headers={"Content-Type": "application/json"})
+    assert (answer.status, answer.code) == (400, "malformed")
+
+
+def test_a_small_calls_body_is_small(coordinator: RunningCoordinator) -> None:
+    large = {"capacity": 1, "ip_address": "x" * MESSAGE_BYTES_MAX}
+    assert coordinator.post("/api/v1/nodes/register", large).status == 413
+
+
+def test_a_body_that_drips_is_cut_off(coordinator: RunningCoordinator) -> None:
+    began = time.monotonic()
+    with connected(coordinator) as connection:
+        connection.sendall(head(RESULTS, "Content-Length: 1000000\r\n"))
+        connection.settimeout(0.5)
+        while True:
+            connection.sendall(b"0")
+            try:
+                assert int(connection.recv(65_536).split(b" ")[1]) == 408
+                break
+            except TimeoutError:
+                assert time.monotonic() - began < ANSWERS_WITHIN_S, "it was never cut off"
+
+
+def test_long_paths_and_headers_are_refused(coordinator: RunningCoordinator) -> None:
+    assert coordinator.get("/" + "x" * TARGET_BYTES_MAX).status == 414
+    assert coordinator.get("/healthz", headers={"X-Large": "x" * HEADER_BYTES_MAX}).status == 431
+
+
+def test_many_large_bodies_at_once_are_put_off_and_others_served(coordinator: RunningCoordinator) -> None:
+    waiting = []
+    try:
+        for _ in range(BODIES_BYTES_MAX // BODY_BYTES_MAX):
+            connection = socket.create_connection(("127.0.0.1", coordinator.port), timeout=ANSWERS_WITHIN_S)
+            connection.sendall(head(RESULTS, f"Content-Length: {BODY_BYTES_MAX}\r\n") + b"0")
+            waiting.append(connection)
+        deadline = time.monotonic() + ANSWERS_WITHIN_S
+        while True:
+            refused = coordinator.ask("POST", RESULTS, body=PIECE, headers={"Content-Type": "application/json"})
+            if refused.status == 503:
+                break
+            assert time.monotonic() < deadline, "room for bodies never ran out"
+        assert (refused.code, refused.headers["retry-after"]) == ("busy", "1")
+        assert still_serves(coordinator)
+    finally:
+        for connection in waiting:
+            connection.close()
+    deadline = time.monotonic() + ANSWERS_WITHIN_S
+    while coordinator.post("/api/v1/nodes/n1/known", {"contents": []}).status != 200:
+        assert time.monotonic() < deadline, "room never came back"
+
+
+def test_after_all_this_nothing_is_held(coordinator: RunningCoordinator) -> None:
+    deadline = time.monotonic() + ANSWERS_WITHIN_S
+    while coordinator.app._bodies_bytes:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert still_serves(coordinator)

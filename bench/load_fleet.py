@@ -20,8 +20,9 @@ from bench.load_web import LoadWeb
 
 PAGES_MEMORY = 0.02
 """Weight of one turn in the estimate of how many pages a turn has."""
-TURN_PAGES_MIN = 5.0
-"""Turns that get next to nothing must not make the fleet ask ever faster."""
+TURN_SHARE_MIN = 0.7
+"""Turns that bring less than this share of a batch are not made up for by more turns: a coordinator that is behind must
+not be asked ever faster."""
 CHECK_S = 1.0
 REGISTER_S_MAX = 120.0
 
@@ -99,7 +100,7 @@ class Fleet:
                 self._turning = False
                 return
             self._begin(due)
-            due += max(self.turn_pages, TURN_PAGES_MIN) / self._pace
+            due += max(self.turn_pages, TURN_SHARE_MIN * self.settings.batch_pages) / self._pace
         self.at(due, self._turn, due)
 
     def _begin(self, due: float) -> None:

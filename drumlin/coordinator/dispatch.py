@@ -144,7 +144,8 @@ class Dispatcher:
 
     async def register(self, message: Register, now: float, *, address: str = "") -> NodeRecord:
         """A node begins. Whatever leases its id still holds belonged to a process that is gone, as its instance shows;
-        where it cannot be shown, the leases are left to run out."""
+        where it cannot be shown, the leases are left to run out. A node that nobody knows has none: a fleet that
+        starts must not have every shard asked for each of its nodes."""
         node = message.node_id or f"node-{self.name}-{int(now * 1e6):x}"
         before = await self.nodes.find(self.engine, node)
         successor = before is None or not before.instance or before.instance == message.instance
@@ -153,7 +154,7 @@ class Dispatcher:
         record = self.nodes.register(node, message, address, now)
         if node in self.orders.nodes:
             self.nodes.set_status(node, self.orders.nodes[node])
-        if not message.recovering and successor:
+        if before is not None and not message.recovering and successor:
             await self.engine.release_nodes([node], now)
         return record
 

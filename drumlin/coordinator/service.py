@@ -33,6 +33,7 @@ from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError
 from drumlin.protocol import Failure
 from drumlin.tls import server_context
+from drumlin.urls import domain_of
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -194,6 +195,7 @@ class _Service:
             store=options.store,
             endpoint=options.public_endpoint or options.listen.endpoint,
         )
+        domain_of("example.com")  # reads the list of public suffixes: half a second that no node should wait for
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)

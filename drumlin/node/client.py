@@ -37,6 +37,7 @@ CALL_POLL_S = 0.05
 RETRY_WAIT_MIN_S = 0.05
 RETRY_WAIT_MAX_S = 5.0
 RETRY_AFTER_MAX_S = 600.0
+PATIENCE_SHARE = 0.2
 OUTAGE_TOLD_AFTER_S = 3.0
 PACK_BYTES_MIN = 1024
 PACK_LEVEL = 1
@@ -325,7 +326,7 @@ class CoordinatorClient:
         call.failures += 1
         asked_s = _retry_after_s(transfer)
         if transfer.status == 429:
-            return max(asked_s, RETRY_WAIT_MIN_S) * (1.0 + self._chance())
+            return max(asked_s, RETRY_WAIT_MIN_S) * (1.0 + PATIENCE_SHARE * self._chance())
         self._note_outage(said)
         self._coordinators.avoid(place)
         if call.failures == 1 and self._coordinators.several:

@@ -35,7 +35,7 @@ class Events:
     def __init__(self, figures: Figures, clock: Callable[[], float]) -> None:
         self._figures = figures
         self._clock = clock
-        self._clients: set[asyncio.Queue[bytes]] = set()
+        self._clients: set[asyncio.Queue[bytes | None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._state = ""
         self._nodes: dict[str, str] = {}
@@ -56,15 +56,22 @@ class Events:
 
         return Stream(pieces(), MEDIA_TYPE)
 
+    def close(self) -> None:
+        """End all streams: the coordinator ends, and waits for no listener."""
+        for queue in self._clients:
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(None)
+
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        queue: asyncio.Queue[bytes] = asyncio.Queue(EVENTS_WAITING_MAX)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(EVENTS_WAITING_MAX)
         self._clients.add(queue)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
             yield b"retry: %d\n\n" % RETRY_MS + _event("stats", await self._figures.stats(self._clock()))
-            while True:
-                yield await queue.get()
+            while (event := await queue.get()) is not None:
+                yield event
         finally:
             self._clients.discard(queue)
 

@@ -78,6 +78,10 @@ class PeopleFace:
         self._events = Events(self._figures, clock)
         self._work_may_have_come = work_may_have_come
 
+    def close(self) -> None:
+        """End what would go on by itself."""
+        self._events.close()
+
     def routes(self) -> list[Route]:
         return [*self._looks(), *self._levers(), *self._open()]
 

@@ -91,19 +91,23 @@ class CoordinatorApp:
         self._nodes = NodeFace(
             dispatcher, access, self._gate, clock=clock, on_failure=on_failure, store=store, endpoint=endpoint
         )
+        self._people = PeopleFace(
+            dispatcher,
+            self._gate,
+            self._audit,
+            self._requests,
+            clock=clock,
+            work_may_have_come=self.work_may_have_come,
+        )
         self._router = Router(self._routes(dispatcher))
 
     def _routes(self, dispatcher: Dispatcher) -> list[Route]:
         """All calls, and the one that describes them."""
-        wake = self.work_may_have_come
-        people = PeopleFace(
-            dispatcher, self._gate, self._audit, self._requests, clock=self._clock, work_may_have_come=wake
-        )
         routes = [
             *self._nodes.routes(),
-            *SingleFace(dispatcher, self._gate, wake).routes(),
+            *SingleFace(dispatcher, self._gate, self.work_may_have_come).routes(),
             *HostFace(dispatcher).routes(),
-            *people.routes(),
+            *self._people.routes(),
         ]
         description = Route(
             method="GET",
@@ -123,6 +127,10 @@ class CoordinatorApp:
     def work_may_have_come(self) -> None:
         """Wake the nodes that wait for work."""
         self._nodes.work_may_have_come()
+
+    def close(self) -> None:
+        """End what would go on without an end, so that the server can stop."""
+        self._people.close()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

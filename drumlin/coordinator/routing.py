@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -247,14 +248,14 @@ async def send_stream(send: Send, receive: Receive, stream: Stream) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     gone = asyncio.ensure_future(_until_gone(receive))
     try:
-        async for piece in stream.pieces:
-            if gone.done():
-                break
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        async with aclosing(stream.pieces) as pieces:
+            async for piece in pieces:
+                if gone.done():
+                    break
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     finally:
         gone.cancel()
-        await stream.pieces.aclose()
 
 
 async def _until_gone(receive: Receive) -> None:

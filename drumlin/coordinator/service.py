@@ -114,6 +114,7 @@ async def run_server(app: CoordinatorApp, listen: Listen, *, drain: bool) -> Asy
         await _until_started(server, serving, listen)
         yield
     finally:
+        app.close()
         server.should_exit = True
         server.force_exit = not drain
         await serving

@@ -66,8 +66,8 @@ class RunningCoordinator:
         self.port = _free_port()
         self._config = config
         self._store = store
-        self._loop = asyncio.new_event_loop()
-        self._ending = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._ending: asyncio.Event
         self._ready = threading.Event()
         self._trouble: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -87,14 +87,14 @@ class RunningCoordinator:
 
     def _run(self) -> None:
         try:
-            self._loop.run_until_complete(self._serve())
+            asyncio.run(self._serve())
         except BaseException as trouble:
             self._trouble = trouble
         finally:
             self._ready.set()
-            self._loop.close()
 
     async def _serve(self) -> None:
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         engine = await open_engine("memory:", shard_count=4)
         self.dispatcher = Dispatcher(engine, self._config, [], chance=random.Random(1), ends=False)
         await self.dispatcher.open()

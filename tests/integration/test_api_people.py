@@ -1,0 +1,217 @@
+"""The people's face: looks and levers, live events, metrics, health."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from drumlin.coordinator.api_events import CLIENTS_MAX
+from drumlin.errors import EngineError
+from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, results_body
+
+
+@pytest.fixture
+def coordinator() -> Iterator[RunningCoordinator]:
+    with RunningCoordinator() as running:
+        yield running
+
+
+def until(happened: Any, what: str) -> Any:
+    deadline = time.monotonic() + ANSWERS_WITHIN_S
+    while not (found := happened()):
+        assert time.monotonic() < deadline, f"waited for {what}"
+        time.sleep(0.02)
+    return found
+
+
+def test_the_crawl_pauses_goes_on_and_stops(coordinator: RunningCoordinator) -> None:
+    assert coordinator.get("/api/v1/crawl").json["state"] == "running"
+    assert coordinator.post("/api/v1/crawl/pause").json == {"status": "paused"}
+    assert coordinator.get("/api/v1/why-idle").json["reasons"][0]["code"] == "paused"
+    assert coordinator.post("/api/v1/crawl/resume").json == {"status": "running"}
+    assert coordinator.post("/api/v1/crawl/stop").json == {"status": "draining"}
+    crawl = coordinator.get("/api/v1/crawl").json
+    assert (crawl["state"], crawl["stop_reason"]) == ("draining", "stopped by an operator")
+
+
+def test_stats_follow_the_crawl(coordinator: RunningCoordinator) -> None:
+    coordinator.enqueue("http://s.example/1", "http://s.example/2")
+    node = RemoteNode(coordinator, "n1")
+    node.send(results_body(node.take()))
+
+    def settled() -> Any:
+        stats = coordinator.get("/api/v1/stats").json
+        return stats if stats["pages"] == 2 and stats["nodes"] else None
+
+    stats = until(settled, "two pages in the figures")
+    assert (stats["totals"]["done"], stats["bytes"], stats["statuses"]) == (2, 2_000, {"200": 2})
+    assert stats["nodes"] == {"active": 1}
+    assert stats["duplicates"] == {"exact": 1}
+
+
+def test_a_batch_of_urls_says_what_became_of_them(coordinator: RunningCoordinator) -> None:
+    urls = ["http://b.example/", "http://b.example/#again", "no address", "http://c.example/"]
+    answer = coordinator.post("/api/v1/urls", {"urls": urls, "priority": 8}).json
+    assert answer == {"added": 2, "seen": 1, "capped": 0, "invalid": ["no address"]}
+
+
+def test_hosts_are_listed_by_state_and_looked_at(coordinator: RunningCoordinator) -> None:
+    coordinator.enqueue("http://h1.example/", "http://h2.example/", "http://h2.example/x")
+    ready = coordinator.get("/api/v1/hosts?state=ready").json["hosts"]
+    assert {host["host"]: host["queued"] for host in ready} == {"h1.example": 1, "h2.example": 2}
+    assert len(coordinator.get("/api/v1/hosts?state=ready&limit=1").json["hosts"]) == 1
+    RemoteNode(coordinator, "n1").take()
+    leased = coordinator.get("/api/v1/hosts?state=leased").json["hosts"]
+    assert {host["lease_node"] for host in leased} == {"n1"}
+    host = coordinator.get("/api/v1/hosts/h1.example").json
+    assert (host["state"], host["domain"]) == ("leased", "h1.example")
+    assert "n1 may contact it" in host["why"]
+    assert coordinator.get("/api/v1/hosts/unknown.example").code == "no_such_host"
+    assert coordinator.get("/api/v1/hosts/a%2Fb").code == "not_found"
+    assert coordinator.get("/api/v1/hosts?state=sleepy").code == "bad_query"
+
+
+def test_a_hosts_delay_can_be_changed_and_a_host_blocked(coordinator: RunningCoordinator) -> None:
+    coordinator.enqueue("http://p.example/")
+    changed = coordinator.ask("PATCH", "/api/v1/hosts/p.example", {"delay_s": 30, "blocked": True}).json
+    assert (changed["delay_s"], changed["state"], changed["blocked"]) == (30, "blocked", True)
+    assert RemoteNode(coordinator, "n1").take() == []
+    assert coordinator.get("/api/v1/hosts?state=blocked").json["hosts"][0]["host"] == "p.example"
+    reasons = coordinator.get("/api/v1/why-idle").json["reasons"]
+    assert "blocked" in {reason["code"] for reason in reasons}
+    freed = coordinator.ask("PATCH", "/api/v1/hosts/p.example", {"delay_s": None, "blocked": False}).json
+    assert (freed["delay_s"], freed["state"]) == (0.0, "ready")
+    assert RemoteNode(coordinator, "n1").take()
+    assert coordinator.ask("PATCH", "/api/v1/hosts/p.example", {"delay": 3}).code == "malformed"
+
+
+def test_the_story_of_a_url_is_told(coordinator: RunningCoordinator) -> None:
+    coordinator.enqueue("http://story.example/")
+    node = RemoteNode(coordinator, "teller")
+    taken = node.take()
+    leased = coordinator.get("/api/v1/urls?url=http://story.example/").json
+    assert (leased["state"], leased["lease_node"]) == ("leased", "teller")
+    node.send(results_body(taken, status_code=0, outcome="failed", kind="trap", error="it never ends"))
+    dead = coordinator.get("/api/v1/urls?url=http://story.example/").json
+    assert (dead["state"], dead["dead_letter"]["kind"]) == ("dead", "trap")
+    assert any("it never ends" in sentence for sentence in dead["story"])
+    assert coordinator.get("/api/v1/urls?url=http://never.example/").status == 404
+    assert coordinator.get("/api/v1/urls?url=nonsense").status == 404
+
+
+def test_dead_letters_are_listed_retried_and_dropped(coordinator: RunningCoordinator) -> None:
+    urls = [f"http://d.example/{number}" for number in range(4)]
+    coordinator.enqueue(*urls)
+    node = RemoteNode(coordinator, "n1")
+    node.send(results_body(node.take(), status_code=0, outcome="failed", kind="trap", error="a trap"))
+    listed = coordinator.get("/api/v1/dead-letters?kind=trap&host=d.example").json["dead_letters"]
+    assert {letter["url"] for letter in listed} == set(urls)
+    assert coordinator.get("/api/v1/dead-letters?kind=dns").json == {"dead_letters": []}
+    assert coordinator.post("/api/v1/dead-letters/drop", {"urls": urls[:1]}).json == {"changed": 1}
+    assert coordinator.post("/api/v1/dead-letters/retry", {"kind": "trap", "limit": 2}).json == {"changed": 2}
+    assert coordinator.post("/api/v1/dead-letters/retry", {"host": "d.example"}).json == {"changed": 1}
+    assert coordinator.get("/api/v1/dead-letters").json == {"dead_letters": []}
+
+
+def test_nodes_are_listed_by_status(coordinator: RunningCoordinator) -> None:
+    RemoteNode(coordinator, "n1")
+    RemoteNode(coordinator, "n2")
+    coordinator.post("/api/v1/nodes/n2/quarantine")
+    listed = coordinator.get("/api/v1/nodes?status=quarantined").json["nodes"]
+    assert [node["node_id"] for node in listed] == ["n2"]
+    fields = {"node_id", "ip_address", "last_seen", "status", "capacity", "current_load", "total_crawled"}
+    assert fields | {"registered_at", "metadata"} <= set(listed[0])
+    assert len(coordinator.get("/api/v1/nodes").json["nodes"]) == 2
+
+
+def test_metrics_are_in_prometheus_form(coordinator: RunningCoordinator) -> None:
+    coordinator.enqueue("http://m.example/")
+    answer = coordinator.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.body.decode().splitlines()
+    sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")?\})? -?[0-9.e+-]+')
+    assert all(line.startswith("#") or sample.fullmatch(line) for line in lines)
+    assert 'drumlin_urls{state="queued"} 1' in lines
+    assert 'drumlin_requests_total{route="POST /api/v1/urls",status="200"} 1' in lines
+
+
+def test_health_and_readiness_differ_when_the_engine_is_gone(
+    coordinator: RunningCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert coordinator.get("/healthz").json == {"status": "ok"}
+    assert coordinator.get("/readyz").json == {"status": "ready"}
+
+    async def gone(key: str) -> bytes | None:
+        if key == "ready":
+            raise EngineError("Nobody answers.")
+        return None
+
+    monkeypatch.setattr(coordinator.dispatcher.engine, "get_meta", gone)
+    unready = coordinator.get("/readyz")
+    assert (unready.status, unready.code) == (503, "not_ready")
+    assert coordinator.get("/healthz").status == 200
+
+
+# Live
+
+
+class Listener:
+    """A client of the live events."""
+
+    def __init__(self, coordinator: RunningCoordinator) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", coordinator.port, timeout=ANSWERS_WITHIN_S)
+        self.connection.request("GET", "/api/v1/events", headers={"Accept": "text/event-stream"})
+        self.response = self.connection.getresponse()
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        self.response.close()
+        self.connection.close()
+
+    def next(self, kind: str) -> Any:
+        """The data of the next event of a kind."""
+        event = ""
+        while True:
+            line = self.response.readline().decode().strip()
+            if line.startswith("event: "):
+                event = line.removeprefix("event: ")
+            elif line.startswith("data: ") and event == kind:
+                return json.loads(line.removeprefix("data: "))
+
+
+def test_events_tell_figures_and_changes_as_they_come(coordinator: RunningCoordinator) -> None:
+    with Listener(coordinator) as listener:
+        assert listener.response.headers["Content-Type"] == "text/event-stream"
+        assert listener.next("stats")["state"] == "running"
+        listener.next("stats")
+        coordinator.post("/api/v1/crawl/pause")
+        assert listener.next("crawl") == {"status": "paused"}
+        RemoteNode(coordinator, "newcomer")
+        assert listener.next("node") == {"node_id": "newcomer", "status": "active"}
+
+
+def test_events_are_one_look_for_those_who_ask_for_no_stream(coordinator: RunningCoordinator) -> None:
+    answer = coordinator.get("/api/v1/events")
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert answer.body.startswith(b"event: stats\ndata: {")
+
+
+def test_listeners_are_bounded_and_make_room_when_they_go(coordinator: RunningCoordinator) -> None:
+    def status() -> int:
+        with Listener(coordinator) as listener:
+            return listener.response.status
+
+    with ExitStack() as stack:
+        for _ in range(CLIENTS_MAX):
+            stack.enter_context(Listener(coordinator)).next("stats")
+        assert status() == 503
+    until(lambda: status() == 200, "room for a listener")

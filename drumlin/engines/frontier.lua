@@ -4,7 +4,8 @@ The frontier on Redis or Valkey: every call of `drumlin.engines.base` is one fun
 
 All keys of a shard begin with the same hash tag T = {namespace:shard}, and so live in one slot of a cluster:
 
-  T          string  totals of the shard: next task id, queued, scheduled, leased, done, dead
+  T          number  the last task id given, which is how many URLs were accepted
+  Tu         string  how many tasks are scheduled, leased, done and dead; the rest of those accepted are queued
   T-         never exists. Every call names T and T- as its keys: while the slot is being moved to another server,
              either server then answers TRYAGAIN before anything has run, so that no call ever sees half a shard
   Th         hash    host → next contact, delay, URLs accepted, queued, pages, bytes, flags (bit p: something may be
@@ -26,6 +27,7 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Tc         hash    counters
   Ta<call>   string  what a call gave that must not be given twice when the call is sent again; forgotten after a minute
   Tb<name>   string  a claim: until when, and who holds it
+  T+         string  means nothing: written so that replicas can confirm all that was written before
   Te<domain> hash    contents of a registrable domain: 12 bytes of the digest → nearest, URL, time, record id, distance
   Tf<domain> string  their SimHashes in order of arrival: 8 bytes, and the 12 bytes of the digest
 
@@ -58,7 +60,7 @@ local LETTERS_SLICE = 500
 
 local LEASED = 1024
 local PRIORITY_MAX = 9
-local TOTALS = '>I6I6I6I6I6I6'
+local TOTALS = '>I6I6I6I6'
 local HOST = '>ddI5I5I5I8I2'
 local HISTORY = '>I2I2dI4I2c0'
 
@@ -73,75 +75,81 @@ end
 -- Shards and hosts: read at need, changed in memory, written once at the end by `commit`
 
 local function open_shard(T)
-  local raw = call('GET', T)
-  local shard = {T = T, raw = raw, hosts = {}, names = {}}
-  if raw then
-    shard.next_id, shard.queued, shard.scheduled, shard.leased, shard.done, shard.dead = unpack_from(TOTALS, raw)
-  else
-    shard.next_id, shard.queued, shard.scheduled, shard.leased, shard.done, shard.dead = 1, 0, 0, 0, 0, 0
+  return {T = T, hosts = {}, names = {}, totals = nil, sums = nil}
+end
+
+local function totals_of(shard)
+  local totals = shard.totals
+  if not totals then
+    local raw = call('GET', shard.T .. 'u')
+    totals = {raw = raw, scheduled = 0, leased = 0, done = 0, dead = 0}
+    if raw then totals.scheduled, totals.leased, totals.done, totals.dead = unpack_from(TOTALS, raw) end
+    shard.totals = totals
   end
-  return shard
+  return totals
 end
 
 local function host_from(name, raw)
-  local host = {name = name, raw = raw}
-  if raw then
-    host.next_contact, host.delay, host.urls, host.queued, host.pages, host.bytes, host.flags = unpack_from(HOST, raw)
-    host.leased = host.flags >= LEASED
-    if host.leased then host.flags = host.flags - LEASED end
-  else
-    host.next_contact, host.delay, host.urls, host.queued, host.pages, host.bytes, host.flags = 0, -1, 0, 0, 0, 0, 0
-    host.leased = false
-  end
-  if host.queued > 0 and not host.leased then host.ready_at = host.next_contact end
-  return host
+  local next_contact, delay, urls, queued, pages, bytes, flags = 0, -1, 0, 0, 0, 0, 0
+  if raw then next_contact, delay, urls, queued, pages, bytes, flags = unpack_from(HOST, raw) end
+  local leased = flags >= LEASED
+  return {
+    name = name, raw = raw, next_contact = next_contact, delay = delay, urls = urls, queued = queued, pages = pages,
+    bytes = bytes, flags = leased and flags - LEASED or flags, leased = leased,
+    ready_at = queued > 0 and not leased and next_contact,
+  }
 end
 
 local function known_host(shard, name)
   local host = shard.hosts[name]
   if host == nil then
     local raw = call('HGET', shard.T .. 'h', name)
-    host = raw and host_from(name, raw) or false
+    host = raw and host_from(name, raw)
     shard.hosts[name] = host
     if host then shard.names[#shard.names + 1] = name end
   end
   return host
 end
 
-local function host_of(shard, name)
-  local host = known_host(shard, name)
-  if not host then
-    host = host_from(name, false)
-    shard.hosts[name] = host
-    shard.names[#shard.names + 1] = name
-  end
+local function new_host(shard, name)
+  local host = host_from(name, false)
+  shard.hosts[name] = host
+  shard.names[#shard.names + 1] = name
   return host
 end
 
-local function commit(shard)
-  local T, hosts, ready, unready = shard.T, {}, {}, {}
+local function commit_hosts(shard)
+  local T, fields, ready, unready = shard.T, {}, nil, nil
   for _, name in ipairs(shard.names) do
     local host = shard.hosts[name]
     local flags = host.leased and host.flags + LEASED or host.flags
     local raw = pack(HOST, host.next_contact, host.delay, host.urls, host.queued, host.pages, host.bytes, flags)
     if raw ~= host.raw then
-      hosts[#hosts + 1] = name
-      hosts[#hosts + 1] = raw
-    end
-    local ready_at = nil
-    if host.queued > 0 and not host.leased then ready_at = host.next_contact end
-    if ready_at == nil then
-      if host.ready_at ~= nil then unready[#unready + 1] = name end
-    elseif ready_at ~= host.ready_at then
-      ready[#ready + 1] = ready_at
-      ready[#ready + 1] = name
+      fields[#fields + 1] = name
+      fields[#fields + 1] = raw
+      local ready_at = host.queued > 0 and not host.leased and host.next_contact
+      if ready_at and ready_at ~= host.ready_at then
+        ready = ready or {}
+        ready[#ready + 1] = ready_at
+        ready[#ready + 1] = name
+      elseif host.ready_at and not ready_at then
+        unready = unready or {}
+        unready[#unready + 1] = name
+      end
     end
   end
-  if #hosts > 0 then spread('HSET', T .. 'h', hosts) end
-  if #unready > 0 then spread('ZREM', T .. 'y', unready) end
-  if #ready > 0 then spread('ZADD', T .. 'y', ready) end
-  local raw = pack(TOTALS, shard.next_id, shard.queued, shard.scheduled, shard.leased, shard.done, shard.dead)
-  if raw ~= shard.raw then call('SET', T, raw) end
+  if #fields > 0 then spread('HSET', T .. 'h', fields) end
+  if unready then spread('ZREM', T .. 'y', unready) end
+  if ready then spread('ZADD', T .. 'y', ready) end
+end
+
+local function commit(shard)
+  commit_hosts(shard)
+  local totals = shard.totals
+  if totals then
+    local raw = pack(TOTALS, totals.scheduled, totals.leased, totals.done, totals.dead)
+    if raw ~= totals.raw then call('SET', shard.T .. 'u', raw) end
+  end
 end
 
 -- Records
@@ -156,6 +164,7 @@ local function history_of(record)
 end
 
 local function url_of(record)
+  if byte(record, 7) == 0 then return (unpack_from('>I2c0', record, 8)) end
   local _, _, _, _, _, position = history_of(record)
   return (unpack_from('>I2c0', record, position))
 end
@@ -214,10 +223,9 @@ local function queue_key(T, priority, name)
   return T .. 'q' .. priority .. name
 end
 
-local function note_queued(shard, host, priority, count)
+local function note_queued(host, priority, count)
   host.flags = bor(host.flags, 2 ^ priority)
   host.queued = host.queued + count
-  shard.queued = shard.queued + count
 end
 
 -- A host that had nothing to do becomes ready now, or at its next contact if that is later.
@@ -248,7 +256,7 @@ end
 
 local function put_back(shard, host, priority, record)
   insert(queue_key(shard.T, priority, host.name), record)
-  note_queued(shard, host, priority, 1)
+  note_queued(host, priority, 1)
 end
 
 -- Returns tasks (each a digit for the priority, and the record) to their places: nearly always the front of the queue.
@@ -270,7 +278,7 @@ local function put_all_back(shard, host, tasks)
     else
       for _, record in ipairs(records) do insert(key, record) end
     end
-    note_queued(shard, host, priority, #queue)
+    note_queued(host, priority, #queue)
   end
 end
 
@@ -287,7 +295,6 @@ local function take_front(shard, host, count)
     end
   end
   host.queued = host.queued - #tasks
-  shard.queued = shard.queued - #tasks
   if host.queued == 0 then host.flags = 0 end
   return tasks
 end
@@ -304,10 +311,9 @@ local function locate(shard, host, id)
   end
 end
 
-local function take_queued(shard, host, key, record)
+local function take_queued(host, key, record)
   call('LREM', key, 1, record)
   host.queued = host.queued - 1
-  shard.queued = shard.queued - 1
   if host.queued == 0 then host.flags = 0 end
 end
 
@@ -320,13 +326,15 @@ end
 local function schedule(shard, host, priority, record, retry_at)
   call('HSET', shard.T .. 'w' .. host.name, sub(record, 1, 6), priority .. record)
   call('ZADD', shard.T .. 't', retry_at, scheduled_member(record, host.name))
-  shard.scheduled = shard.scheduled + 1
+  local totals = totals_of(shard)
+  totals.scheduled = totals.scheduled + 1
 end
 
 local function unschedule(shard, name, record)
   call('HDEL', shard.T .. 'w' .. name, sub(record, 1, 6))
   call('ZREM', shard.T .. 't', scheduled_member(record, name))
-  shard.scheduled = shard.scheduled - 1
+  local totals = totals_of(shard)
+  totals.scheduled = totals.scheduled - 1
 end
 
 local function letter_field(name, url)
@@ -337,17 +345,19 @@ local function bury(shard, host, priority, record, kind, error, now)
   local field = letter_field(host.name, url_of(record))
   call('HSET', shard.T .. 'x', field, encode({priority, kind, error, format('%.17g', now), record}))
   call('ZADD', shard.T .. 'z', id_of(record), field)
-  shard.dead = shard.dead + 1
+  local totals = totals_of(shard)
+  totals.dead = totals.dead + 1
 end
 
 local function capture_key(T, id)
   return T .. 'k' .. floor(id / 256)
 end
 
+-- One task in 16 sets the time of forgetting, since nearly every set has one of them and the others can do without.
 local function remember_capture(T, id, mark)
   local key = capture_key(T, id)
   call('SADD', key, mark)
-  call('EXPIRE', key, CAPTURES_REMEMBERED_S, 'NX')
+  if id % 16 == 0 then call('EXPIRE', key, CAPTURES_REMEMBERED_S, 'NX') end
 end
 
 -- Leases
@@ -374,7 +384,8 @@ local function hand_out(shard, host, grant, count)
     fields[#fields + 1] = task
   end
   spread('HSET', lease_key(shard.T, host.name), fields)
-  shard.leased = shard.leased + #tasks
+  local totals = totals_of(shard)
+  totals.leased = totals.leased + #tasks
   return tasks
 end
 
@@ -389,7 +400,8 @@ local function end_lease(shard, host, grant)
   call('ZREM', T .. 'd', name)
   call('SREM', T .. 'n' .. grant.node, name)
   host.leased = false
-  shard.leased = shard.leased - #tasks
+  local totals = totals_of(shard)
+  totals.leased = totals.leased - #tasks
   put_all_back(shard, host, tasks)
 end
 
@@ -413,18 +425,22 @@ end
 
 -- The marks among these that are new, in order, as positions; they are seen from now on.
 local function see_few(key, marks)
-  local fresh, added = {}, {}
   if #marks == 1 then return call('SADD', key, marks[1]) == 1 and {1} or {} end
-  local seen, listed = call('SMISMEMBER', key, unpack(marks)), {}
-  for position, mark in ipairs(marks) do
-    if seen[position] == 0 and not listed[mark] then
-      listed[mark] = true
+  local fresh, added, seen = {}, {}, call('SMISMEMBER', key, unpack(marks))
+  for position = 1, #marks do
+    if seen[position] == 0 then
       fresh[#fresh + 1] = position
-      added[#added + 1] = mark
+      added[#added + 1] = marks[position]
     end
   end
-  if #added > 0 then call('SADD', key, unpack(added)) end
-  return fresh
+  if #added == 0 or call('SADD', key, unpack(added)) == #added then return fresh end
+  -- Some were given twice: only the first of each is new.
+  local first, listed = {}, {}
+  for _, position in ipairs(fresh) do
+    if not listed[marks[position]] then first[#first + 1] = position end
+    listed[marks[position]] = true
+  end
+  return first
 end
 
 local function see_many(T, name, count, marks)
@@ -436,60 +452,75 @@ local function see_many(T, name, count, marks)
 end
 
 -- As above, while there is room; `answers` tells those that found none.
-local function see_within(T, name, count, marks, room, answers, first)
+local function see_within(T, name, count, marks, room, answers, places)
   local fresh = {}
   for position, mark in ipairs(marks) do
     local key = seen_key(T, name, bucket_of(mark, count))
     if #fresh < room then
       if call('SADD', key, mark) == 1 then fresh[#fresh + 1] = position end
     elseif call('SISMEMBER', key, mark) == 0 then
-      answers[first + position] = '2'
+      answers[places[position]] = '2'
     end
   end
   return fresh
 end
 
--- One host's URLs that were found in the same place: marks, URLs and what their records have in common.
-local function add_run(shard, host, run, now, cap, answers)
-  local T, name, marks, urls = shard.T, host.name, run[3], run[4]
-  local first, count, fresh = #answers, bucket_count(host.urls), nil
-  for position = 1, #marks do answers[first + position] = '1' end
+-- A run is some of a host's URLs that were found in the same place: priority, what their records end with, marks, URLs,
+-- and the place of each in the order of the call. Answers with the positions of the new ones.
+local function see_run(T, host, run, cap, answers)
+  local name, marks, places = host.name, run[3], run[5]
+  local count, fresh = bucket_count(host.urls), nil
+  for position = 1, #marks do answers[places[position]] = '1' end
   if cap and host.urls + #marks > cap then
-    fresh = see_within(T, name, count, marks, cap - host.urls, answers, first)
+    fresh = see_within(T, name, count, marks, cap - host.urls, answers, places)
   elseif count == 1 and #marks <= ARGUMENTS_MAX then
     fresh = see_few(seen_key(T, name, 0), marks)
   else
     fresh = see_many(T, name, count, marks)
   end
-  if #fresh == 0 then return end
-  local priority, rest, records, id = run[1], run[2], {}, shard.next_id
+  for _, position in ipairs(fresh) do answers[places[position]] = '0' end
+  if #fresh > 0 then grow(T, name, host.urls, host.urls + #fresh) end
+  host.urls = host.urls + #fresh
+  return fresh
+end
+
+-- The ids of new URLs by their places in the call: tasks are numbered in the order of arrival, whatever their hosts.
+local function number_by_place(answers, id)
+  local ids = {}
+  for place = 1, #answers do
+    if answers[place] == '0' then id = id + 1 end
+    ids[place] = id
+  end
+  return ids
+end
+
+local function push_run(T, host, run, fresh, ids, now)
+  local priority, rest, urls, places, records = run[1], run[2], run[4], run[5], {}
   for place, position in ipairs(fresh) do
     local url = urls[position]
-    records[place] = pack('>I6BI2', id, 0, #url) .. url .. rest
-    id = id + 1
-    answers[first + position] = '0'
+    records[place] = pack('>I6BI2', ids[places[position]], 0, #url) .. url .. rest
   end
-  shard.next_id = id
   wake(host, now)
-  spread('RPUSH', queue_key(T, priority, name), records)
-  note_queued(shard, host, priority, #fresh)
-  grow(T, name, host.urls, host.urls + #fresh)
-  host.urls = host.urls + #fresh
+  spread('RPUSH', queue_key(T, priority, host.name), records)
+  note_queued(host, priority, #fresh)
 end
 
 local function add(keys, arguments)
   local now, cap, groups = unpack(decode(arguments[1]))
-  local shard, answers = open_shard(keys[1]), {}
+  local T, shard, answers, news, accepted = keys[1], open_shard(keys[1]), {}, {}, 0
   for _, group in ipairs(groups) do
-    -- A host that has no URL yet exists from now on only if one of these is accepted.
-    local host = known_host(shard, group[1]) or host_from(group[1], false)
-    for position = 2, #group do add_run(shard, host, group[position], now, cap, answers) end
-    if not shard.hosts[group[1]] and host.urls > 0 then
-      shard.hosts[group[1]] = host
-      shard.names[#shard.names + 1] = group[1]
+    local host = known_host(shard, group[1]) or new_host(shard, group[1])
+    for position = 2, #group do
+      local fresh = see_run(T, host, group[position], cap, answers)
+      accepted = accepted + #fresh
+      if #fresh > 0 then news[#news + 1] = {host, group[position], fresh} end
     end
   end
-  commit(shard)
+  if accepted > 0 then
+    local ids = number_by_place(answers, call('INCRBY', T, accepted) - accepted)
+    for _, new in ipairs(news) do push_run(T, new[1], new[2], new[3], ids, now) end
+    commit(shard)
+  end
   return table.concat(answers)
 end
 
@@ -633,7 +664,8 @@ local function apply(shard, host, part, priority, record, now)
   if capture ~= '' then remember_capture(shard.T, id, mark) end
   if state == DONE then
     if size > 0 then host.pages = host.pages + 1 end
-    shard.done = shard.done + 1
+    local totals = totals_of(shard)
+    totals.done = totals.done + 1
   else
     if first_failed == 0 then first_failed = now end
     record = with_history(record, attempts + 1, crashes, first_failed, mark, capture)
@@ -666,7 +698,7 @@ local function settle_unheld(shard, host, part, live, now)
   if not record or url_of(record) ~= url then return 'X' end
   local _, _, _, _, old_capture = history_of(record)
   if old_capture ~= '' then return 'X' end
-  if task then unschedule(shard, host.name, record) else take_queued(shard, host, key, record) end
+  if task then unschedule(shard, host.name, record) else take_queued(host, key, record) end
   apply(shard, host, part, priority, record, now)
   return 'S'
 end
@@ -678,7 +710,8 @@ local function settle_held(shard, host, part, live, task, now)
   if old_capture ~= '' and old_capture == part[3] then return 'R' end
   if not live then return 'X' end
   apply(shard, host, part, sub(task, 1, 1), record, now)
-  shard.leased = shard.leased - 1
+  local totals = totals_of(shard)
+  totals.leased = totals.leased - 1
   return 'S'
 end
 
@@ -803,7 +836,7 @@ local function strike_queued(shard, host, url, id, now, limit, kind, error)
     call('LSET', key, place, after)
     return 0
   end
-  take_queued(shard, host, key, record)
+  take_queued(host, key, record)
   bury(shard, host, priority, after, kind, error, now)
   return 1
 end
@@ -825,7 +858,8 @@ local function strike(keys, arguments)
       call('HSET', key, field, sub(task, 1, 1) .. after)
     else
       call('HDEL', key, field)
-      shard.leased = shard.leased - 1
+      local totals = totals_of(shard)
+      totals.leased = totals.leased - 1
       bury(shard, host, sub(task, 1, 1), after, kind, error, now)
     end
   elseif id then
@@ -845,7 +879,7 @@ local function reprioritise(keys, arguments)
     local key, place, priority, record
     if host then key, place, priority, record = locate(shard, host, id) end
     if record and url_of(record) == url and priority ~= wanted then
-      take_queued(shard, host, key, record)
+      take_queued(host, key, record)
       put_back(shard, host, wanted, record)
       changed = changed + 1
     end
@@ -929,7 +963,8 @@ local function take_dead(shard, pairs_of_host_and_url)
       local fields = decode(letter)
       call('HDEL', shard.T .. 'x', field)
       call('ZREM', shard.T .. 'z', field)
-      shard.dead = shard.dead - 1
+      local totals = totals_of(shard)
+      totals.dead = totals.dead - 1
       taken[#taken + 1] = {pair[1], tonumber(fields[1]), fields[5]}
     end
   end
@@ -953,7 +988,8 @@ end
 local function drop(keys, arguments)
   local shard = open_shard(keys[1])
   local taken = take_dead(shard, decode(arguments[1]))
-  shard.done = shard.done + #taken
+  local totals = totals_of(shard)
+  totals.done = totals.done + #taken
   commit(shard)
   return #taken
 end
@@ -988,7 +1024,8 @@ end
 
 local function set_delay(keys, arguments)
   local shard = open_shard(keys[1])
-  host_of(shard, arguments[1]).delay = tonumber(arguments[2])
+  local host = known_host(shard, arguments[1]) or new_host(shard, arguments[1])
+  host.delay = tonumber(arguments[2])
   commit(shard)
 end
 
@@ -999,7 +1036,7 @@ end
 local function stats(keys, arguments)
   local T, now = keys[1], arguments[1]
   return {
-    call('GET', T) or '',
+    call('GET', T) or 0, call('GET', T .. 'u') or '',
     call('ZCOUNT', T .. 'y', '-inf', now), call('ZCARD', T .. 'y'), call('ZCARD', T .. 'd'),
     first_score(T .. 'y'), first_score(T .. 't'), first_score(T .. 'd'),
     call('HGETALL', T .. 'c'),

@@ -16,11 +16,9 @@ Needs Redis 7.0 or any Valkey. Memory: `docs` and `frontier.lua` say what is kep
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
 from heapq import nsmallest
-from importlib import resources
 from itertools import count
 from typing import Any
 
@@ -28,11 +26,11 @@ from xxhash import xxh3_64_intdigest
 
 from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, Added, shard_of
 from drumlin.engines.redis_address import RedisAddress, parse_address
-from drumlin.engines.redis_client import PATIENCE_S, Command, RedisClient, packed, slot_of
+from drumlin.engines.redis_client import PATIENCE_S, RedisClient
+from drumlin.engines.redis_commands import Command, ShardCommands, load_library, packed
 from drumlin.engines.redis_contents import RedisContents
 from drumlin.engines.redis_records import (
     encode,
-    group_urls,
     read_host,
     read_letter,
     read_pace,
@@ -42,7 +40,9 @@ from drumlin.engines.redis_records import (
     short_url,
     task_id_of,
     write_settlements,
+    write_urls,
 )
+from drumlin.engines.redis_topology import slot_of
 from drumlin.errors import EngineError
 from drumlin.model import (
     DeadLetter,
@@ -68,33 +68,8 @@ SCAN_HOSTS = 1_000
 FINDS_MAX = 3
 """How often a URL is looked for that moves while it is looked for."""
 _HIGHEST_PRIORITY = 9
-_WRITING = frozenset(
-    (
-        "add",
-        "lease",
-        "extend",
-        "settle",
-        "expire",
-        "release_nodes",
-        "strike",
-        "reprioritise",
-        "revive",
-        "drop",
-        "set_delay",
-        "count",
-        "claim",
-        "record_contents",
-    )
-)
 _ADDED = {48: Added.ADDED, 49: Added.SEEN, 50: Added.CAPPED}
 _VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Verdict.STALE}
-
-
-def load_library() -> tuple[str, str]:
-    """The version of the functions, and their source: versions do not meet, so that several can be in use at a time."""
-    source = resources.files("drumlin.engines").joinpath("frontier.lua").read_text(encoding="utf-8")
-    version = hashlib.sha256(source.encode()).hexdigest()[:12]
-    return version, source.replace("@VERSION@", version)
 
 
 async def open_redis(url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S) -> RedisEngine:
@@ -107,7 +82,6 @@ async def open_redis(url: str, *, shard_count: int | None = None, patience_s: fl
     client = RedisClient(address, source, patience_s=patience_s)
     try:
         await client.open()
-        await client.load_everywhere()
         shards = await _found(client, address, shard_count)
     except BaseException:
         await client.close()
@@ -120,9 +94,9 @@ async def _found(client: RedisClient, address: RedisAddress, shard_count: int | 
     tag = address.namespace
     key, slot = f"{{{tag}}}", slot_of(tag)
     commands = [
-        Command(slot, packed("HSETNX", key, "shards", shard_count or SHARDS_DEFAULT), key, writes=True),
-        Command(slot, packed("HSETNX", key, "format", FORMAT), key, writes=True),
-        Command(slot, packed("HMGET", key, "shards", "format"), key),
+        Command(slot, packed("HSETNX", key, "shards", shard_count or SHARDS_DEFAULT), key),
+        Command(slot, packed("HSETNX", key, "format", FORMAT), key),
+        Command(slot, packed("HMGET", key, "shards", "format")),
     ]
     _, _, (shards, form) = await client.run(commands)
     if form != FORMAT:
@@ -138,37 +112,6 @@ async def _found(client: RedisClient, address: RedisAddress, shard_count: int | 
     return int(shards)
 
 
-class _Shards:
-    """The commands that call functions on shards."""
-
-    def __init__(self, namespace: str, shard_count: int, version: str) -> None:
-        self._prefix = f"drumlin_{version}_"
-        self.tags = [f"{{{namespace}:{shard}}}" for shard in range(shard_count)]
-        self.slots = [slot_of(tag[1:-1]) for tag in self.tags]
-        self._heads: dict[tuple[str, int, int], bytes] = {}
-
-    def command(self, name: str, shard: int, *arguments: bytes | str | float) -> Command:
-        parts = [argument if isinstance(argument, bytes) else str(argument).encode() for argument in arguments]
-        tail = [b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]
-        payload = b"".join((self._head(name, shard, len(parts)), *tail))
-        return Command(self.slots[shard], payload, self.tags[shard], name in _WRITING)
-
-    def _head(self, name: str, shard: int, count_of_arguments: int) -> bytes:
-        """The beginning of the command, which is always the same."""
-        key = (name, shard, count_of_arguments)
-        head = self._heads.get(key)
-        if head is None:
-            tag = self.tags[shard]
-            words = ("FCALL", self._prefix + name, 2, tag, tag + "-")
-            head = packed(*words).partition(b"\r\n")[2]
-            head = self._heads[key] = b"*%d\r\n%b" % (len(words) + count_of_arguments, head)
-        return head
-
-    def plain(self, shard: int, *words: bytes | str | int) -> Command:
-        """A command of Redis's own on a key of the shard."""
-        return Command(self.slots[shard], packed(*words), self.tags[shard])
-
-
 class RedisEngine:
     """See `drumlin.engines.base.Engine`, whose methods these are."""
 
@@ -176,7 +119,7 @@ class RedisEngine:
         self.shard_count = shard_count
         self.address = address
         self._client = client
-        self._shards = _Shards(address.namespace, shard_count, version)
+        self._shards = ShardCommands(address.namespace, shard_count, version)
         self._root = f"{{{address.namespace}}}"
         self._root_slot = slot_of(address.namespace)
         self._contents = RedisContents(self._record_contents, self._read_contents, address.contents)
@@ -192,12 +135,12 @@ class RedisEngine:
         return shard_of(host, self.shard_count)
 
     async def _call(self, name: str, shard: int, *arguments: bytes | str | float) -> Any:
-        (reply,) = await self._client.run([self._shards.command(name, shard, *arguments)])
+        (reply,) = await self._client.run([self._shards.call(name, shard, *arguments)])
         return reply
 
     async def _call_everywhere(self, name: str, *arguments: bytes | str | float) -> list[Any]:
         shards = range(self.shard_count)
-        return await self._client.run([self._shards.command(name, shard, *arguments) for shard in shards])
+        return await self._client.run([self._shards.call(name, shard, *arguments) for shard in shards])
 
     # What is to be fetched
 
@@ -209,16 +152,12 @@ class RedisEngine:
     async def add_all(
         self, batches: Mapping[int, Sequence[NewURL]], now: float, *, host_urls_max: int | None = None
     ) -> dict[int, list[Added]]:
-        answers: dict[int, list[Added]] = {shard: [Added.SEEN] * len(urls) for shard, urls in batches.items()}
-        commands, orders = [], []
-        for shard, urls in batches.items():
-            if urls:
-                payload, places = group_urls(urls, now, host_urls_max)
-                commands.append(self._shards.command("add", shard, payload))
-                orders.append((answers[shard], places))
-        for (answer, places), reply in zip(orders, await self._client.run(commands), strict=True):
-            for place, code in zip(places, reply, strict=True):
-                answer[place] = _ADDED[code]
+        shards = [shard for shard, urls in batches.items() if urls]
+        written = [write_urls(batches[shard], now, host_urls_max) for shard in shards]
+        commands = [self._shards.call("add", *call) for call in zip(shards, written, strict=True)]
+        answers: dict[int, list[Added]] = {shard: [] for shard in batches}
+        for shard, reply in zip(shards, await self._client.run(commands), strict=True):
+            answers[shard] = [_ADDED[code] for code in reply]
         return answers
 
     async def lease(
@@ -255,7 +194,7 @@ class RedisEngine:
         commands = []
         for shard, places in by_shard.items():
             wanted = [(renewals[at].host, renewals[at].token, max(renewals[at].urls_max, 0)) for at in places]
-            commands.append(self._shards.command("extend", shard, encode((next(self._calls), now, until, wanted))))
+            commands.append(self._shards.call("extend", shard, encode((next(self._calls), now, until, wanted))))
         leases: list[Lease | None] = [None] * len(renewals)
         for (shard, places), reply in zip(by_shard.items(), await self._client.run(commands), strict=True):
             for place, fields in zip(places, reply, strict=True):
@@ -271,7 +210,7 @@ class RedisEngine:
         self, batches: Mapping[int, Sequence[Settlement]], now: float
     ) -> dict[int, list[list[Verdict]]]:
         shards = [shard for shard, settlements in batches.items() if settlements]
-        commands = [self._shards.command("settle", shard, write_settlements(batches[shard], now)) for shard in shards]
+        commands = [self._shards.call("settle", shard, write_settlements(batches[shard], now)) for shard in shards]
         verdicts: dict[int, list[list[Verdict]]] = {shard: [] for shard in batches}
         for shard, reply in zip(shards, await self._client.run(commands), strict=True):
             codes = iter(reply)
@@ -374,7 +313,7 @@ class RedisEngine:
         return TaskStory(TaskState.DONE, None)
 
     async def host_note(self, shard: int, host: str) -> bytes:
-        (note,) = await self._client.run([self._shards.plain(shard, "HGET", self._shards.tags[shard] + "o", host)])
+        (note,) = await self._client.run([self._shards.read(shard, "HGET", self._shards.tags[shard] + "o", host)])
         return note or b""
 
     async def host_state(self, shard: int, host: str) -> HostState | None:
@@ -403,7 +342,7 @@ class RedisEngine:
         cursor = b"0"
         while True:
             scan = ("HSCAN", self._shards.tags[shard] + "h", cursor, "COUNT", SCAN_HOSTS)
-            ((cursor, fields),) = await self._client.run([self._shards.plain(shard, *scan)])
+            ((cursor, fields),) = await self._client.run([self._shards.read(shard, *scan)])
             states = [read_host((name, raw, b"")) for name, raw in zip(fields[::2], fields[1::2], strict=True)]
             # A scan may name a host twice.
             top |= {one.host: HostSummary(one.host, one.pages, one.bytes, one.queued) for one in states if one.urls}
@@ -415,7 +354,8 @@ class RedisEngine:
     # Small tables that all coordinators share
 
     async def _at_root(self, *words: bytes | str, writes: bool = False) -> Any:
-        (reply,) = await self._client.run([Command(self._root_slot, packed(*words), self._root, writes)])
+        command = Command(self._root_slot, packed(*words), self._root if writes else "")
+        (reply,) = await self._client.run([command])
         return reply
 
     async def get_meta(self, key: str) -> bytes | None:
@@ -454,16 +394,14 @@ class RedisEngine:
     # Contents
 
     async def _record_contents(self, calls: Sequence[tuple[str, bytes]]) -> list[Any]:
-        commands = [
-            self._shards.command("record_contents", self.shard_of(domain), written) for domain, written in calls
-        ]
+        commands = [self._shards.call("record_contents", self.shard_of(domain), written) for domain, written in calls]
         return await self._client.run(commands)
 
     async def _read_contents(self, wanted: Sequence[tuple[str, Sequence[bytes]]]) -> list[list[bytes | None]]:
         commands = []
         for domain, digests in wanted:
             shard = self.shard_of(domain)
-            commands.append(self._shards.plain(shard, "HMGET", f"{self._shards.tags[shard]}e{domain}", *digests))
+            commands.append(self._shards.read(shard, "HMGET", f"{self._shards.tags[shard]}e{domain}", *digests))
         return await self._client.run(commands)
 
     # The engine itself
@@ -493,11 +431,11 @@ def _lease(shard: int, fields: Sequence[Any], node: str, now: float) -> Lease:
 
 
 def _stats(reply: Sequence[Any]) -> ShardStats:
-    totals, ready, listed, leased, *events, counters = reply
-    _, queued, scheduled, tasks_leased, done, dead = read_totals(totals)
+    accepted, totals, ready, listed, leased, *events, counters = reply
+    scheduled, tasks_leased, done, dead = read_totals(totals)
     pairs = zip(counters[::2], counters[1::2], strict=True)
     return ShardStats(
-        queued=queued,
+        queued=int(accepted) - scheduled - tasks_leased - done - dead,
         scheduled=scheduled,
         leased=tasks_leased,
         done=done,

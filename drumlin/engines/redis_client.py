@@ -14,17 +14,25 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from binascii import crc_hqx
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, cast
 
 import hiredis
 
 from drumlin.engines.redis_address import RedisAddress, Server
+from drumlin.engines.redis_commands import Command, packed
+from drumlin.engines.redis_topology import (
+    NOT_FOUND,
+    SlotMap,
+    Unanswered,
+    Unconfirmed,
+    gave_up,
+    raise_unless_passing,
+    suggests_another_master,
+)
 from drumlin.errors import EngineError
 
-SLOTS = 16_384
 PATIENCE_S = 20.0
 CONNECT_S = 2.0
 ANSWER_S = 5.0
@@ -36,26 +44,7 @@ UNANSWERED_MAX = 20_000
 """Commands on one connection that wait for an answer; further calls wait until there are fewer."""
 TOUCH_S = 60
 
-_PASSING = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "UNBLOCKED", "BUSY")
-_NOT_FOUND = "ERR Function not found"
 _NOTHING = object()
-
-
-class Unanswered(Exception):
-    """The connection ended, or could not be made, before the answer came: the command may or may not have run."""
-
-
-class Unconfirmed(Exception):
-    """Fewer replicas than asked for have confirmed a write."""
-
-
-class Command(NamedTuple):
-    """What to send where; `key` is any key of its slot."""
-
-    slot: int
-    payload: bytes
-    key: str = ""
-    writes: bool = False
 
 
 class _Target(Protocol):
@@ -82,12 +71,19 @@ class _Call:
 
 
 class _Confirmation:
-    """Writes whose answers count only once enough replicas have them: those before one WAIT on the connection."""
+    """Writes whose answers count only once enough replicas have them: those before one WAIT on the connection.
+
+    WAIT covers what its connection wrote. So that it also covers what others wrote and these calls saw, a small write
+    goes before it.
+    """
+
+    WAITED, TOUCHED = -1, -2
 
     def __init__(self, replicas: int) -> None:
         self._replicas = replicas
-        self._held: list[tuple[_Target, int, Any]] = []
         self._targets: list[tuple[_Target, int]] = []
+        self._held: list[tuple[_Target, int, Any]] = []
+        self._touched = True
         self._ended = False
 
     def add(self, target: _Target, place: int) -> int:
@@ -95,16 +91,21 @@ class _Confirmation:
         return len(self._targets) - 1
 
     def take(self, place: int, reply: Any) -> None:
-        if place >= 0:
+        if place == self.TOUCHED:
+            self._touched = not isinstance(reply, Exception)
+        elif place == self.WAITED:
+            self._ended = True
+            self._release(confirmed=self._touched and isinstance(reply, int) and reply >= self._replicas)
+        else:
             self._held.append((*self._targets[place], reply))
-            if not self._ended:
-                return
-        self._ended = True
-        confirmed = place < 0 and isinstance(reply, int) and reply >= self._replicas
+            if self._ended:
+                self._release(confirmed=False)
+
+    def _release(self, *, confirmed: bool) -> None:
         held, self._held = self._held, []
-        for target, position, answer in held:
-            passed = confirmed or isinstance(answer, Exception)
-            target.take(position, answer if passed else Unconfirmed("too few replicas confirmed"))
+        for target, place, reply in held:
+            passed = confirmed or isinstance(reply, Exception)
+            target.take(place, reply if passed else Unconfirmed("too few replicas confirmed"))
 
 
 class _Ignored:
@@ -128,6 +129,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[tuple[_Target, int]] = deque()
         self._out: list[bytes] = []
         self._confirmation: _Confirmation | None = None
+        self._touch = b""
         self._heard = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._relief: asyncio.Future[None] | None = None
@@ -170,8 +172,11 @@ class Connection(asyncio.Protocol):
                 self._relief = self._loop.create_future()
             await asyncio.shield(self._relief)
 
-    def send(self, payload: bytes, target: _Target, place: int, *, confirm: bool = False) -> None:
-        """Write a command with the others of this turn of the loop; its answer goes to `target`."""
+    def send(self, payload: bytes, target: _Target, place: int, *, confirm: str = "") -> None:
+        """Write a command with the others of this turn of the loop; its answer goes to `target`.
+
+        `confirm` is a key of its slot if the command writes: where replicas must confirm, the answer waits for them.
+        """
         if not self.alive:
             target.take(place, Unanswered("the connection ended"))
             return
@@ -180,6 +185,7 @@ class Connection(asyncio.Protocol):
         self._out.append(payload)
         if confirm and self._replicas:
             self._confirmation = self._confirmation or _Confirmation(self._replicas)
+            self._touch = packed("SET", confirm + "+", 1, "EX", TOUCH_S)
             target, place = self._confirmation, self._confirmation.add(target, place)
         self._waiting.append((target, place))
 
@@ -188,11 +194,11 @@ class Connection(asyncio.Protocol):
         confirmation, self._confirmation = self._confirmation, None
         if not self.alive or self._transport is None:
             if confirmation is not None:
-                confirmation.take(-1, Unanswered("the connection ended"))
+                confirmation.take(confirmation.WAITED, Unanswered("the connection ended"))
             return
         if confirmation is not None:
-            out.append(packed("WAIT", self._replicas, WAIT_MS))
-            self._waiting.append((confirmation, -1))
+            out += (self._touch, packed("WAIT", self._replicas, WAIT_MS))
+            self._waiting += ((confirmation, confirmation.TOUCHED), (confirmation, confirmation.WAITED))
         self._transport.write(b"".join(out))
         if self._watch is None:
             self._heard = self._loop.time()
@@ -215,40 +221,24 @@ class Connection(asyncio.Protocol):
         self.alive = False
 
 
-def packed(*words: str | bytes | int | float) -> bytes:
-    """A command as it goes over the wire."""
-    command: bytes = hiredis.pack_command(words)
-    return command
-
-
-def slot_of(tag: str) -> int:
-    """The slot of all keys with this hash tag."""
-    return crc_hqx(tag.encode(), 0) % SLOTS
-
-
 class RedisClient:
     """Runs commands where their slots are. One event loop; any number of calls at a time."""
 
-    def __init__(self, address: RedisAddress, library: str = "", *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, address: RedisAddress, library: str, *, patience_s: float = PATIENCE_S) -> None:
         self._address = address
         self._library = library
         self._patience_s = patience_s
+        self._map = SlotMap(address.servers)
         self._connections: dict[Server, Connection] = {}
         self._connecting: dict[Server, asyncio.Task[Connection]] = {}
         self._refreshing: asyncio.Task[None] | None = None
-        self._servers: list[Server] = list(address.servers)
-        self._slots: list[Server] = [address.servers[0]] * SLOTS
         self._tls = _tls_context(address) if address.tls else None
         self._closed = False
-        self.clustered = False
 
     async def open(self) -> None:
-        """Find the servers; an `EngineError` says why none answers."""
+        """Find the servers and give them the functions; an `EngineError` says why that cannot be."""
         await self._within_patience(self._refresh)
-
-    @property
-    def masters(self) -> list[Server]:
-        return sorted(set(self._slots))
+        await asyncio.gather(*map(self._load, self._map.masters))
 
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         """The answers to commands that travel at once; any that cannot be had now are asked for again."""
@@ -258,15 +248,6 @@ class RedisClient:
                 await self._run_again(commands, replies)
                 break
         return replies
-
-    async def on_masters(self, payload: bytes) -> list[Any]:
-        """The answers of every master, without trying again."""
-        connections = await asyncio.gather(*map(self._connection, self.masters))
-        call = _Call(len(connections), asyncio.get_running_loop().create_future())
-        for place, connection in enumerate(connections):
-            connection.send(payload, call, place)
-        await call.done
-        return call.replies
 
     async def clock_offset(self, samples: int) -> float:
         """Seconds to add to this machine's clock to get the first server's: the median of some samples."""
@@ -290,25 +271,23 @@ class RedisClient:
 
     # One attempt
 
-    async def _attempt(self, commands: Sequence[Command], again: bool = False) -> list[Any]:
-        call = _Call(len(commands), asyncio.get_running_loop().create_future())
+    async def _attempt(self, commands: Sequence[Command]) -> list[Any]:
         if not commands:
             return []
-        for server in {self._slots[command.slot] for command in commands}:
-            connection = self._connections.get(server)
+        call = _Call(len(commands), asyncio.get_running_loop().create_future())
+        masters_of, connections = self._map.masters_of, self._connections
+        for server in {masters_of[command.slot] for command in commands}:
+            connection = connections.get(server)
             if connection is None or not connection.alive:
                 await self._try_connecting(server)
             else:
                 await connection.room()
         for place, command in enumerate(commands):
-            connection = self._connections.get(self._slots[command.slot])
+            connection = connections.get(masters_of[command.slot])
             if connection is None:
                 call.take(place, Unanswered("no connection"))
-                continue
-            if again and command.writes and self._address.replicas:
-                # WAIT covers what this connection wrote: make sure that it has written something.
-                connection.send(packed("SET", f"{command.key}+", 1, "EX", TOUCH_S), _IGNORED, 0)
-            connection.send(command.payload, call, place, confirm=command.writes)
+            else:
+                connection.send(command.payload, call, place, confirm=command.writes)
         await call.done
         return call.replies
 
@@ -317,100 +296,58 @@ class RedisClient:
         loop = asyncio.get_running_loop()
         end, backoff_s = loop.time() + self._patience_s, BACKOFF_MIN_S
         while failed := [place for place, reply in enumerate(replies) if isinstance(reply, Exception)]:
-            problem = replies[failed[0]]
             for place in failed:
-                self._raise_unless_passing(replies[place])
+                raise_unless_passing(replies[place], self._address)
             if loop.time() >= end:
-                raise self._gave_up(problem)
-            await self._amend(commands, replies, failed)
+                raise gave_up(replies[failed[0]], self._address, self._patience_s)
+            await self._learn({place: replies[place] for place in failed}, commands)
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
-            asked, others = self._asked(replies, failed)
-            for place, server in asked.items():
-                replies[place] = await self._ask(commands[place], server)
-            answers = await self._attempt([commands[place] for place in others], again=True)
+            asked = [place for place in failed if str(replies[place]).startswith("ASK ")]
+            for place in asked:
+                replies[place] = await self._ask(commands[place], self._map.named_by(str(replies[place]))[1])
+            others = [place for place in failed if place not in asked]
+            answers = await self._attempt([commands[place] for place in others])
             for place, answer in zip(others, answers, strict=True):
                 replies[place] = answer
 
-    def _raise_unless_passing(self, problem: Exception) -> None:
-        """Errors that time does not heal end the call."""
-        text = str(problem)
-        passing = isinstance(problem, Unanswered | Unconfirmed) or text.startswith(_PASSING)
-        if passing or (self._library and text.startswith(_NOT_FOUND)):
-            return
-        if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH")):
-            raise EngineError(f"{self._address} refuses this user.", "Check the user, the password and its rights.")
-        if text.startswith("OOM"):
-            raise EngineError(f"{self._address} is out of memory.", "Raise `maxmemory`, or add servers to the cluster.")
-        raise EngineError(f"{self._address} answered: {text}")
-
-    def _gave_up(self, problem: Exception) -> EngineError:
-        if isinstance(problem, Unconfirmed):
-            return EngineError(
-                f"Fewer than {self._address.replicas} replicas of {self._address} confirm what is written.",
-                "Bring replicas back, or ask for fewer with `replicas`.",
-            )
-        return EngineError(
-            f"{self._address} gave no usable answer for {self._patience_s:.0f} s ({problem}).",
-            "Check that its servers run and that every slot has a master.",
-        )
-
-    async def _amend(self, commands: Sequence[Command], replies: list[Any], failed: list[int]) -> None:
+    async def _learn(self, problems: dict[int, Exception], commands: Sequence[Command]) -> None:
         """Learn from errors what can be learnt: where slots are, which servers lack the functions."""
-        texts = {str(replies[place]) for place in failed}
-        for text in texts:
-            if text.startswith("MOVED"):
-                _, slot, place = text.split(" ")
-                self._slots[int(slot)] = self._server_at(place, int(slot))
-        if any(text.startswith(_NOT_FOUND) for text in texts):
-            places = [place for place in failed if str(replies[place]).startswith(_NOT_FOUND)]
-            servers = {self._slots[commands[place].slot] for place in places}
-            await asyncio.gather(*map(self._load, servers))
-        if any(not text.startswith((*("ASK", "TRYAGAIN"), _NOT_FOUND)) for text in texts):
+        for text in {str(problem) for problem in problems.values()}:
+            if text.startswith("MOVED "):
+                self._map.follow(text)
+        lacking = [place for place, problem in problems.items() if str(problem).startswith(NOT_FOUND)]
+        await asyncio.gather(*map(self._load, {self._map.masters_of[commands[place].slot] for place in lacking}))
+        if any(map(suggests_another_master, problems.values())):
             await self._refresh_quietly()
 
-    def _server_at(self, place: str, slot: int) -> Server:
-        host, _, port = place.rpartition(":")
-        return Server(host.strip("[]") or self._slots[slot].host, int(port))
-
-    def _asked(self, replies: list[Any], failed: list[int]) -> tuple[dict[int, Server], list[int]]:
-        """Commands that another server must be asked for just once, and the rest."""
-        asked: dict[int, Server] = {}
-        for place in failed:
-            text = str(replies[place])
-            if text.startswith("ASK "):
-                _, slot, where = text.split(" ")
-                asked[place] = self._server_at(where, int(slot))
-        return asked, [place for place in failed if place not in asked]
-
     async def _ask(self, command: Command, server: Server) -> Any:
+        """The answer of the server that a moving slot's key has moved to already."""
         await self._try_connecting(server)
         connection = self._connections.get(server)
         if connection is None:
             return Unanswered("no connection")
-        call = _Call(1, asyncio.get_running_loop().create_future())
         connection.send(packed("ASKING"), _IGNORED, 0)
-        connection.send(command.payload, call, 0, confirm=command.writes)
+        return await self._single(connection, command.payload, confirm=command.writes)
+
+    @staticmethod
+    async def _single(connection: Connection, payload: bytes, *, confirm: str = "") -> Any:
+        call = _Call(1, asyncio.get_running_loop().create_future())
+        connection.send(payload, call, 0, confirm=confirm)
         await call.done
         return call.replies[0]
 
     # Servers
 
-    async def load_everywhere(self) -> None:
-        """Give every master the library of functions, so that no call has to."""
-        await asyncio.gather(*map(self._load, self.masters))
-
     async def _load(self, server: Server) -> None:
+        """Give a master the library of functions, which its replicas get from it."""
         try:
             connection = await self._connection(server)
-        except (OSError, TimeoutError, EngineError):
+        except (OSError, TimeoutError):
             return
-        call = _Call(1, asyncio.get_running_loop().create_future())
-        connection.send(packed("FUNCTION", "LOAD", self._library), call, 0)
-        await call.done
-        reply = call.replies[0]
+        reply = await self._single(connection, packed("FUNCTION", "LOAD", self._library))
         if isinstance(reply, hiredis.ReplyError) and "already exists" not in str(reply):
-            self._raise_unless_passing(reply)
+            raise_unless_passing(reply, self._address)
 
     async def _try_connecting(self, server: Server) -> None:
         try:
@@ -433,19 +370,21 @@ class RedisClient:
         loop = asyncio.get_running_loop()
         if self._closed:
             raise EngineError("The engine is closed.")
-        _, connection = await asyncio.wait_for(
-            loop.create_connection(
-                lambda: Connection(self._address.replicas), server.host, server.port, ssl=self._tls or None
-            ),
-            CONNECT_S,
+        making = loop.create_connection(
+            lambda: Connection(self._address.replicas), server.host, server.port, ssl=self._tls
         )
+        try:
+            _, connection = await asyncio.wait_for(making, CONNECT_S)
+        except ssl.SSLCertVerificationError as error:
+            raise EngineError(
+                f"The certificate of {server} is not trusted: {error.verify_message}.",
+                "Name the file of its authority with `?ca=FILE`.",
+            ) from None
         self._connections[server] = connection
         if self._address.password:
-            call = _Call(1, loop.create_future())
             user = [self._address.user] if self._address.user else []
-            connection.send(packed("AUTH", *user, self._address.password), call, 0)
-            await call.done
-            if isinstance(call.replies[0], hiredis.ReplyError):
+            reply = await self._single(connection, packed("AUTH", *user, self._address.password))
+            if isinstance(reply, hiredis.ReplyError):
                 connection.abort()
                 raise EngineError(f"{self._address} refuses this user.", "Check the user and the password.")
         return connection
@@ -470,48 +409,26 @@ class RedisClient:
     async def _refresh(self) -> None:
         """Ask the servers in turn which slots are where, until one knows."""
         problem: Exception = Unanswered("no server")
-        for server in _distinct([*self._servers, *self._address.servers]):
+        for server in self._map.servers:
             try:
-                reply = await asyncio.wait_for(self._ask_topology(server), CONNECT_S)
+                reply = await asyncio.wait_for(self._slots_by(server), CONNECT_S)
             except (OSError, TimeoutError) as error:
                 problem = error if str(error) else Unanswered(f"{server} does not answer")
                 continue
             if isinstance(reply, hiredis.ReplyError) and "cluster support disabled" in str(reply):
-                self._slots, self.clustered = [server] * SLOTS, False
+                self._map.take_alone(server)
                 return
             if isinstance(reply, Exception):
+                raise_unless_passing(reply, self._address)
                 problem = reply
-                if not isinstance(reply, Unanswered):
-                    self._raise_unless_passing(reply)
-            elif self._take_topology(server, reply):
+            elif self._map.take(server, reply):
                 return
         raise Unanswered(str(problem))
 
-    async def _ask_topology(self, server: Server) -> Any:
-        connection = await self._connection(server)
-        call = _Call(1, asyncio.get_running_loop().create_future())
-        connection.send(packed("CLUSTER", "SLOTS"), call, 0)
-        await call.done
-        return call.replies[0]
+    async def _slots_by(self, server: Server) -> Any:
+        return await self._single(await self._connection(server), packed("CLUSTER", "SLOTS"))
 
-    def _take_topology(self, asked: Server, ranges: list[Any]) -> bool:
-        slots, servers, covered = list(self._slots), [], 0
-        for first, last, master, *replicas in ranges:
-            members = [
-                Server((member[0] or b"").decode() or asked.host, int(member[1])) for member in (master, *replicas)
-            ]
-            servers += members
-            slots[first : last + 1] = [members[0]] * (last + 1 - first)
-            covered += last + 1 - first
-        if covered < SLOTS:
-            return False
-        self._slots, self._servers, self.clustered = slots, _distinct(servers), True
-        for server in set(self._connections) - set(self._servers):
-            if not self._connections[server].alive:
-                del self._connections[server]
-        return True
-
-    async def _within_patience(self, action: Any) -> None:
+    async def _within_patience(self, action: Callable[[], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
         end, backoff_s = loop.time() + self._patience_s, BACKOFF_MIN_S
         while True:
@@ -519,15 +436,11 @@ class RedisClient:
                 await action()
             except Unanswered as problem:
                 if loop.time() >= end:
-                    raise self._gave_up(problem) from None
+                    raise gave_up(problem, self._address, self._patience_s) from None
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
             else:
                 return
-
-
-def _distinct(servers: Iterable[Server]) -> list[Server]:
-    return list(dict.fromkeys(servers))
 
 
 def _tls_context(address: RedisAddress) -> ssl.SSLContext:

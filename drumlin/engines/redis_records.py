@@ -28,7 +28,7 @@ _TASK_MASK = 255
 _HISTORY = struct.Struct(">HHdIH")
 _PACE = struct.Struct(">dd")
 _HOST = struct.Struct(">dd5s5s5sQ2s")
-_TOTALS_BYTES = 6
+_TOTAL_BYTES = 6
 _SETTLED_CODES = {TaskState.DONE: 0, TaskState.SCHEDULED: 1, TaskState.DEAD: 2}
 
 encode = msgspec.msgpack.Encoder().encode
@@ -101,10 +101,10 @@ class _Run:
         )
 
 
-def group_urls(urls: Sequence[NewURL], now: float, host_urls_max: int | None) -> tuple[bytes, list[int]]:
-    """URLs as `add` takes them, by host and by where they were found, and the place of each in the order given."""
+def write_urls(urls: Sequence[NewURL], now: float, host_urls_max: int | None) -> bytes:
+    """URLs as `add` takes them: by host, then by where they were found, each with its place in the order given."""
     hosts: dict[str, list[_Run]] = {}
-    for place, new in enumerate(urls):
+    for place, new in enumerate(urls, 1):
         runs = hosts.get(new.host)
         if runs is None:
             runs = hosts[new.host] = [_Run(new)]
@@ -116,13 +116,12 @@ def group_urls(urls: Sequence[NewURL], now: float, host_urls_max: int | None) ->
         run.marks.append(seen_mark(new.url))
         run.places.append(place)
     groups = [[host, *(_written_run(run, host, now) for run in runs)] for host, runs in hosts.items()]
-    places = [place for runs in hosts.values() for run in runs for place in run.places]
-    return encode((now, False if host_urls_max is None else host_urls_max, groups)), places
+    return encode((now, False if host_urls_max is None else host_urls_max, groups))
 
 
-def _written_run(run: _Run, host: str, now: float) -> tuple[int, msgspec.Raw, list[str], list[str]]:
+def _written_run(run: _Run, host: str, now: float) -> tuple[Any, ...]:
     rest = encode((run.depth, now, short_url(run.found_on, host), run.redirects))
-    return run.priority, as_string(rest), run.marks, run.urls
+    return run.priority, as_string(rest), run.marks, run.urls, run.places
 
 
 # Settling
@@ -244,7 +243,5 @@ def read_host(fields: Sequence[bytes]) -> HostState:
 
 
 def read_totals(raw: bytes) -> list[int]:
-    """Next task id, queued, scheduled, leased, done, dead."""
-    if not raw:
-        return [1, 0, 0, 0, 0, 0]
-    return [int.from_bytes(raw[at : at + _TOTALS_BYTES], "big") for at in range(0, len(raw), _TOTALS_BYTES)]
+    """How many tasks are scheduled, leased, done and dead."""
+    return [int.from_bytes(raw[at : at + _TOTAL_BYTES], "big") for at in range(0, 4 * _TOTAL_BYTES, _TOTAL_BYTES)]

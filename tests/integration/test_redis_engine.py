@@ -1,0 +1,332 @@
+"""The redis engine on real servers: calls sent twice, several engines at once, restarts, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from drumlin.engines import shard_of
+from drumlin.engines.base import Added
+from drumlin.engines.redis import RedisEngine, open_redis
+from drumlin.engines.redis_address import parse_address
+from drumlin.errors import ConfigError, EngineError
+from drumlin.model import Content, Lease, NewURL, Renewal, Settled, Settlement, TaskState, Verdict
+from tests.harness.certificates import Authority
+from tests.harness.redis import RedisServer, free_port, redis_server, url_of
+
+PATIENCE_S = 3.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: RedisServer) -> str:
+    """A namespace of its own for every test."""
+    return url_of(server, namespace=uuid4().hex)
+
+
+@asynccontextmanager
+async def opened(url: str, *, shard_count: int | None = 1) -> AsyncIterator[RedisEngine]:
+    engine = await open_redis(url, shard_count=shard_count, patience_s=PATIENCE_S)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def urls_of(host: str, count: int) -> list[NewURL]:
+    return [NewURL(f"https://{host}/{number}", host) for number in range(count)]
+
+
+async def lease(engine: RedisEngine, request: str, *, hosts_max: int = 9, urls_per_host: int = 2) -> list[Lease]:
+    return await engine.lease(
+        0, "node", request, 10.0, until=20.0, hosts_max=hosts_max, urls_max=99, urls_per_host=urls_per_host
+    )
+
+
+def test_a_lease_asked_for_again_is_the_same_lease(url: str) -> None:
+    async def check() -> None:
+        async with opened(url) as engine:
+            await engine.add(0, urls_of("a.example", 5) + urls_of("b.example", 5), 1.0)
+            first = await lease(engine, "request", hosts_max=1)
+            assert await lease(engine, "request", hosts_max=1) == first
+            assert [one.host for one in await lease(engine, "another")] == ["b.example"]
+            assert (await engine.stats(0, 10.0)).leased == 4
+
+    asyncio.run(check())
+
+
+def test_of_a_lease_asked_for_again_only_what_is_still_held_is_given(url: str) -> None:
+    async def check() -> None:
+        async with opened(url) as engine:
+            await engine.add(0, urls_of("a.example", 2), 1.0)
+            (held,) = await lease(engine, "request")
+            done = Settled(held.tasks[0].id, held.tasks[0].url, TaskState.DONE, b"capture")
+            await engine.settle(0, [Settlement(held.host, held.token, [done])], 11.0)
+            (again,) = await lease(engine, "request")
+            assert again.tasks == held.tasks[1:]
+            await engine.settle(0, [Settlement(held.host, held.token, [], release=True)], 12.0)
+            assert await lease(engine, "request") == []
+
+    asyncio.run(check())
+
+
+def test_every_changing_call_sent_twice_changes_once(url: str) -> None:
+    """What the client does when it does not know whether a command ran: the very same bytes go out again."""
+
+    async def check() -> None:
+        async with opened(url) as engine:
+            await engine.add(0, urls_of("a.example", 9), 1.0)
+            (held,) = await lease(engine, "request", urls_per_host=1)
+            sent = _send_everything_twice(engine)
+            more = await engine.extend_all([Renewal(0, held.host, held.token, 3)], 11.0, until=30.0)
+            assert [task.url[-1] for one in more if one for task in one.tasks] == ["1", "2", "3"]
+            await engine.count(0, {"pages": 5})
+            assert not await engine.strike(0, held.tasks[0].url, 11.0, limit=2, kind="crash", error="")
+            assert await engine.strike(0, held.tasks[0].url, 12.0, limit=2, kind="crash", error="")
+            stats = await engine.stats(0, 12.0)
+            assert (stats.leased, stats.queued, stats.dead, stats.counters) == (3, 5, 1, {"pages": 5})
+            assert len(sent) == 2 * 5
+
+    asyncio.run(check())
+
+
+def _send_everything_twice(engine: RedisEngine) -> list[object]:
+    """From now on every command of the engine goes out twice, and the second answer counts."""
+    run, sent = engine._client.run, []
+
+    async def run_twice(commands):  # type: ignore[no-untyped-def]
+        await run(commands)
+        sent.extend([*commands, *commands])
+        return await run(commands)
+
+    engine._client.run = run_twice  # type: ignore[method-assign]
+    return sent
+
+
+def test_engines_in_one_namespace_never_lease_a_host_twice(url: str) -> None:
+    hosts, engines_count, shards = 300, 4, 4
+
+    async def take_all(engine: RedisEngine, name: str) -> list[Lease]:
+        leases: list[Lease] = []
+        for turn in range(400):
+            found = await engine.lease(
+                turn % shards, name, f"{name}.{turn}", 10.0, until=99.0, hosts_max=2, urls_max=9, urls_per_host=3
+            )
+            leases += found
+        return leases
+
+    async def check() -> None:
+        async with opened(url, shard_count=shards) as first:
+            batches: dict[int, list[NewURL]] = {}
+            for number in range(hosts):
+                host = f"h{number}.example"
+                batches.setdefault(shard_of(host, shards), []).extend(urls_of(host, 3))
+            await first.add_all(batches, 1.0)
+            engines = [await open_redis(url) for _ in range(engines_count)]
+            taken = await asyncio.gather(*(take_all(one, f"node-{n}") for n, one in enumerate(engines)))
+            names = [one.host for leases in taken for one in leases]
+            assert len(names) == len(set(names)) == hosts
+            assert all(taken)
+            for engine in engines:
+                await engine.close()
+
+    asyncio.run(check())
+
+
+def test_a_host_with_many_urls_loses_none_and_accepts_none_twice(url: str) -> None:
+    """The buckets of seen URLs split many times on the way."""
+
+    async def check() -> None:
+        async with opened(url) as engine:
+            urls = urls_of("big.example", 20_000)
+            for start in range(0, len(urls), 700):
+                assert set(await engine.add(0, urls[start : start + 700], 1.0)) == {Added.ADDED}
+            assert set(await engine.add(0, urls, 2.0)) == {Added.SEEN}
+            story = await engine.story(0, urls[13_579].url)
+            assert story is not None
+            assert story.state is TaskState.QUEUED
+
+    asyncio.run(check())
+
+
+def test_a_url_deep_in_a_long_queue_can_be_moved_struck_and_settled_late(url: str) -> None:
+    async def check() -> None:
+        async with opened(url) as engine:
+            urls = urls_of("big.example", 5_000)
+            await engine.add(0, urls, 1.0)
+            assert await engine.reprioritise(0, [(urls[4_321].url, 9), (urls[2_222].url, 8)]) == 2
+            assert not await engine.strike(0, urls[3_333].url, 2.0, limit=2, kind="crash", error="")
+            (held,) = await lease(engine, "request", urls_per_host=3)
+            assert [task.url for task in held.tasks] == [urls[n].url for n in (4_321, 2_222, 0)]
+            await engine.expire(0, 99.0)
+            late = Settled(held.tasks[1].id, held.tasks[1].url, TaskState.DONE, b"capture")
+            assert await engine.settle(0, [Settlement(held.host, held.token, [late])], 99.0) == [[Verdict.SETTLED]]
+            struck = await engine.story(0, urls[3_333].url)
+            assert struck is not None
+            assert struck.task is not None
+            assert struck.task.crashes == 1
+
+    asyncio.run(check())
+
+
+def test_the_number_of_shards_is_fixed_when_a_namespace_is_founded(url: str) -> None:
+    async def check() -> None:
+        async with opened(url, shard_count=3):
+            async with opened(url, shard_count=None) as again:
+                assert again.shard_count == 3
+            with pytest.raises(EngineError, match="has 3 shards, not 4"):
+                await open_redis(url, shard_count=4)
+
+    asyncio.run(check())
+
+
+def test_namespaces_keep_their_crawls_apart(url: str) -> None:
+    async def check() -> None:
+        async with opened(url) as one, opened(url + "-other") as other:
+            await one.add(0, urls_of("a.example", 1), 1.0)
+            await one.put_meta("key", b"value")
+            assert (await other.stats(0, 1.0)).queued == 0
+            assert await other.get_meta("key") is None
+
+    asyncio.run(check())
+
+
+def test_what_was_acknowledged_survives_kill_9_of_a_server_with_a_log(tmp_path: Path) -> None:
+    async def check(server: RedisServer) -> None:
+        async with opened(url_of(server, namespace="n")) as engine:
+            await engine.add(0, urls_of("a.example", 50), 1.0)
+            (held,) = await lease(engine, "request")
+            server.kill()
+            server.start()
+            stats = await engine.stats(0, 2.0)
+            assert (stats.queued, stats.leased) == (48, 2)
+            assert await lease(engine, "request") == [held]
+
+    with redis_server(tmp_path, "--appendonly", "yes") as server:
+        asyncio.run(check(server))
+
+
+def test_a_server_that_is_gone_is_one_clear_error_in_the_end(tmp_path: Path) -> None:
+    async def check(server: RedisServer) -> None:
+        async with opened(url_of(server, namespace="n").replace("redis://", "redis://:secret@")) as engine:
+            server.kill()
+            with pytest.raises(EngineError, match="gave no usable answer") as raised:
+                await engine.stats(0, 1.0)
+            assert "secret" not in str(raised.value)
+
+    with redis_server(tmp_path, "--requirepass", "secret") as server:
+        asyncio.run(check(server))
+
+
+def test_a_wrong_password_is_refused_at_once_without_being_shown(tmp_path: Path) -> None:
+    with redis_server(tmp_path, "--requirepass", "secret") as server:
+        address = url_of(server, namespace="n")
+        for wrong in (address, address.replace("redis://", "redis://:guessed@")):
+            with pytest.raises(EngineError, match="refuses this user") as raised:
+                asyncio.run(open_redis(wrong, patience_s=PATIENCE_S))
+            assert "guessed" not in str(raised.value)
+
+
+def test_with_tls_the_servers_certificate_must_be_trusted(tmp_path: Path) -> None:
+    authority, port = Authority(tmp_path, "authority"), free_port()
+    made = authority.sign("redis", "IP:127.0.0.1")
+    files = ("--tls-cert-file", str(made.certificate), "--tls-key-file", str(made.key), "--tls-auth-clients", "no")
+    options = ("--tls-port", str(port), "--tls-ca-cert-file", str(authority.file), *files)
+
+    async def check(url: str) -> None:
+        async with opened(f"{url}?ca={authority.file}") as engine:
+            await engine.put_meta("key", b"value")
+            assert await engine.get_meta("key") == b"value"
+        with pytest.raises(EngineError, match="not trusted"):
+            await open_redis(url)
+        with pytest.raises(EngineError, match="cannot be read"):
+            await open_redis(f"{url}?ca={tmp_path}/missing")
+
+    with redis_server(tmp_path / "server", *options):
+        asyncio.run(check(f"rediss://127.0.0.1:{port}/n"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("redis://", "HOST:PORT"),
+        ("redis://a:0", "HOST:PORT"),
+        ("redis://a/b c", "namespace"),
+        ("redis://a/n?replica=1", "no option 'replica'"),
+        ("redis://a/n?replicas=many", "`replicas`"),
+        ("redis://a/n?contents=some", "`contents`"),
+    ],
+)
+def test_a_bad_address_says_what_is_wrong(wrong: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        parse_address(wrong)
+
+
+# Contents
+
+
+def content(number: int, simhash: int | None, *, domain: str = "example.com") -> Content:
+    return Content(domain, f"https://{domain}/{number}", number.to_bytes(32, "big"), simhash, 5.0, f"urn:{number}")
+
+
+def test_two_engines_find_each_others_duplicates(url: str) -> None:
+    async def check() -> None:
+        async with opened(url) as one, opened(url) as other:
+            assert await one.contents.record([content(1 << 200, 0xFF), content(2 << 200, 0xFF00FF0000)]) == [None, None]
+            exact = Content("example.com", "https://example.com/x", (1 << 200).to_bytes(32, "big"), 0xFF, 6.0, "urn:x")
+            (same, near) = await other.contents.record([exact, content(3 << 200, 0xF8)])
+            assert same is not None
+            assert (same.url, same.distance) == (content(1 << 200, 0).url, None)
+            assert near is not None
+            assert (near.url, near.distance) == (content(1 << 200, 0).url, 3)
+            (further,) = await one.contents.record([content(4 << 200, 0xF0)])
+            assert further is not None
+            assert (further.url, further.distance) == (content(3 << 200, 0).url, 1)
+            assert await one.contents.known([("example.com", exact.digest), ("other.com", exact.digest)]) == [
+                same,
+                None,
+            ]
+
+    asyncio.run(check())
+
+
+def test_recording_again_answers_as_the_first_time(url: str) -> None:
+    async def check() -> None:
+        async with opened(url) as engine:
+            contents = [content(n << 200, 0xFF ^ n) for n in range(1, 6)]
+            answers = await engine.contents.record(contents)
+            assert [one and one.distance for one in answers] == [None, 2, 1, 2, 1]
+            async with opened(url) as again:
+                assert await again.contents.record(contents) == answers
+
+    asyncio.run(check())
+
+
+def test_contents_can_be_left_out(url: str) -> None:
+    async def check() -> None:
+        async with opened(url + "?contents=exact") as exact:
+            await exact.contents.record([content(1 << 200, 1)])
+            assert await exact.contents.record([content(2 << 200, 1)]) == [None]
+            assert await exact.contents.known([("example.com", (1 << 200).to_bytes(32, "big"))]) != [None]
+        async with opened(url + "?contents=off") as off:
+            assert await off.contents.known([("example.com", (1 << 200).to_bytes(32, "big"))]) == [None]
+
+    asyncio.run(check())
+
+
+def test_the_engines_clock_is_the_servers(url: str) -> None:
+    async def check() -> None:
+        async with opened(url) as engine:
+            assert abs(await engine.clock_offset()) < 1.0
+
+    asyncio.run(check())

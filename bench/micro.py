@@ -22,7 +22,7 @@ from drumlin.dedupe import digest, simhashes
 from drumlin.engines.blocking import drive, open_blocking
 from drumlin.fetch import Transfer
 from drumlin.model import Outcome, Task
-from drumlin.node.archive import Archive, Arrival
+from drumlin.node.archive import Archive, Arrival, CrawlPaths
 from drumlin.node.contact import request_block
 from drumlin.node.hosts import task_of
 from drumlin.node.main import make_pipeline, prepare_process
@@ -102,7 +102,7 @@ def crawl(stages: Stages, folder: Path, shape: WebShape) -> None:
     drive(dispatcher.seed(seeds, time.time()))
     for name in ("warc", "tables", "nodes/n0"):
         (folder / name).mkdir(parents=True)
-    archive = Archive(folder, "n0", software="bench", info={}, now=time.time(), sync=False)
+    archive = Archive(CrawlPaths(folder), "n0", software="bench", info={}, now=time.time(), sync=False)
     pipeline = make_pipeline(config, joined(seeds), lambda url: None)
     node = Node(stages, dispatcher, archive, pipeline, web)
     while node.lease():
@@ -168,7 +168,7 @@ class Node:
             result.links = discovered.urls
         known = KnownRequest([(c.domain, c.digest.hex()) for c in captures])
         run("known contents", lambda: drive(self.dispatcher.known(known)))
-        stored = run("store: WARC and journal", lambda: self.archive.store(arrivals))
+        stored = run("store: WARC and journal", lambda: self.archive.store(arrivals, time.time()))
         results = Results([arrival.result for arrival in arrivals], canonical_links=True)
         accepted = run("settle: links, contents, frontier", lambda: self.settle(results))
         run("store: tables", lambda: self.archive.publish(stored, accepted))

@@ -2,9 +2,10 @@
 
 How it works. `sniff` says what a body is. `parse` brings an HTML page to UTF-8 (not touching it when it is UTF-8
 already), lets lexbor build the tree, walks its elements once, and takes the text last, because taking it destroys the
-tree: scripts, navigation and the like are cut out and what is left is read. `parse_sitemap` reads sitemaps, sitemap
-indexes, lists of URLs and feeds with regular expressions, so that no XML entity is ever expanded. An href is given as
-found; resolving it is for `drumlin.urls`, with `base_href` where there is one.
+tree: scripts, navigation and the like are cut out and what is left is read. `parse_all` does the same for many pages,
+step by step, and is cheaper per page. `parse_sitemap` reads sitemaps, sitemap indexes, lists of URLs and feeds with
+regular expressions, so that no XML entity is ever expanded. An href is given as found; resolving it is for
+`drumlin.urls`, with `base_href` where there is one.
 
 Invariants
 - No input raises, recurses in Python or takes longer than a second: not broken markup, NULs, bytes that are no text,

@@ -18,8 +18,8 @@ from drumlin.parse.mime import HTML, PLAIN, XHTML, essence
 from drumlin.parse.text import BOILERPLATE_TAGS, INVISIBLE_TAGS, MAIN_TAGS, TextParts, tidy
 
 PARSE_BYTES_MAX = 4 * 1024 * 1024
-# A group of pages that is parsed step by step: its copies shall fit into a CPU's second cache.
-GROUP_BYTES_MAX = 512 * 1024
+# Pages are taken through the steps in groups of about this size: it bounds the copies that are held at a time.
+GROUP_BYTES_MAX = 2 * 1024 * 1024
 # 16,000 nested anchors around some text: the words of each are those of all within, a tenth of a second in sum.
 NESTING_UNCHECKED_BYTES_MAX = 128 * 1024
 ROBOTS_NAMES = frozenset({"robots", "drumlin"})

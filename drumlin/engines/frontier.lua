@@ -16,11 +16,11 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Ts<b>:<host> set   the host's accepted URLs: 52 bits of each one's hash, in buckets that stay small enough to be kept as
                      sorted arrays of integers (8 bytes each); see `bucket_of`
   Td         zset    leased hosts, by deadline
-  Tl<host>   hash    a lease: "" → token, node, deadline, default delay; task id → priority and record
+  Tl<host>   hash    a lease: "" → token, node, deadline, default delay; task id → record
   Tn<node>   set     the hosts that the node has leased
   Tt         zset    scheduled tasks (task id and host), by the time of their retry
-  Tw<host>   hash    the host's scheduled tasks: task id → priority and record
-  Tx         hash    dead letters: host, zero, URL → priority, kind, error, last failure, record
+  Tw<host>   hash    the host's scheduled tasks: task id → record
+  Tx         hash    dead letters: host, zero, URL → kind, error, last failure, record
   Tz         zset    the same, by task id
   Tk<n>      set     of tasks 256 n to 256 n + 255, which capture each was settled with last: 8 bits of the task's id and
                      23 bits of hash, so that a settlement sent again is recognised; forgotten after a while
@@ -31,19 +31,20 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Te<domain> hash    contents of a registrable domain: 12 bytes of the digest → nearest, URL, time, record id, distance
   Tf<domain> string  their SimHashes in order of arrival: 8 bytes, and the 12 bytes of the digest
 
-A record is a task: id (6 bytes), 0 or 1, if 1 its history, the URL's length (2 bytes), the URL, the rest. The history is
-attempts, crashes, first failure, and the last capture as in Tk and in full; most tasks never have one. URL and rest are
-as `drumlin.engines.redis_records` writes them; only the URL is looked at here, to compare it.
+A record is a task: id (6 bytes), twice its priority (plus 1 if it has a history; the history), the URL's length (2
+bytes), the URL, the rest. The history is attempts, crashes, first failure, and the last capture as in Tk and in full;
+most tasks never have one. URL and rest are as `drumlin.engines.redis_records` writes them; of these only the URL is
+looked at here, to compare it.
 
 The caller passes the time. Redis's own clock only decides when what may be forgotten is (Tk, Ta, Tb).
 ]]
 
 -- What Lua and Redis offer exists only while a function runs, so that it is named here and set by the first that does.
-local call, pack, unpack_from, encode, decode, band, bor, sub, byte, format, floor, ceil, max, min
+local call, pack, unpack_from, encode, decode, band, bor, sub, byte, char, format, floor, ceil, max, min
 
 local function set_names()
   call, pack, unpack_from, encode, decode = redis.call, struct.pack, struct.unpack, cmsgpack.pack, cmsgpack.unpack
-  band, bor, sub, byte, format = bit.band, bit.bor, string.sub, string.byte, string.format
+  band, bor, sub, byte, char, format = bit.band, bit.bor, string.sub, string.byte, string.char, string.format
   floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 end
 
@@ -70,6 +71,13 @@ local function spread(command, key, arguments)
   for first = 1, #arguments, ARGUMENTS_MAX do
     call(command, key, unpack(arguments, first, min(first + ARGUMENTS_MAX - 1, #arguments)))
   end
+end
+
+local function read_fields(key, fields)
+  if #fields <= ARGUMENTS_MAX then return call('HMGET', key, unpack(fields)) end
+  local values = {}
+  for position, field in ipairs(fields) do values[position] = call('HGET', key, field) end
+  return values
 end
 
 -- Shards and hosts: read at need, changed in memory, written once at the end by `commit`
@@ -158,24 +166,32 @@ local function id_of(record)
   return (unpack_from('>I6', record))
 end
 
+local function priority_of(record)
+  return floor(byte(record, 7) / 2)
+end
+
 local function history_of(record)
-  if byte(record, 7) == 0 then return 0, 0, 0, 0, '', 8 end
+  if byte(record, 7) % 2 == 0 then return 0, 0, 0, 0, '', 8 end
   return unpack_from(HISTORY, record, 8)
 end
 
 local function url_of(record)
-  if byte(record, 7) == 0 then return (unpack_from('>I2c0', record, 8)) end
+  if byte(record, 7) % 2 == 0 then return (unpack_from('>I2c0', record, 8)) end
   local _, _, _, _, _, position = history_of(record)
   return (unpack_from('>I2c0', record, position))
 end
 
 local function with_history(record, attempts, crashes, first_failed, mark, capture)
   local _, _, _, _, _, position = history_of(record)
-  if attempts == 0 and crashes == 0 and first_failed == 0 and capture == '' then
-    return sub(record, 1, 6) .. '\0' .. sub(record, position)
+  local flag, history = 2 * priority_of(record), ''
+  if attempts > 0 or crashes > 0 or first_failed > 0 or capture ~= '' then
+    flag, history = flag + 1, pack(HISTORY, attempts, crashes, first_failed, mark, #capture, capture)
   end
-  local history = pack(HISTORY, attempts, crashes, first_failed, mark, #capture, capture)
-  return sub(record, 1, 6) .. '\1' .. history .. sub(record, position)
+  return sub(record, 1, 6) .. char(flag) .. history .. sub(record, position)
+end
+
+local function with_priority(record, priority)
+  return sub(record, 1, 6) .. char(2 * priority + byte(record, 7) % 2) .. sub(record, 8)
 end
 
 -- Seen URLs. A host's buckets grow by linear hashing: their number follows from the number of its URLs, and each further
@@ -254,59 +270,64 @@ local function insert(key, record)
   if pivot then call('LINSERT', key, 'BEFORE', pivot, record) else call('RPUSH', key, record) end
 end
 
-local function put_back(shard, host, priority, record)
+local function put_back(shard, host, record)
+  local priority = priority_of(record)
   insert(queue_key(shard.T, priority, host.name), record)
   note_queued(host, priority, 1)
 end
 
--- Returns tasks (each a digit for the priority, and the record) to their places: nearly always the front of the queue.
-local function put_all_back(shard, host, tasks)
+-- Returns tasks to their places: nearly always the front of the queue.
+local function put_all_back(shard, host, records)
   local queues = {}
-  for _, task in ipairs(tasks) do
-    local priority = tonumber(sub(task, 1, 1))
+  for _, record in ipairs(records) do
+    local priority = priority_of(record)
     local queue = queues[priority] or {}
     queues[priority] = queue
-    queue[#queue + 1] = {id_of(sub(task, 2, 7)), sub(task, 2)}
+    queue[#queue + 1] = {id_of(record), record}
   end
   for priority, queue in pairs(queues) do
     table.sort(queue, function(one, other) return one[1] > other[1] end)
-    local key, records = queue_key(shard.T, priority, host.name), {}
-    for position, entry in ipairs(queue) do records[position] = entry[2] end
+    local key, sorted = queue_key(shard.T, priority, host.name), {}
+    for position, entry in ipairs(queue) do sorted[position] = entry[2] end
     local head = call('LINDEX', key, 0)
     if not head or queue[1][1] < id_of(head) then
-      spread('LPUSH', key, records)
+      spread('LPUSH', key, sorted)
     else
-      for _, record in ipairs(records) do insert(key, record) end
+      for _, record in ipairs(sorted) do insert(key, record) end
     end
     note_queued(host, priority, #queue)
   end
 end
 
--- Takes up to `count` tasks from the front, highest priority first; each is a digit for the priority, and the record.
+-- Takes up to `count` tasks from the front, highest priority first.
 local function take_front(shard, host, count)
-  local tasks = {}
+  local taken = {}
   for priority = PRIORITY_MAX, 0, -1 do
-    local wanted = count - #tasks
-    if wanted <= 0 or host.queued == #tasks then break end
+    local wanted = count - #taken
+    if wanted <= 0 or host.queued == #taken then break end
     if band(host.flags, 2 ^ priority) ~= 0 then
       local records = call('LPOP', queue_key(shard.T, priority, host.name), wanted) or {}
-      for _, record in ipairs(records) do tasks[#tasks + 1] = priority .. record end
       if #records < wanted then host.flags = host.flags - 2 ^ priority end
+      if #taken == 0 then
+        taken = records
+      else
+        for _, record in ipairs(records) do taken[#taken + 1] = record end
+      end
     end
   end
-  host.queued = host.queued - #tasks
+  host.queued = host.queued - #taken
   if host.queued == 0 then host.flags = 0 end
-  return tasks
+  return taken
 end
 
--- Where a queued task stands: its queue's key, its place there, its priority and its record.
+-- Where a queued task stands: its queue's key, its record and its place there.
 local function locate(shard, host, id)
   for priority = PRIORITY_MAX, 0, -1 do
     if band(host.flags, 2 ^ priority) ~= 0 then
       local key = queue_key(shard.T, priority, host.name)
       local place = place_of(key, id)
       local record = call('LINDEX', key, place)
-      if record and id_of(record) == id then return key, place, priority, record end
+      if record and id_of(record) == id then return key, record, place end
     end
   end
 end
@@ -323,8 +344,8 @@ local function scheduled_member(record, name)
   return sub(record, 1, 6) .. name
 end
 
-local function schedule(shard, host, priority, record, retry_at)
-  call('HSET', shard.T .. 'w' .. host.name, sub(record, 1, 6), priority .. record)
+local function schedule(shard, host, record, retry_at)
+  call('HSET', shard.T .. 'w' .. host.name, sub(record, 1, 6), record)
   call('ZADD', shard.T .. 't', retry_at, scheduled_member(record, host.name))
   local totals = totals_of(shard)
   totals.scheduled = totals.scheduled + 1
@@ -341,9 +362,9 @@ local function letter_field(name, url)
   return name .. '\0' .. url
 end
 
-local function bury(shard, host, priority, record, kind, error, now)
+local function bury(shard, host, record, kind, error, now)
   local field = letter_field(host.name, url_of(record))
-  call('HSET', shard.T .. 'x', field, encode({priority, kind, error, format('%.17g', now), record}))
+  call('HSET', shard.T .. 'x', field, encode({kind, error, format('%.17g', now), record}))
   call('ZADD', shard.T .. 'z', id_of(record), field)
   local totals = totals_of(shard)
   totals.dead = totals.dead + 1
@@ -379,9 +400,9 @@ end
 local function hand_out(shard, host, grant, count)
   local tasks = take_front(shard, host, count)
   local fields = {'', pack_grant(grant)}
-  for _, task in ipairs(tasks) do
-    fields[#fields + 1] = sub(task, 2, 7)
-    fields[#fields + 1] = task
+  for position = 1, #tasks do
+    fields[2 * position + 1] = sub(tasks[position], 1, 6)
+    fields[2 * position + 2] = tasks[position]
   end
   spread('HSET', lease_key(shard.T, host.name), fields)
   local totals = totals_of(shard)
@@ -498,7 +519,7 @@ local function push_run(T, host, run, fresh, ids, now)
   local priority, rest, urls, places, records = run[1], run[2], run[4], run[5], {}
   for place, position in ipairs(fresh) do
     local url = urls[position]
-    records[place] = pack('>I6BI2', ids[places[position]], 0, #url) .. url .. rest
+    records[place] = pack('>I6BI2', ids[places[position]], 2 * priority, #url) .. url .. rest
   end
   wake(host, now)
   spread('RPUSH', queue_key(T, priority, host.name), records)
@@ -560,6 +581,7 @@ end
 
 local function due_hosts(T, horizon, hosts_max, skipped, only)
   if hosts_max <= 0 then return {} end
+  hosts_max = min(hosts_max, ARGUMENTS_MAX)
   local skip, due, candidates = {}, {}, nil
   for _, name in ipairs(skipped) do skip[name] = true end
   if #only > 0 then
@@ -642,7 +664,7 @@ local function extend(keys, arguments)
       grant.deadline = deadline
       local tasks, ids = hand_out(shard, known_host(shard, name), grant, urls_max), {}
       call('ZADD', T .. 'd', deadline, name)
-      for position, task in ipairs(tasks) do ids[position] = sub(task, 2, 7) end
+      for position, task in ipairs(tasks) do ids[position] = sub(task, 1, 6) end
       leases[place], given[place] = extended(shard, name, grant, tasks), ids
       some = some or #tasks > 0
     end
@@ -657,29 +679,34 @@ end
 local DONE, SCHEDULED = 0, 1
 
 -- What a settlement says of one task: id, URL, capture, its mark, state, size, counts, retry time, kind, error.
-local function apply(shard, host, part, priority, record, now)
-  local id, _, capture, mark, state, size = unpack(part, 1, 6)
-  local attempts, crashes, first_failed, old_mark, old_capture = history_of(record)
-  if old_capture ~= '' then call('SREM', capture_key(shard.T, id), old_mark) end
+local function finish(shard, host, part)
+  local id, _, capture, mark, _, size, counts = unpack(part, 1, 7)
   if capture ~= '' then remember_capture(shard.T, id, mark) end
-  if state == DONE then
-    if size > 0 then host.pages = host.pages + 1 end
-    local totals = totals_of(shard)
-    totals.done = totals.done + 1
-  else
-    if first_failed == 0 then first_failed = now end
-    record = with_history(record, attempts + 1, crashes, first_failed, mark, capture)
-    if state == SCHEDULED then
-      schedule(shard, host, priority, record, part[8])
-    else
-      bury(shard, host, priority, record, part[9], part[10], now)
-    end
-  end
   host.bytes = host.bytes + size
-  local counts, sums = part[7], shard.sums
+  local sums = shard.sums
   for position = 1, #counts, 2 do
     local name = counts[position]
     sums[name] = (sums[name] or 0) + counts[position + 1]
+  end
+end
+
+local function apply(shard, host, part, record, now)
+  local id, _, capture, mark, state, size = unpack(part, 1, 6)
+  local attempts, crashes, first_failed, old_mark, old_capture = history_of(record)
+  if old_capture ~= '' then call('SREM', capture_key(shard.T, id), old_mark) end
+  finish(shard, host, part)
+  if state == DONE then
+    local totals = totals_of(shard)
+    totals.done = totals.done + 1
+    if size > 0 then host.pages = host.pages + 1 end
+    return
+  end
+  if first_failed == 0 then first_failed = now end
+  record = with_history(record, attempts + 1, crashes, first_failed, mark, capture)
+  if state == SCHEDULED then
+    schedule(shard, host, record, part[8])
+  else
+    bury(shard, host, record, part[9], part[10], now)
   end
 end
 
@@ -688,40 +715,35 @@ local function settle_unheld(shard, host, part, live, now)
   local id, url, capture, mark = unpack(part, 1, 4)
   if capture ~= '' and call('SISMEMBER', capture_key(shard.T, id), mark) == 1 then return 'R' end
   if live then return 'X' end
-  local task = call('HGET', shard.T .. 'w' .. host.name, pack('>I6', id))
-  local key, place, priority, record
-  if task then
-    priority, record = sub(task, 1, 1), sub(task, 2)
-  else
-    key, place, priority, record = locate(shard, host, id)
-  end
+  local scheduled = call('HGET', shard.T .. 'w' .. host.name, pack('>I6', id))
+  local key, record = nil, scheduled
+  if not scheduled then key, record = locate(shard, host, id) end
   if not record or url_of(record) ~= url then return 'X' end
   local _, _, _, _, old_capture = history_of(record)
   if old_capture ~= '' then return 'X' end
-  if task then unschedule(shard, host.name, record) else take_queued(host, key, record) end
-  apply(shard, host, part, priority, record, now)
+  if scheduled then unschedule(shard, host.name, record) else take_queued(host, key, record) end
+  apply(shard, host, part, record, now)
   return 'S'
 end
 
-local function settle_held(shard, host, part, live, task, now)
-  local record = sub(task, 2)
+local function settle_held(shard, host, part, live, record, now)
   if url_of(record) ~= part[2] then return 'X' end
   local _, _, _, _, old_capture = history_of(record)
   if old_capture ~= '' and old_capture == part[3] then return 'R' end
   if not live then return 'X' end
-  apply(shard, host, part, sub(task, 1, 1), record, now)
+  apply(shard, host, part, record, now)
   local totals = totals_of(shard)
   totals.leased = totals.leased - 1
   return 'S'
 end
 
-local function settle_parts(shard, host, parts, held, live, now, verdicts)
+-- `ids` and `held` are what was asked of the lease and what it holds, after the lease itself.
+local function settle_parts(shard, host, parts, ids, held, live, now, verdicts)
   local gone = {}
   for place, part in ipairs(parts) do
-    local id = pack('>I6', part[1])
-    local task, verdict = held[place + 1], nil
-    if task and not gone[id] then
-      verdict = settle_held(shard, host, part, live, task, now)
+    local id, record, verdict = ids[place + 1], held[place + 1], nil
+    if record and not gone[id] then
+      verdict = settle_held(shard, host, part, live, record, now)
       if verdict == 'S' then
         gone[id] = true
         gone[#gone + 1] = id
@@ -751,12 +773,12 @@ local function settle_lease(shard, settlement, now, verdicts)
     for _ = 1, #parts do verdicts[#verdicts + 1] = 'X' end
     return
   end
-  local fields = {''}
-  for place, part in ipairs(parts) do fields[place + 1] = pack('>I6', part[1]) end
-  local held = host.leased and call('HMGET', lease_key(shard.T, name), unpack(fields)) or {}
+  local ids = {''}
+  for place, part in ipairs(parts) do ids[place + 1] = pack('>I6', part[1]) end
+  local held = host.leased and read_fields(lease_key(shard.T, name), ids) or {}
   local grant = held[1] and unpack_grant(held[1])
   local live = grant and grant.token == token
-  settle_parts(shard, host, parts, held, live, now, verdicts)
+  settle_parts(shard, host, parts, ids, held, live, now, verdicts)
   if live then
     learn(shard, host, next_contact, delay, note)
     if release then end_lease(shard, host, grant) end
@@ -788,10 +810,10 @@ local function expire(keys, arguments)
   end
   for _, member in ipairs(due) do
     local name = sub(member, 7)
-    local host, task = known_host(shard, name), call('HGET', T .. 'w' .. name, sub(member, 1, 6))
-    unschedule(shard, name, sub(task, 2))
+    local host, record = known_host(shard, name), call('HGET', T .. 'w' .. name, sub(member, 1, 6))
+    unschedule(shard, name, record)
     wake(host, now)
-    put_back(shard, host, tonumber(sub(task, 1, 1)), sub(task, 2))
+    put_back(shard, host, record)
   end
   commit(shard)
   return #over
@@ -812,11 +834,11 @@ end
 
 -- Single URLs
 
--- The task of a URL in a lease or schedule: its id as a field, and the task.
+-- The task of a URL in a lease or schedule: its field and its record.
 local function held_task(key, url)
   local held = call('HGETALL', key)
   for position = 1, #held, 2 do
-    if held[position] ~= '' and url_of(sub(held[position + 1], 2)) == url then
+    if held[position] ~= '' and url_of(held[position + 1]) == url then
       return held[position], held[position + 1]
     end
   end
@@ -829,7 +851,7 @@ local function struck(record, now)
 end
 
 local function strike_queued(shard, host, url, id, now, limit, kind, error)
-  local key, place, priority, record = locate(shard, host, id)
+  local key, record, place = locate(shard, host, id)
   if not record or url_of(record) ~= url then return -1 end
   local after, crashes = struck(record, now)
   if crashes < limit then
@@ -837,7 +859,7 @@ local function strike_queued(shard, host, url, id, now, limit, kind, error)
     return 0
   end
   take_queued(host, key, record)
-  bury(shard, host, priority, after, kind, error, now)
+  bury(shard, host, after, kind, error, now)
   return 1
 end
 
@@ -850,17 +872,17 @@ local function strike(keys, arguments)
   local host = known_host(shard, name)
   if not host then return -1 end
   local key, answer = lease_key(shard.T, name), -1
-  local field, task = held_task(key, url)
+  local field, record = held_task(key, url)
   if field then
-    local after, crashes = struck(sub(task, 2), now)
+    local after, crashes = struck(record, now)
     answer = crashes < limit and 0 or 1
     if answer == 0 then
-      call('HSET', key, field, sub(task, 1, 1) .. after)
+      call('HSET', key, field, after)
     else
       call('HDEL', key, field)
       local totals = totals_of(shard)
       totals.leased = totals.leased - 1
-      bury(shard, host, sub(task, 1, 1), after, kind, error, now)
+      bury(shard, host, after, kind, error, now)
     end
   elseif id then
     answer = strike_queued(shard, host, url, id, now, limit, kind, error)
@@ -876,11 +898,11 @@ local function reprioritise(keys, arguments)
   for _, change in ipairs(decode(arguments[1])) do
     local name, url, id, wanted = unpack(change)
     local host = known_host(shard, name)
-    local key, place, priority, record
-    if host then key, place, priority, record = locate(shard, host, id) end
-    if record and url_of(record) == url and priority ~= wanted then
+    local key, record
+    if host then key, record = locate(shard, host, id) end
+    if record and url_of(record) == url and priority_of(record) ~= wanted then
       take_queued(host, key, record)
-      put_back(shard, host, wanted, record)
+      put_back(shard, host, with_priority(record, wanted))
       changed = changed + 1
     end
   end
@@ -888,8 +910,8 @@ local function reprioritise(keys, arguments)
   return changed
 end
 
--- Which of a host's URLs are queued, a slice at a time: the next slice's priority (-1: no more) and place, then for each
--- URL found its priority and record.
+-- Which of a host's URLs are queued, a slice at a time: the next slice's priority (-1: no more) and place, then the records
+-- found.
 local function find(keys, arguments)
   local name, priority, place, urls = unpack(decode(arguments[1]))
   local raw = call('HGET', keys[1] .. 'h', name)
@@ -903,12 +925,12 @@ local function find(keys, arguments)
   local found = {priority, place + #records}
   if #records < FIND_SLICE then found = {priority - 1, 0} end
   for _, record in ipairs(records) do
-    if wanted[url_of(record)] then found[#found + 1] = priority .. record end
+    if wanted[url_of(record)] then found[#found + 1] = record end
   end
   return found
 end
 
--- What is known of a URL, except whether it is queued: state, task, and the time of its retry.
+-- What is known of a URL, except whether it is queued: state, record, and the time of its retry.
 local function story(keys, arguments)
   local name, url, mark = unpack(arguments)
   local T = keys[1]
@@ -917,23 +939,18 @@ local function story(keys, arguments)
   local host = host_from(name, raw)
   local bucket = bucket_of(mark, bucket_count(host.urls))
   if call('SISMEMBER', seen_key(T, name, bucket), mark) == 0 then return {'unknown'} end
-  local _, task = held_task(lease_key(T, name), url)
-  if task then return {'leased', task} end
-  _, task = held_task(T .. 'w' .. name, url)
-  if task then
-    return {'scheduled', task, call('ZSCORE', T .. 't', scheduled_member(sub(task, 2), name))}
-  end
+  local _, record = held_task(lease_key(T, name), url)
+  if record then return {'leased', record} end
+  _, record = held_task(T .. 'w' .. name, url)
+  if record then return {'scheduled', record, call('ZSCORE', T .. 't', scheduled_member(record, name))} end
   local letter = call('HGET', T .. 'x', letter_field(name, url))
-  if letter then
-    local fields = decode(letter)
-    return {'dead', fields[1] .. fields[5]}
-  end
+  if letter then return {'dead', decode(letter)[4]} end
   return {'queued or done'}
 end
 
 -- Dead letters
 
--- A slice of the letters after a task id: the last id looked at (-1: no more), then host, kind, error, time and task.
+-- A slice of the letters after a task id: the last id looked at (-1: no more), then host, kind, error, time and record.
 local function dead_letters(keys, arguments)
   local after, kind, name, limit = arguments[1], arguments[2], arguments[3], tonumber(arguments[4])
   local T = keys[1]
@@ -944,8 +961,8 @@ local function dead_letters(keys, arguments)
     local field = found[position]
     local host = sub(field, 1, field:find('\0', 1, true) - 1)
     local fields = decode(call('HGET', T .. 'x', field))
-    if (kind == '' or kind == fields[2]) and (name == '' or name == host) then
-      letters[#letters + 1] = {host, fields[2], fields[3], fields[4], fields[1] .. fields[5]}
+    if (kind == '' or kind == fields[1]) and (name == '' or name == host) then
+      letters[#letters + 1] = {host, unpack(fields)}
       count = count + 1
     end
     if #found == 2 * LETTERS_SLICE then letters[1] = found[position + 1] end
@@ -953,19 +970,18 @@ local function dead_letters(keys, arguments)
   return letters
 end
 
--- Takes the dead among these URLs from the letters; each is host, priority, record.
+-- Takes the dead among these URLs from the letters; each is host and record.
 local function take_dead(shard, pairs_of_host_and_url)
   local taken = {}
   for _, pair in ipairs(pairs_of_host_and_url) do
     local field = letter_field(pair[1], pair[2])
     local letter = call('HGET', shard.T .. 'x', field)
     if letter then
-      local fields = decode(letter)
       call('HDEL', shard.T .. 'x', field)
       call('ZREM', shard.T .. 'z', field)
       local totals = totals_of(shard)
       totals.dead = totals.dead - 1
-      taken[#taken + 1] = {pair[1], tonumber(fields[1]), fields[5]}
+      taken[#taken + 1] = {pair[1], decode(letter)[4]}
     end
   end
   return taken
@@ -977,9 +993,9 @@ local function revive(keys, arguments)
   local taken = take_dead(shard, urls)
   for _, letter in ipairs(taken) do
     local host = known_host(shard, letter[1])
-    local _, _, _, mark, capture = history_of(letter[3])
+    local _, _, _, mark, capture = history_of(letter[2])
     wake(host, now)
-    put_back(shard, host, letter[2], with_history(letter[3], 0, 0, 0, mark, capture))
+    put_back(shard, host, with_history(letter[2], 0, 0, 0, mark, capture))
   end
   commit(shard)
   return #taken

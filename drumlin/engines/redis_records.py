@@ -81,9 +81,10 @@ def _capture_mark(task_id: int, url: str, capture_id: bytes) -> int:
 class _Run:
     """URLs of a host that were found in the same place: their records differ only in id and URL."""
 
-    __slots__ = ("depth", "found_on", "marks", "places", "priority", "redirects", "urls")
+    __slots__ = ("depth", "found_on", "host", "marks", "places", "priority", "redirects", "urls")
 
     def __init__(self, new: NewURL) -> None:
+        self.host = new.host
         self.found_on = new.found_on
         self.depth = new.depth
         self.priority = new.priority
@@ -94,7 +95,8 @@ class _Run:
 
     def fits(self, new: NewURL) -> bool:
         return (
-            self.found_on == new.found_on
+            self.host == new.host
+            and self.found_on == new.found_on
             and self.priority == new.priority
             and self.depth == new.depth
             and self.redirects == new.redirects
@@ -104,23 +106,30 @@ class _Run:
 def write_urls(urls: Sequence[NewURL], now: float, host_urls_max: int | None) -> bytes:
     """URLs as `add` takes them: by host, then by where they were found, each with its place in the order given."""
     hosts: dict[str, list[_Run]] = {}
+    run: _Run | None = None
     for place, new in enumerate(urls, 1):
-        runs = hosts.get(new.host)
-        if runs is None:
-            runs = hosts[new.host] = [_Run(new)]
-        run = runs[-1]
-        if not run.fits(new):
-            run = _Run(new)
-            runs.append(run)
-        run.urls.append(short_url(new.url, new.host))
-        run.marks.append(seen_mark(new.url))
+        # Links of a page come one after the other, and nearly all are of its own host.
+        if run is None or not run.fits(new):
+            run = _run_of(hosts, new)
+            secure = "https://" + new.host
+            cut = len(secure)
+        url = new.url
+        run.urls.append("s" + url[cut:] if url.startswith(secure) else short_url(url, new.host))
+        run.marks.append(str(xxh3_64_intdigest(url.encode()) & _SEEN_MASK))
         run.places.append(place)
-    groups = [[host, *(_written_run(run, host, now) for run in runs)] for host, runs in hosts.items()]
+    groups = [[host, *(_written_run(run, now) for run in runs)] for host, runs in hosts.items()]
     return encode((now, False if host_urls_max is None else host_urls_max, groups))
 
 
-def _written_run(run: _Run, host: str, now: float) -> tuple[Any, ...]:
-    rest = encode((run.depth, now, short_url(run.found_on, host), run.redirects))
+def _run_of(hosts: dict[str, list[_Run]], new: NewURL) -> _Run:
+    runs = hosts.setdefault(new.host, [])
+    if not runs or not runs[-1].fits(new):
+        runs.append(_Run(new))
+    return runs[-1]
+
+
+def _written_run(run: _Run, now: float) -> tuple[Any, ...]:
+    rest = encode((run.depth, now, short_url(run.found_on, run.host), run.redirects))
     return run.priority, as_string(rest), run.marks, run.urls, run.places
 
 
@@ -172,18 +181,18 @@ class Record(NamedTuple):
 
 
 def read_record(raw: bytes, host: str) -> Record:
-    """A digit for the priority, and a record."""
-    attempts, crashes, first_failed, capture, position = 0, 0, 0.0, b"", 8
-    if raw[7]:
-        attempts, crashes, first_failed, _, size = _HISTORY.unpack_from(raw, 8)
-        position = 8 + _HISTORY.size + size
+    """The task that a record is of; `host` is its host."""
+    attempts, crashes, first_failed, capture, position = 0, 0, 0.0, b"", 7
+    if raw[6] & 1:
+        attempts, crashes, first_failed, _, size = _HISTORY.unpack_from(raw, 7)
+        position = 7 + _HISTORY.size + size
         capture = raw[position - size : position]
     end = position + 2 + int.from_bytes(raw[position : position + 2], "big")
     depth, added, found_on, redirects = _decode_rest(raw[end:])
     task = Task(
-        int.from_bytes(raw[1:7], "big"),
+        int.from_bytes(raw[:6], "big"),
         long_url(raw[position + 2 : end].decode(), host),
-        raw[0] - 48,
+        raw[6] >> 1,
         depth,
         attempts,
         long_url(found_on, host),
@@ -195,8 +204,8 @@ def read_record(raw: bytes, host: str) -> Record:
 
 
 def task_id_of(raw: bytes) -> int:
-    """The id of a task, from a digit for its priority and its record."""
-    return int.from_bytes(raw[1:7], "big")
+    """The id of a task, from its record."""
+    return int.from_bytes(raw[:6], "big")
 
 
 def read_pace(raw: bytes) -> tuple[float, float | None]:

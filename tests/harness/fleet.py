@@ -133,10 +133,20 @@ def check_every_page_stored_once(web: Web, store: Path) -> dict[str, Any]:
     return {"pages": rows, "asked again": accounts["doubles"], "stored again": again}
 
 
-def check_politeness(web: Web, delay_s: float) -> float:
+def check_politeness(web: Web, store: Path, delay_s: float) -> float:
     """No host was contacted twice within its delay, by whomever; the least gap seen by the server."""
     accounts = web.accounts()
-    assert accounts["gaps_under"] == 0, accounts["worst_hosts"]
+    assert accounts["gaps_under"] == 0, "\n".join(hurried(accounts["worst_hosts"], store, delay_s))
     least: float = accounts["least_gap_s"]
     assert least >= delay_s
     return least
+
+
+def hurried(worst_hosts: dict[str, float], store: Path, delay_s: float) -> list[str]:
+    """For each host that was hurried all that its nodes wrote down of their contacts, so that it can be explained."""
+    lines = [f"gaps under {delay_s}: {worst_hosts}"]
+    sql = "SELECT fetch_time, node, duration_s, outcome, kind, error, attempt, url FROM {fetches} WHERE host LIKE ?"
+    for host, gap_s in worst_hosts.items():
+        if gap_s < delay_s:
+            lines += [str(row) for row in sorted(query(store, sql, f"{host}%"))]
+    return lines

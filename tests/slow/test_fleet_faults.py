@@ -80,7 +80,7 @@ def end_well(web: Web, one: Fleet, delay_s: float = DELAY_S) -> dict[str, Any]:
     one.wait_until_finished(CRAWL_S_MAX)
     figures = check_every_page_stored_once(web, one.store)
     if delay_s:
-        figures["least gap"] = round(check_politeness(web, delay_s), 4)
+        figures["least gap"] = round(check_politeness(web, one.store, delay_s), 4)
     return figures
 
 

@@ -57,8 +57,8 @@ def test_a_url_goes_in_and_comes_out_done(coordinator: RunningCoordinator) -> No
     answer = coordinator.post("/v1/fetch/result", result(url, links=["/next", "http://other.example/", "mailto:x"]))
     assert (answer.status, answer.body) == (204, b"")
     assert state_of(coordinator, url) == "done"
-    # With no seeds every host is out of scope but the one that the page is on is not known to be in it either.
-    assert coordinator.get("/api/v1/crawl").json["totals"]["done"] == 1
+    assert state_of(coordinator, "http://one.example/next") == "queued"
+    assert coordinator.get("/api/v1/urls?url=http://other.example/").status == 404, "it is out of scope"
 
 
 def test_a_url_is_known_in_whatever_spelling(coordinator: RunningCoordinator) -> None:

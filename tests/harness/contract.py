@@ -1,0 +1,75 @@
+"""schemathesis against a coordinator that runs: the tool as anybody would use it, with its own checks.
+
+As its hooks (`SCHEMATHESIS_HOOKS`) this module teaches it MessagePack, so that both formats are tried.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from base64 import b64decode
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import schemathesis
+
+from tests.harness.coordinators import RunningCoordinator
+
+SHOWN_CHARS = 4_000
+MSGPACK = "application/msgpack"
+SEED = "20260301"
+
+
+@schemathesis.serializer(MSGPACK)
+def pack(context: Any, value: Any) -> bytes:
+    try:
+        return msgspec.msgpack.encode(_with_bytes(value))
+    except OverflowError:
+        # A number that MessagePack cannot say is never what is taken, and neither is this byte, which means nothing.
+        return b"\xc1"
+
+
+def _with_bytes(value: Any) -> Any:
+    """What is base64 in JSON is plain bytes in MessagePack: the notes of hosts."""
+    hosts = value.get("hosts") if isinstance(value, dict) else None
+    for host in hosts if isinstance(hosts, list) else []:
+        if isinstance(host, dict) and isinstance(host.get("note"), str):
+            with suppress(ValueError):
+                host["note"] = b64decode(host["note"], validate=True)
+    return value
+
+
+@schemathesis.deserializer(MSGPACK)
+def unpack(context: Any, response: Any) -> Any:
+    return msgspec.msgpack.decode(response.content)
+
+
+def check_contract(
+    coordinator: RunningCoordinator, folder: Path, *options: str, seconds_max: float, msgpack: bool = True
+) -> int:
+    """Fail with what was found, if anything was; returns how many requests were made."""
+    command = [str(Path(sys.executable).with_name("schemathesis")), "run", f"{coordinator.url}/api/v1/openapi.json"]
+    token = coordinator.tokens.get("operator")
+    headers = ["--header", f"Authorization: Bearer {token}"] if token else []
+    fixed = ["--no-color", "--warnings", "off", "--generation-database", "none", "--seed", SEED]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [*command, *headers, *fixed, *options],
+        cwd=folder,
+        env=os.environ | ({"SCHEMATHESIS_HOOKS": __name__, "PYTHONPATH": str(root)} if msgpack else {}),
+        capture_output=True,
+        text=True,
+        timeout=seconds_max,
+        check=False,
+    )
+    # A whole body may stand in one line.
+    lines = [line[:500] for line in done.stdout.splitlines()]
+    found = "\n".join(lines)
+    assert done.returncode == 0, found[-SHOWN_CHARS:] + done.stderr[-SHOWN_CHARS:]
+    made = re.search(r"([0-9]+) generated", found)
+    assert made is not None, found[-SHOWN_CHARS:]
+    return int(made[1])

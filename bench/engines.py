@@ -1,15 +1,20 @@
-"""µs of CPU per page that the rocksdb engine takes, with a small, a large and a broad frontier.
+"""µs of CPU per page that the engines take: rocksdb with a small, a large and a broad frontier, redis on some masters.
 
 A page leases its share of a host's queue, settles one task, adds 5 new links and 5 known ones. CPU time is that of the
 whole process, RocksDB's background threads included.
 
     python -m bench.engines                     50 thousand URLs, 5 million, and 1 million hosts
     python -m bench.engines --urls 200000 --hosts 800
+    python -m bench.engines --redis 1 3         redis alone and a cluster of three masters, 2 million URLs
+
+The redis rows are for batches of 100 pages with 10 links each, as coordinators get them: leases from 10 shards of 128,
+links to hosts of about 70. Bytes are Redis's own count of its memory after filling in the URLs.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import random
 import time
 from collections.abc import Iterator
@@ -18,8 +23,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from drumlin.engines.blocking import BlockingEngine, open_blocking
+from drumlin.engines.redis import RedisEngine, open_redis
 from drumlin.engines.rocksdb import RocksEngine
 from drumlin.model import Lease, NewURL, Settled, Settlement, TaskState
+from tests.harness.redis import RedisServer, redis_cluster, url_of
 
 SEED = 1
 NODE = "node"
@@ -33,6 +40,13 @@ LINK_ELSEWHERE_SHARE = 0.1
 PAGES = 60_000
 REST_POLL_S = 0.1
 REST_POLLS_MAX = 3_000
+REDIS_CASE_URLS = 2_000_000
+REDIS_CASE_HOSTS = 20_000
+REDIS_SHARDS = 128
+REDIS_SHARDS_LEASED = 10
+REDIS_HOSTS_PER_SHARD = 2
+REDIS_URLS_PER_HOST = 5
+REDIS_BATCHES_TOGETHER = 20
 
 
 class Case(NamedTuple):
@@ -147,6 +161,108 @@ def settlement(lease: Lease, now: float) -> Settlement:
     return Settlement(lease.host, lease.token, settled, release=True, next_contact=now + 1.0)
 
 
+class Clocks:
+    """CPU seconds of this process and of the servers, added up stage by stage."""
+
+    def __init__(self, servers: list[RedisServer]) -> None:
+        self._files = [Path(f"/proc/{server.pid}/schedstat") for server in servers]
+        self._last = self._read()
+        self.client_s: dict[str, float] = {}
+        self.redis_s: dict[str, float] = {}
+
+    def _read(self) -> tuple[float, float]:
+        return time.process_time(), sum(int(file.read_text().split()[0]) for file in self._files) / 1e9
+
+    def start(self) -> None:
+        self._last = self._read()
+
+    def stop(self, stage: str) -> None:
+        (client, redis), (client_before, redis_before) = self._read(), self._last
+        self.client_s[stage] = self.client_s.get(stage, 0.0) + client - client_before
+        self.redis_s[stage] = self.redis_s.get(stage, 0.0) + redis - redis_before
+
+
+def by_shard(engine: RedisEngine, urls: list[NewURL]) -> dict[int, list[NewURL]]:
+    shards: dict[int, list[NewURL]] = {}
+    for new in urls:
+        shards.setdefault(engine.shard_of(new.host), []).append(new)
+    return shards
+
+
+async def fill_redis(engine: RedisEngine, web: Web, urls: int) -> None:
+    """As many URLs as asked for, found a few at a time."""
+    hosts = len(web.names)
+    for start in range(0, urls, FILL_BATCH):
+        found = [web.new(number // LINKS_NEW % hosts) for number in range(start, min(start + FILL_BATCH, urls))]
+        await engine.add_all(by_shard(engine, found), 0.0)
+
+
+async def lease_redis(engine: RedisEngine, first_shard: int, now: float) -> list[Lease]:
+    calls = [
+        engine.lease(
+            (first_shard + number) % REDIS_SHARDS,
+            NODE,
+            f"{now}.{number}",
+            now,
+            until=now + 60,
+            hosts_max=REDIS_HOSTS_PER_SHARD,
+            urls_max=REDIS_HOSTS_PER_SHARD * REDIS_URLS_PER_HOST,
+            urls_per_host=REDIS_URLS_PER_HOST,
+        )
+        for number in range(REDIS_SHARDS_LEASED)
+    ]
+    return [lease for leases in await asyncio.gather(*calls) for lease in leases]
+
+
+async def crawl_redis(engine: RedisEngine, web: Web, pages: int, clocks: Clocks) -> int:
+    """Several batches at a time, stage by stage, so that the clocks can tell the stages apart."""
+    done, now, shard = 0, 1.0, 0
+    while done < pages:
+        clocks.start()
+        batches = []
+        for _ in range(REDIS_BATCHES_TOGETHER):
+            now, shard = now + 1.0, shard + REDIS_SHARDS_LEASED
+            batches.append(await lease_redis(engine, shard, now))
+        clocks.stop("lease")
+        hosts = [[lease.host for lease in leases for _ in lease.tasks] for leases in batches]
+        found = [by_shard(engine, [link for host in names for link in web.links(host)]) for names in hosts]
+        settled: list[dict[int, list[Settlement]]] = []
+        for leases in batches:
+            settled.append({})
+            for lease in leases:
+                settled[-1].setdefault(lease.shard, []).append(settlement(lease, now))
+        clocks.start()
+        for links in found:
+            await engine.add_all(links, now)
+        clocks.stop("add")
+        clocks.start()
+        for settlements in settled:
+            await engine.settle_all(settlements, now)
+        clocks.stop("settle")
+        done += sum(map(len, hosts))
+    return done
+
+
+async def measure_redis(servers: list[RedisServer], case: Case, pages: int) -> str:
+    engine = await open_redis(url_of(servers[0], namespace="bench"), shard_count=REDIS_SHARDS)
+    web = Web(case.hosts)
+    await fill_redis(engine, web, case.urls)
+    size = sum(int(server.info("memory")["used_memory"]) for server in servers) / case.urls
+    clocks = Clocks(servers)
+    done = await crawl_redis(engine, web, pages, clocks)
+    await engine.close()
+    columns = [f"redis, {len(servers)} master{'s' * (len(servers) > 1)}  {size:4.0f} bytes/URL"]
+    for name, seconds in (("client", clocks.client_s), ("Redis", clocks.redis_s)):
+        stages = "  ".join(f"{stage} {spent / done * 1e6:.1f}" for stage, spent in seconds.items())
+        columns.append(f"{name} {sum(seconds.values()) / done * 1e6:.1f} µs/page ({stages})")
+    return "  ".join(columns)
+
+
+def run_redis(masters: int, case: Case, pages: int, directory: str | None) -> None:
+    with TemporaryDirectory(dir=directory) as folder, redis_cluster(Path(folder), masters=masters) as cluster:
+        print(asyncio.run(measure_redis(cluster.servers, case, pages)), flush=True)
+
+
 def resident_mb() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 1e6
@@ -179,7 +295,13 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--pages", type=int, default=PAGES)
     parser.add_argument("--directory", help="where to keep the database (default: a temporary directory)")
+    parser.add_argument("--redis", type=int, nargs="+", metavar="MASTERS", help="measure redis on so many masters")
     arguments = parser.parse_args()
+    if arguments.redis:
+        case = Case("redis", arguments.urls or REDIS_CASE_URLS, REDIS_CASE_HOSTS)
+        for masters in arguments.redis:
+            run_redis(masters, case, arguments.pages, arguments.directory)
+        return
     cases = (Case("asked", arguments.urls, arguments.hosts),) if arguments.urls else CASES
     print("case      URLs      hosts   µs/page  (lease  settle    add)  µs/URL filled  reopen s  engine MB")
     for case in cases:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.fleet.cluster import free_ports
 from drumlin.fleet.layout import FleetProcess, Role, read_secret
 from drumlin.fleet.marks import ProcessMark
 from tests.harness.crawls import Web, benchmark_web, wait_until
@@ -148,6 +149,43 @@ def test_a_fleet_goes_on_after_it_was_killed_and_finishes(tmp_path: Path) -> Non
             assert again.returncode == 0, again.stderr
             one.wait_until_finished(END_S_MAX)
             check_every_page_stored_once(web, one.store)
+
+
+def test_a_crawl_on_one_machine_keeps_its_frontier_on_redis_and_resumes(running: Fleet, tmp_path: Path) -> None:
+    with benchmark_web(tmp_path, HOSTS, PAGES) as web:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DRUMLIN_")}
+        url = read_secret(running.paths.engine_url).rpartition("/")[0] + "/alone"
+        crawl = [sys.executable, "-m", "drumlin", "crawl", "--delay", "0", "--allow-private", "--nodes", "1", "--quiet"]
+        for most in ("20", "none"):
+            done = subprocess.run(
+                [*crawl, "--pages-max", most, "-i", str(web.seeds)],
+                cwd=tmp_path,
+                env=environment | {"DRUMLIN_ENGINE": url},
+                capture_output=True,
+                text=True,
+                timeout=END_S_MAX,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+        check_every_page_stored_once(web, tmp_path / "crawl")
+        assert not (tmp_path / "crawl" / "frontier").exists()
+
+
+def test_a_coordinator_with_other_options_than_the_crawls_says_so(running: Fleet, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DRUMLIN_")}
+    listen = f"127.0.0.1:{free_ports(1)[0]}"
+    done = subprocess.run(
+        [sys.executable, "-m", "drumlin", "coordinator", "--listen", listen, "--scope", "domain"],
+        cwd=tmp_path,
+        env=environment | {"DRUMLIN_ENGINE": read_secret(running.paths.engine_url)},
+        capture_output=True,
+        text=True,
+        timeout=END_S_MAX,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "scope" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_down_leaves_a_process_alone_that_only_has_the_number(running: Fleet, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumlin.cli.console import results, write_json
+from drumlin.cli.console import results, say, write_json
 from drumlin.cli.crawl import read_seeds
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded, config_options
@@ -39,5 +39,12 @@ def command(
     if loaded.process.json:
         write_json(dict(counts))
         return
+    _say_unless_running(loaded, remote)
     capped = f", {counts['capped']:,} over the limit of their host" if counts["capped"] else ""
     results(loaded.process).print(f"{counts['added']:,} URLs added, {counts['seen']:,} known before{capped}.")
+
+
+def _say_unless_running(loaded: Loaded, remote: Remote) -> None:
+    state = remote.get("/api/v1/crawl")["state"]
+    if state != "running":
+        say(loaded.process, f"The crawl is {state}: `drumlin resume` lets it go on with them.")

@@ -7,6 +7,7 @@ cluster that exists changes nothing, so a fleet can be brought up again on the d
 from __future__ import annotations
 
 import re
+import secrets
 import shutil
 import socket
 import time
@@ -32,6 +33,9 @@ ANSWER_S_MAX = 5.0
 READ_BYTES = 65_536
 MASTERS_WITH_REPLICAS_MIN = 3
 SECRET_FILE_MODE = 0o600
+FIRST_PORT = 15_000
+LAST_PORT = 32_000
+PORT_ATTEMPTS = 10_000
 
 
 def find_program() -> str:
@@ -212,12 +216,20 @@ def engine_url(plan: FleetPlan, password: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports that nobody listens on at this moment."""
-    opened = [socket.socket() for _ in range(count)]
+    """So many ports that nobody listens on at this moment, below those that the kernel gives to outgoing connections:
+    a server that is started again must find its port free."""
+    opened: list[socket.socket] = []
     try:
-        for one in opened:
-            one.bind((ADDRESS, 0))
-        return [one.getsockname()[1] for one in opened]
+        for _ in range(PORT_ATTEMPTS):
+            if len(opened) == count:
+                return [one.getsockname()[1] for one in opened]
+            one = socket.socket()
+            try:
+                one.bind((ADDRESS, FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)))
+                opened.append(one)
+            except OSError:
+                one.close()
+        raise EngineError("This machine has too few free ports.", f"A fleet takes them from {FIRST_PORT} upwards.")
     finally:
         for one in opened:
             one.close()

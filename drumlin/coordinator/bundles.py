@@ -1,8 +1,8 @@
 """Bundles: captures of nodes that cannot write to the store, taken by a coordinator and put where they belong.
 
 A bundle is a plain tar of the files of one segment: `warc/NAME.warc.gz`, `warc/NAME.cdxj` and
-`tables/{pages,links,fetches}/NAME.parquet`. It is written to `STORE/incoming/NODE/BUNDLE.part`, checked against the
-SHA-256 that the node sent, and unpacked.
+`tables/{pages,links,fetches}/NAME.parquet`. It is written to a folder below `STORE/incoming/NODE`, checked against the
+SHA-256 that the node sent, unpacked there, and its files are then given their names in the store.
 
 Guarantees: a bundle that is answered `stored` is on the disk, safe from power loss. Sending it again changes nothing.
 No name leads out of the store, no file that is there is ever changed, and a segment's `pages` come last, since they
@@ -24,13 +24,14 @@ import msgspec
 
 from drumlin.coordinator.bodies import BODY_GRACE_S, BODY_RATE_MIN, Refused
 from drumlin.coordinator.routing import Call
-from drumlin.store.disk import PARTIAL_SUFFIX, sync_directory, translated_disk_errors
+from drumlin.store.disk import sync_directory, translated_disk_errors
 
 BUNDLE_BYTES_MAX = 2 * 1024**3
 MEMBERS_MAX = 1_000
 WRITE_BYTES = 1024 * 1024
 BUNDLES_AT_ONCE_MAX = 8
 INCOMING = "incoming"
+BODY = "body.tar"
 SHA256_HEADER = b"x-drumlin-sha256"
 
 _BUNDLE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
@@ -74,16 +75,16 @@ class Bundles:
             self._running -= 1
 
     async def _take(self, store: Path, call: Call, digest: str) -> BundleStored:
-        part = store / INCOMING / call.node_id / f"{call.parameters['bundle_id']}.{os.urandom(4).hex()}.part"
+        # A folder of its own for each attempt: the same bundle may come twice at once.
+        folder = store / INCOMING / call.node_id / f"{call.parameters['bundle_id']}.{os.urandom(4).hex()}"
         with translated_disk_errors(store):
             try:
-                await asyncio.to_thread(part.parent.mkdir, parents=True, exist_ok=True)
-                arrived = await _receive(call, part)
-                if arrived != digest:
+                await asyncio.to_thread(folder.mkdir, parents=True)
+                if await _receive(call, folder / BODY) != digest:
                     raise Refused(409, "damaged", "The body is not what X-Drumlin-Sha256 says.", "Send it again.")
-                await asyncio.to_thread(_unpack, part, store)
+                await asyncio.to_thread(_unpack, folder, store)
             finally:
-                await asyncio.to_thread(part.unlink, missing_ok=True)
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         return BundleStored()
 
 
@@ -115,17 +116,19 @@ async def _receive(call: Call, part: Path) -> str:
     return digest.hexdigest()
 
 
-def _unpack(part: Path, store: Path) -> None:
-    """Put the members where they belong: all are written and synced before any gets its name, `pages` last."""
+def _unpack(folder: Path, store: Path) -> None:
+    """Put the members where they belong: all are on the disk before any gets its name, `pages` last."""
     try:
-        with tarfile.open(part, "r:") as bundle:
-            members = _checked(bundle)
-            pending = [(_write(bundle, member, store / member.name), store / member.name) for member in members]
+        with tarfile.open(folder / BODY, "r:") as bundle:
+            files = [(_write(bundle, member, folder), store / member.name) for member in _checked(bundle)]
     except tarfile.TarError as wrong:
         raise Refused(409, "not_a_bundle", f"The body is not a bundle: {wrong}.") from wrong
-    pending.sort(key=lambda entry: entry[1].parent.name == "pages")
-    for partial, target in pending:
-        _publish(partial, target)
+    for file, target in files:
+        if target.exists():
+            _check_same(file, target)
+    files.sort(key=lambda entry: entry[1].parent.name == "pages")
+    for file, target in files:
+        _publish(file, target)
 
 
 def _checked(bundle: tarfile.TarFile) -> list[tarfile.TarInfo]:
@@ -142,28 +145,29 @@ def _checked(bundle: tarfile.TarFile) -> list[tarfile.TarInfo]:
     return list(members.values())
 
 
-def _write(bundle: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> Path:
-    """The member in a file beside its place, on the disk."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.{os.urandom(4).hex()}{PARTIAL_SUFFIX}")
+def _write(bundle: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Path:
+    """The member in a file of its own, on the disk."""
+    target = folder / member.name.replace("/", "-")
     source = bundle.extractfile(member)
-    with partial.open("xb") as file:
+    with target.open("xb") as file:
         if source is not None:
             shutil.copyfileobj(source, file, WRITE_BYTES)
         file.flush()
         os.fsync(file.fileno())
-    return partial
+    return target
 
 
-def _publish(partial: Path, target: Path) -> None:
-    """Give a file its name, unless that is taken: by the same content, since a bundle may be sent again, or else."""
+def _publish(file: Path, target: Path) -> None:
+    """Give a file its name, unless that is taken by the same content, since a bundle may be sent again."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(partial, target)
+        os.link(file, target)
     except FileExistsError:
-        if not filecmp.cmp(partial, target, shallow=False):
-            raise Refused(
-                409, "exists", f"Another {target.name} is stored already.", "Give segments new names."
-            ) from None
-    finally:
-        partial.unlink()
+        _check_same(file, target)
     sync_directory(target.parent)
+
+
+def _check_same(file: Path, target: Path) -> None:
+    if not filecmp.cmp(file, target, shallow=False):
+        message = f"Another {target.name} is stored already."
+        raise Refused(409, "exists", message, "Give each segment a name of its own.")

@@ -86,6 +86,7 @@ class Dispatcher:
         self._granting = Granting(engine, config, self.nodes, self.orders, self.budget, name, chance, shards_asked_max)
         self._settler = Settler(engine, config, chance)
         self._reviewed = 0.0
+        self._config_hash = config.config_hash()
 
     @property
     def hungry(self) -> set[str]:
@@ -182,7 +183,7 @@ class Dispatcher:
         record = self.nodes.beat(node, beat, now)
         revoke = self._granting.revoked(record, beat, self.state)
         state = CrawlState.DRAINING if record.status is NodeStatus.DRAINING else self.state
-        return HeartbeatReply("ok", self.nodes.heartbeat_s, self.config.config_hash(), revoke, state)
+        return HeartbeatReply("ok", self.nodes.heartbeat_s, self._config_hash, revoke, state)
 
     # Work and results
 
@@ -310,7 +311,8 @@ class Dispatcher:
         return totals
 
     async def _lead(self, totals: Totals, now: float) -> None:
-        if now - self._reviewed >= REVIEW_EVERY_S:
+        # Reading 10,000 nodes takes the better part of a heartbeat's allowed latency, and their heartbeats are rare.
+        if now - self._reviewed >= max(REVIEW_EVERY_S, self.nodes.heartbeat_s / 2):
             self._reviewed = now
             await self.nodes.review(self.engine, now)
         if self.state is not CrawlState.RUNNING:

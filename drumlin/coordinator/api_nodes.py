@@ -7,6 +7,7 @@ node alone, and its results are signed; both are checked before anything here is
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,7 +42,13 @@ from drumlin.protocol import (
 
 LONG_POLL_S = 0.25
 LONG_POLLERS_MAX = 64
-"""Requests that wait for work at once: each is woken whenever work may have come, and asks the engine again."""
+"""Requests that wait for work at once: those woken ask the engine again."""
+WOKEN_BY_RESULTS = 4
+"""Of these, how many a batch of results wakes: it brings work for some, not for thousands of idle nodes."""
+SETTLING_MAX = 256
+"""Batches of results under way at once. Further ones are sent back: a coordinator that is behind must not take in work
+whose senders have given up before it is done."""
+SETTLING_RETRY_S = 2.0
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 NODE = "/api/v1/nodes/{node_id}"
 RESERVED_IDS = frozenset({"register"})
@@ -69,16 +76,15 @@ class NodeFace:
         self._on_failure = on_failure
         self._bundles = Bundles(store)
         self._endpoint = endpoint
-        self._changed = asyncio.Event()
-        self._waiting = 0
+        self._waiting: deque[asyncio.Event] = deque()
+        self._settling = 0
         self._config: dict[str, object] = msgspec.to_builtins(dispatcher.config)
         self._config_hash = dispatcher.config.config_hash()
 
-    def work_may_have_come(self) -> None:
-        """Wake the nodes that wait for work."""
-        if self._waiting:
-            self._changed.set()
-            self._changed = asyncio.Event()
+    def work_may_have_come(self, nodes: int = LONG_POLLERS_MAX) -> None:
+        """Wake nodes that wait for work, those first that have waited longest."""
+        for _ in range(min(nodes, len(self._waiting))):
+            self._waiting.popleft().set()
 
     def routes(self) -> list[Route]:
         return [
@@ -202,20 +208,22 @@ class NodeFace:
 
     async def work(self, call: Call, request: WorkRequest) -> Work:
         """Answer at once when there is work, else wait a little for some to come."""
-        node, changed = call.node_id, self._changed
+        node = call.node_id
         work = await self._dispatcher.work(node, request, call.now)
         content = bool(work.leases or work.lost or request.max_hosts == 0 or not request.max_tasks)
-        if content or work.state is not CrawlState.RUNNING or self._waiting >= LONG_POLLERS_MAX:
+        if content or work.state is not CrawlState.RUNNING or len(self._waiting) >= LONG_POLLERS_MAX:
             return work
-        self._waiting += 1
+        woken = asyncio.Event()
+        self._waiting.append(woken)
         self._dispatcher.hungry.add(node)
         try:
             async with asyncio.timeout(LONG_POLL_S):
-                await changed.wait()
+                await woken.wait()
         except TimeoutError:
             pass
         finally:
-            self._waiting -= 1
+            if woken in self._waiting:
+                self._waiting.remove(woken)
             self._dispatcher.hungry.discard(node)
         return await self._dispatcher.work(node, request, self._clock())
 
@@ -223,8 +231,15 @@ class NodeFace:
         return await self._dispatcher.known(request)
 
     async def results(self, call: Call, results: Results) -> Accepted:
-        accepted = await self._dispatcher.results(call.node_id, results, call.now)
-        self.work_may_have_come()
+        if self._settling >= SETTLING_MAX:
+            message = "Too many batches of results are under way."
+            raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=SETTLING_RETRY_S)
+        self._settling += 1
+        try:
+            accepted = await self._dispatcher.results(call.node_id, results, call.now)
+        finally:
+            self._settling -= 1
+        self.work_may_have_come(WOKEN_BY_RESULTS)
         if accepted.rejected_count:
             await self._judge(call, accepted)
         else:

@@ -97,14 +97,14 @@ class Agent:
     # The loop
 
     def run(self) -> bool:
-        """Work until the crawl is finished, or drains and nothing of ours is left; False when something is, because
-        time is up or no coordinator answers."""
+        """Work until the crawl is finished, or drains and nothing of ours is left; False when results are, because time
+        is up or no coordinator answers."""
         while not self._done():
             now = time.monotonic()
             if self._drain_asked:
                 self._begin_drain(now)
             if now >= self._leave_by or (self.state in ENDING and self._client.cut_off_s > END_WAIT_S):
-                return False
+                return self._settling.settled
             if self.state is CrawlState.RUNNING:
                 self._ask_for_leases(now)
             self._contact_due(now)

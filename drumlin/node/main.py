@@ -21,6 +21,7 @@ import msgspec
 
 from drumlin import __version__
 from drumlin.config import CrawlConfig
+from drumlin.config.quantities import format_size
 from drumlin.errors import DrumlinError, EngineError
 from drumlin.fetch import Fetcher, FetchLimits
 from drumlin.fetch.guard import Guard
@@ -62,6 +63,10 @@ def run_node(options: NodeOptions) -> None:
         _heed_signals(options.parent_pid, node)
         try:
             node.run()
+        except MemoryError as cause:
+            # The black box still says what was being parsed, if anything was; the next process reports it.
+            message = f"This node used up its memory of {format_size(options.memory_bytes_max)}."
+            raise DrumlinError(message, "Start it again; if it happens often raise --memory-max.") from cause
         except DrumlinError as broken:
             node.give_up(broken)
             raise

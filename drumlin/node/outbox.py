@@ -63,6 +63,11 @@ class Outbox:
         return bool(self._parcels)
 
     @property
+    def settled(self) -> bool:
+        """No result is unanswered."""
+        return all(parcel.stored is None for parcel in self._parcels)
+
+    @property
     def full(self) -> bool:
         return self._spool_bytes >= self._spool_bytes_max
 

@@ -77,6 +77,11 @@ class Settling:
     def empty(self) -> bool:
         return not (self._pages or self._reports or self._outbox.busy)
 
+    @property
+    def settled(self) -> bool:
+        """Every result is answered; all that may be left to say is of hosts."""
+        return not self._pages and self._outbox.settled
+
     def arrive(self, host: HostWork, arrival: Arrival) -> None:
         if not self._arrived:
             self._arrived_at = time.monotonic()

@@ -153,7 +153,7 @@ def test_a_frozen_node_that_wakes_after_its_leases_contacts_nobody_for_them(tmp_
             wait_for_pages(web, FROZEN_AT + (turn + 1) * TAKEN_OVER + 8)
         crawl.wait_for_nodes(CRAWL_S_MAX)
         check_every_page_stored_once(web, crawl.store)
-        check_politeness(web, DELAY_S)
+        check_politeness(web, crawl.store, DELAY_S)
 
 
 def test_a_paused_crawl_contacts_nobody_holds_no_lease_and_goes_on_when_resumed(tmp_path: Path) -> None:

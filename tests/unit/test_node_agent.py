@@ -1,0 +1,140 @@
+"""What a node makes of what its coordinator says, and of leases that end too early."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from drumlin.fetch import Transfer
+from drumlin.node.agent import Agent, NodeSettings
+from drumlin.node.hosts import Robots
+from drumlin.protocol import Assignment, CrawlState, Heartbeat, HeartbeatReply, HostReport, WorkLease, WorkRequest
+from drumlin.robots import Decision
+
+ALLOWED = Decision(None, True, False, 1e12, False, "all allowed")
+SETTINGS = NodeSettings("n0", "drumlin", 0.0, 1, 100, 5, 1e9, False)
+
+
+class Around:
+    """Everything around an agent: a fetcher that only notes what is begun, a client that only notes what is said."""
+
+    request_headers = b""
+    cut_off = False
+    cut_off_s = 0.0
+    scope_version = 0
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, Callable[[], bool], Callable[[Transfer], None], Any]] = []
+        self.said: list[tuple[Any, Callable[[Any], None]]] = []
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.begun)
+
+    def start(self, url: str, on_done: Callable[[Transfer], None], context: Any, **more: Any) -> None:
+        self.begun.append((url, more["may_send"], on_done, context))
+
+    def post(self, path: str, message: Any, reply: type, on_reply: Callable[[Any], None], **more: Any) -> None:
+        self.said.append((message, on_reply))
+
+    def of(self, kind: type) -> list[Any]:
+        return [message for message, _ in self.said if isinstance(message, kind)]
+
+
+@pytest.fixture
+def around() -> Around:
+    return Around()
+
+
+@pytest.fixture
+def agent(around: Around) -> Agent:
+    anything = cast(Any, around)
+    return Agent(SETTINGS, anything, anything, anything, anything, anything)
+
+
+def grant(agent: Agent, name: str, urls: int = 3, *, ttl_s: float = 100.0) -> WorkLease:
+    lease_id = f"n0:{name}"
+    assignments = [Assignment(f"{lease_id}/{n}.0.0", f"http://{name}/{n}", 5, 0.0, name, 0.0) for n in range(urls)]
+    lease = WorkLease(lease_id, name, ttl_s, 0.0, assignments)
+    agent.granted(lease, time.monotonic())
+    if name in agent.hosts.by_name:
+        agent.hosts.by_name[name].robots["http"] = Robots(ALLOWED, "drumlin")
+    return lease
+
+
+def reports(agent: Agent) -> list[HostReport]:
+    return agent._settling._reports
+
+
+def beat(agent: Agent, around: Around, **reply: Any) -> Heartbeat:
+    """Let the agent send a heartbeat, and answer it."""
+    agent._heartbeat_at = 0.0
+    agent._send_heartbeat(time.monotonic())
+    message, on_reply = around.said.pop()
+    on_reply(HeartbeatReply("ok", 5.0, "hash", **reply))
+    return cast(Heartbeat, message)
+
+
+def test_a_heartbeat_says_how_the_node_does_and_is_not_sent_twice_at_once(agent: Agent, around: Around) -> None:
+    grant(agent, "a.test", 3)
+    grant(agent, "b.test", 2)
+    agent.hosts.by_name["b.test"].next_contact += 50
+    agent._send_heartbeat(time.monotonic())
+    agent._send_heartbeat(time.monotonic() + 1000)
+    [(message, _)] = around.said
+    assert (message.hosts, message.unstarted, message.leases) == (2, 5, ["n0:b.test", "n0:a.test"])
+
+
+def test_leases_that_are_revoked_are_given_back_and_others_are_kept(agent: Agent, around: Around) -> None:
+    for name in ("a.test", "b.test"):
+        grant(agent, name)
+    agent.hosts.by_name["b.test"].in_flight = 1
+    beat(agent, around, revoke=["n0:a.test", "n0:b.test", "n0:unknown"])
+    assert [(report.host, report.release) for report in reports(agent)] == [("a.test", True)]
+    assert list(agent.hosts.by_name) == ["b.test"], "what is in flight is finished first"
+    assert not agent.hosts.by_name["b.test"].tasks
+
+
+def test_a_pause_gives_back_what_is_not_begun_and_a_resumed_crawl_goes_on(agent: Agent, around: Around) -> None:
+    grant(agent, "a.test")
+    beat(agent, around, state=CrawlState.PAUSED)
+    grant(agent, "late.test")
+    assert [report.host for report in reports(agent)] == ["a.test", "late.test"]
+    assert (agent.hosts.by_name, agent._done()) == ({}, False)
+    beat(agent, around, state=CrawlState.RUNNING)
+    grant(agent, "b.test")
+    assert list(agent.hosts.by_name) == ["b.test"]
+
+
+def test_a_node_that_was_told_to_leave_does_not_go_on_because_the_crawl_does(agent: Agent, around: Around) -> None:
+    grant(agent, "a.test")
+    agent._begin_drain(time.monotonic())
+    beat(agent, around, state=CrawlState.RUNNING)
+    assert agent.state is CrawlState.DRAINING
+    assert [report.host for report in reports(agent)] == ["a.test"]
+    assert not around.of(WorkRequest)
+
+
+def test_a_host_whose_lease_may_be_over_is_not_contacted_but_given_back(agent: Agent, around: Around) -> None:
+    grant(agent, "a.test", ttl_s=0.1)
+    host = agent.hosts.by_name["a.test"]
+    agent.advance(host, time.monotonic())
+    assert (around.begun, list(agent.hosts.by_name)) == ([], [])
+
+
+def test_a_request_that_could_not_be_sent_in_time_is_no_result(agent: Agent, around: Around) -> None:
+    grant(agent, "a.test", urls=2)
+    host = agent.hosts.by_name["a.test"]
+    agent.advance(host, time.monotonic())
+    [(url, may_send, on_done, context)] = around.begun
+    assert (url, may_send()) == ("http://a.test/0", True)
+    host.expires = time.monotonic()
+    assert not may_send(), "asked again when the connection stands"
+    transfer = Transfer(None)
+    transfer.context, transfer.too_late, transfer.failure = context, True, "reset"
+    on_done(transfer)
+    assert [(report.host, report.release) for report in reports(agent)] == [("a.test", True)]
+    assert agent._settling.settled

@@ -1,0 +1,163 @@
+"""What is made of a dead node's spool: each result sent once, each page's row written once, whatever is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from drumlin.model import Duplicate, FailureKind, Outcome, Task
+from drumlin.node.archive import Archive, Arrival, CrawlPaths
+from drumlin.node.blackbox import BlackBox
+from drumlin.node.outcomes import fetch_record, result_of_capture
+from drumlin.node.recovery import KILLED, SpoolLock, dead_spools, recover, report_killer
+from drumlin.node.spool import NOT_YOURS, FoundJournal
+from drumlin.pipeline import Pipeline, Reading
+from drumlin.protocol import Accepted, KnownPage, Rejected, Result
+from drumlin.urls import Scope
+from tests.unit.store_captures import make_capture
+
+NODE = "n0"
+
+
+def pipeline() -> Pipeline:
+    reading = Reading(agent="drumlin", body_decoded_bytes_max=1 << 20)
+    return Pipeline(reading, lambda more: Scope("any", [], [], []), year=2026, before_parse=lambda url: None)
+
+
+def arrival(number: int) -> Arrival:
+    body = f"<!DOCTYPE html><title>Page {number}</title><p>Words.".encode()
+    capture = make_capture(f"https://example.com/{number}", body, lease_token=f"{NODE}:a.0", redirects=())
+    task = Task(number, capture.url, 5, 2, 0, capture.found_on, ())
+    result = result_of_capture(capture, task, Outcome.FETCHED, f"id {number}")
+    result.content_hash = capture.digest.hex()
+    return Arrival(result, fetch_record(result, task, capture.host, NODE), capture)
+
+
+def opened(paths: CrawlPaths) -> Archive:
+    paths.spool(NODE).mkdir(parents=True, exist_ok=True)
+    paths.tables.mkdir(parents=True, exist_ok=True)
+    return Archive(paths, NODE, software="drumlin/test", info={}, now=1_760_000_000.0, sync=False)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> CrawlPaths:
+    return CrawlPaths(tmp_path)
+
+
+@pytest.fixture
+def dead(paths: CrawlPaths) -> CrawlPaths:
+    """A node that died with three batches of two pages in its journal, of which the first was answered."""
+    archive = opened(paths)
+    batches = [archive.store([arrival(number), arrival(number + 1)], 0.0) for number in (0, 2, 4)]
+    archive.publish(batches[0], Accepted(1, 1, [Rejected("", "stale")], rejected_at=[1]))
+    return paths
+
+
+def titles(paths: CrawlPaths) -> list[str]:
+    files = (paths.tables / "pages").glob("*.parquet")
+    return sorted(title for file in files for title in pq.read_table(file)["title"].to_pylist())
+
+
+def taking(asked: list[str], rejected: dict[str, str] | None = None) -> Callable[[list[Result]], Accepted]:
+    """A coordinator that takes everything but the URLs in `rejected`, and notes what it was sent."""
+
+    def submit(results: list[Result]) -> Accepted:
+        asked.extend(result.url.rpartition("/")[2] for result in results)
+        places = [place for place, result in enumerate(results) if result.url[-1] in (rejected or {})]
+        refused = [Rejected("", (rejected or {})[results[place].url[-1]]) for place in places]
+        return Accepted(len(results) - len(places), len(places), refused, rejected_at=places)
+
+    return submit
+
+
+def test_what_was_answered_is_not_sent_again_and_all_that_counted_gets_its_rows(dead: CrawlPaths) -> None:
+    asked: list[str] = []
+    assert recover(dead, NODE, pipeline(), taking(asked, {"5": "stale"}))
+    assert asked == ["2", "3", "4", "5"]
+    assert titles(dead) == ["Page 0", "Page 2", "Page 3", "Page 4"]
+    assert [path.name for path in dead.spool(NODE).iterdir()] == []
+    assert len(list(dead.warc.glob("*.warc.gz"))) == 1
+
+
+def test_what_is_still_anothers_stays_for_later_and_only_that_is_asked_again(dead: CrawlPaths) -> None:
+    asked: list[str] = []
+    assert not recover(dead, NODE, pipeline(), taking(asked, {"3": NOT_YOURS}))
+    assert titles(dead) == []
+    [journal] = dead.spool(NODE).glob("*.journal")
+    assert sorted(FoundJournal(journal).answers) == [0, 2]
+    asked.clear()
+    assert recover(dead, NODE, pipeline(), taking(asked))
+    assert asked == ["2", "3"]
+    assert titles(dead) == ["Page 0", "Page 2", "Page 3", "Page 4", "Page 5"]
+
+
+def test_a_page_that_repeats_another_is_marked_in_its_row(dead: CrawlPaths) -> None:
+    earlier = Duplicate("https://example.com/first", 1.0, "urn:x")
+
+    def submit(results: list[Result]) -> Accepted:
+        return Accepted(len(results), 0, [], duplicates=[KnownPage(1, earlier)])
+
+    assert recover(dead, NODE, pipeline(), submit)
+    [file] = (dead.tables / "pages").glob("*.parquet")
+    rows = {row["title"]: row for row in pq.read_table(file).to_pylist()}
+    assert [rows[f"Page {n}"]["duplicate_of"] for n in (2, 3, 5)] == [None, earlier.url, earlier.url]
+
+
+def test_a_node_without_a_store_makes_bundles_of_what_is_left(tmp_path: Path) -> None:
+    paths = CrawlPaths(tmp_path, bundled=True)
+    archive = opened(paths)
+    archive.store([arrival(0)], 0.0)
+    assert recover(paths, NODE, pipeline(), taking([]))
+    assert [path.suffix for path in paths.spool(NODE).iterdir()] == [".tar"]
+    assert [*paths.warc.iterdir(), *paths.tables.glob("*/*")] == []
+
+
+def test_a_segment_that_is_old_is_completed_when_all_of_it_is_answered(tmp_path: Path) -> None:
+    paths = CrawlPaths(tmp_path, bundled=True)
+    archive = opened(paths)
+    first = archive.store([arrival(0)], 100.0)
+    archive.end_old_segment(101.0)
+    second = archive.store([arrival(1)], 101.0)
+    archive.end_old_segment(1000.0)
+    third = archive.store([arrival(2)], 1000.0)
+    assert (first.segment is second.segment, second.segment is third.segment) == (True, False)
+    archive.publish(second, Accepted(1, 0, []))
+    assert not list(paths.spool(NODE).glob("*.tar"))
+    archive.publish(first, Accepted(1, 0, []))
+    assert len(list(paths.spool(NODE).glob("*.tar"))) == 1
+    archive.publish(third, Accepted(1, 0, []))
+    archive.close()
+    assert len(list(paths.spool(NODE).glob("*.tar"))) == 2
+    assert not list(paths.spool(NODE).glob("*.journal"))
+
+
+def test_only_spools_of_dead_nodes_with_something_in_them_are_found(dead: CrawlPaths) -> None:
+    dead.spool("empty").mkdir()
+    dead.spool("own").mkdir()
+    assert list(dead_spools(dead, but="own")) == [NODE]
+    lock = SpoolLock.take(dead.spool(NODE))
+    assert lock is not None
+    assert list(dead_spools(dead, but="own")) == []
+    lock.free()
+
+
+@pytest.mark.parametrize(("attempts", "kind"), [(0, KILLED), (1, KILLED), (2, FailureKind.CRASH)])
+def test_the_page_a_process_died_on_is_tried_again_but_not_for_ever(tmp_path: Path, attempts: int, kind: str) -> None:
+    path, told = tmp_path / "parsing", list[Result]()
+    box = BlackBox(path)
+    box.reading({"http://a.test/x": f"n0:a.0/7.1.{attempts}"})
+    box.parsing("http://a.test/x")
+    box.close()
+
+    def submit(results: list[Result]) -> Accepted:
+        told.extend(results)
+        return Accepted(len(results), 0, [])
+
+    report_killer(path, submit)
+    report_killer(path, submit)
+    [result] = told
+    assert (result.url, result.outcome, result.kind) == ("http://a.test/x", Outcome.FAILED, kind)
+    assert result.assignment_id == f"n0:a.0/7.1.{attempts}"

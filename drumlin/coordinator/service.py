@@ -28,6 +28,7 @@ from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, SECRET_SETTLE_S, Access, OpenAccess, crawl_secret
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.wire import LimitedProtocol
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError
@@ -97,6 +98,7 @@ async def run_server(app: CoordinatorApp, listen: Listen, *, drain: bool) -> Asy
         host=listen.host or "127.0.0.1",
         port=listen.port,
         uds=listen.unix or None,
+        http=LimitedProtocol,
         log_config=None,
         # Whatever goes wrong is told by the application; ending while nodes wait for an answer is not wrong.
         log_level="critical",

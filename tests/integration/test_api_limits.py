@@ -7,13 +7,14 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 import zstandard
 
 from drumlin.coordinator.app import BODIES_BYTES_MAX, HEADER_BYTES_MAX
 from drumlin.coordinator.routing import MESSAGE_BYTES_MAX, TARGET_BYTES_MAX
+from drumlin.coordinator.wire import HEAD_BYTES_MAX
 from drumlin.protocol import BODY_BYTES_MAX
 from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator
 
@@ -164,6 +165,48 @@ def test_a_body_that_drips_is_cut_off(coordinator: RunningCoordinator) -> None:
 def test_long_paths_and_headers_are_refused(coordinator: RunningCoordinator) -> None:
     assert coordinator.get("/" + "x" * TARGET_BYTES_MAX).status == 414
     assert coordinator.get("/healthz", headers={"X-Large": "x" * HEADER_BYTES_MAX}).status == 431
+
+
+def test_a_head_without_an_end_is_cut_off(coordinator: RunningCoordinator) -> None:
+    with connected(coordinator) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: c\r\nX-Endless: ")
+        sent, status = 0, 0
+        try:
+            while sent < 100 * HEAD_BYTES_MAX:
+                connection.sendall(PIECE)
+                sent += len(PIECE)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        with suppress(ConnectionResetError):
+            status = status_of(connection)
+    assert sent < 100 * HEAD_BYTES_MAX
+    assert status in (431, 0)
+    assert still_serves(coordinator)
+
+
+def test_a_head_that_drips_is_cut_off(coordinator: RunningCoordinator) -> None:
+    began = time.monotonic()
+    with connected(coordinator) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        connection.settimeout(0.2)
+        try:
+            while True:
+                connection.sendall(b"x")
+                with suppress(TimeoutError):
+                    if connection.recv(1) == b"":
+                        break
+                assert time.monotonic() - began < ANSWERS_WITHIN_S, "it was never cut off"
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    assert still_serves(coordinator)
+
+
+def test_a_second_request_on_a_connection_may_come_in_pieces(coordinator: RunningCoordinator) -> None:
+    with connected(coordinator) as connection:
+        for _ in range(3):
+            for piece in (b"GET /hea", b"lthz HTTP/1.1\r\nHo", b"st: c\r\n\r\n"):
+                connection.sendall(piece)
+            assert status_of(connection) == 200
 
 
 def test_many_large_bodies_at_once_are_put_off_and_others_served(coordinator: RunningCoordinator) -> None:

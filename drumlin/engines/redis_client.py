@@ -182,6 +182,9 @@ class Connection(asyncio.Protocol):
             return
         if not self._out:
             self._loop.call_soon(self._flush)
+        if not self._waiting:
+            # It owes an answer from now on, however long it has been idle.
+            self._heard = self._loop.time()
         self._out.append(payload)
         if confirm and self._replicas:
             self._confirmation = self._confirmation or _Confirmation(self._replicas)
@@ -201,7 +204,6 @@ class Connection(asyncio.Protocol):
             self._waiting += ((confirmation, confirmation.TOUCHED), (confirmation, confirmation.WAITED))
         self._transport.write(b"".join(out))
         if self._watch is None:
-            self._heard = self._loop.time()
             self._watch = self._loop.call_later(ANSWER_S, self._look)
 
     def _look(self) -> None:
@@ -238,7 +240,8 @@ class RedisClient:
     async def open(self) -> None:
         """Find the servers and give them the functions; an `EngineError` says why that cannot be."""
         await self._within_patience(self._refresh)
-        await asyncio.gather(*map(self._load, self._map.masters))
+        masters = self._map.masters
+        await asyncio.gather(*map(self._load, masters), *map(self._refuse_eviction, masters))
 
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         """The answers to commands that travel at once; any that cannot be had now are asked for again."""
@@ -349,6 +352,23 @@ class RedisClient:
         if isinstance(reply, hiredis.ReplyError) and "already exists" not in str(reply):
             raise_unless_passing(reply, self._address)
 
+    async def _refuse_eviction(self, server: Server) -> None:
+        """A server that throws keys away when its memory is full would lose URLs without a word."""
+        try:
+            connection = await self._connection(server)
+        except (OSError, TimeoutError):
+            return
+        reply = await self._single(connection, packed("INFO", "memory"))
+        if (
+            isinstance(reply, bytes)
+            and b"\r\nmaxmemory_policy:allkeys" in reply
+            and b"\r\nmaxmemory:0\r\n" not in reply
+        ):
+            raise EngineError(
+                f"Redis at {server} may throw away any key when its memory is full, and so lose URLs.",
+                "Set its `maxmemory-policy` to `noeviction`.",
+            )
+
     async def _try_connecting(self, server: Server) -> None:
         try:
             await self._connection(server)
@@ -363,8 +383,14 @@ class RedisClient:
         task = self._connecting.get(server)
         if task is None:
             task = self._connecting[server] = asyncio.ensure_future(self._connect(server))
-            task.add_done_callback(lambda _: self._connecting.pop(server, None))
+            task.add_done_callback(lambda made: self._connected(server, made))
         return await asyncio.shield(task)
+
+    def _connected(self, server: Server, task: asyncio.Task[Connection]) -> None:
+        self._connecting.pop(server, None)
+        if not task.cancelled():
+            # Looked at, in case nobody waits for it any more.
+            task.exception()
 
     async def _connect(self, server: Server) -> Connection:
         loop = asyncio.get_running_loop()

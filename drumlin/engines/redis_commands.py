@@ -10,6 +10,9 @@ import hiredis
 
 from drumlin.engines.redis_topology import slot_of
 
+ARGUMENTS_CACHED_MAX = 4
+"""Calls with more arguments have any number of them: their beginnings are not kept."""
+
 _READING = frozenset(("find", "story", "dead_letters", "host_state", "hosts", "stats"))
 
 
@@ -59,7 +62,9 @@ class ShardCommands:
             tag = self.tags[shard]
             words = ("FCALL", self._prefix + name, 2, tag, tag + "-")
             head = packed(*words).partition(b"\r\n")[2]
-            head = self._heads[key] = b"*%d\r\n%b" % (len(words) + arguments_count, head)
+            head = b"*%d\r\n%b" % (len(words) + arguments_count, head)
+            if arguments_count <= ARGUMENTS_CACHED_MAX:
+                self._heads[key] = head
         return head
 
     def read(self, shard: int, *words: bytes | str | int) -> Command:

@@ -5,9 +5,9 @@ same once in 10^28 pairs. Near-duplicates (SimHashes that differ in at most 3 bi
 copies of the domains' SimHashes; Redis keeps these as a log per domain. A content is recorded only if the copy was
 complete: otherwise Redis says what others have recorded since, and the search is made again. So all agree.
 
-Limits: a domain keeps its first `DOMAIN_CONTENTS_MAX` contents. Redis takes about 270 bytes a page (the URL and record
-id of the first capture among them), 30 of them for the SimHash; the copies here take about 40 bytes a page of the
-domains in use, up to `MEMORY_BYTES_MAX`.
+Limits: a domain keeps its first `DOMAIN_CONTENTS_MAX` contents. Redis takes about 220 bytes a page (the URL and record
+id of the first capture among them); the copies here take about 40 bytes a page of the domains in use, up to
+`MEMORY_BYTES_MAX`. Recording a page alone in its domain costs 14 µs of CPU here and 10 in Redis, `known` 5 and 1.
 """
 
 from __future__ import annotations

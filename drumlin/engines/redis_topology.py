@@ -87,6 +87,8 @@ def raise_unless_passing(problem: Exception, address: RedisAddress) -> None:
         return
     if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH")):
         raise EngineError(f"{address} refuses this user.", "Check the user, the password and its rights.")
+    if text.startswith("ERR unknown command"):
+        raise EngineError(f"{address} is too old.", "Use Redis 7.0 or later, or Valkey.")
     if text.startswith("OOM"):
         raise EngineError(f"{address} is out of memory.", "Raise `maxmemory`, or add servers to the cluster.")
     raise EngineError(f"{address} answered: {text}")

@@ -237,6 +237,22 @@ def test_a_wrong_password_is_refused_at_once_without_being_shown(tmp_path: Path)
             assert "guessed" not in str(raised.value)
 
 
+def test_a_server_that_may_evict_urls_or_runs_full_is_refused(tmp_path: Path) -> None:
+    limits = ("--maxmemory", "3mb", "--maxmemory-policy")
+    with redis_server(tmp_path / "evicting", *limits, "allkeys-lru") as server:
+        with pytest.raises(EngineError, match="may throw away any key"):
+            asyncio.run(open_redis(url_of(server, namespace="n")))
+
+    async def fill(url: str) -> None:
+        async with opened(url) as engine:
+            adding = (engine.add(0, urls_of(f"h{number}.example", 1_000), 1.0) for number in range(100))
+            with pytest.raises(EngineError, match="out of memory"):
+                _ = [await one for one in adding]
+
+    with redis_server(tmp_path / "full", *limits, "noeviction") as server:
+        asyncio.run(fill(url_of(server, namespace="n")))
+
+
 def test_with_tls_the_servers_certificate_must_be_trusted(tmp_path: Path) -> None:
     authority, port = Authority(tmp_path, "authority"), free_port()
     made = authority.sign("redis", "IP:127.0.0.1")

@@ -25,7 +25,7 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Tk<n>      set     of tasks 256 n to 256 n + 255, which capture each was settled with last: 8 bits of the task's id and
                      23 bits of hash, so that a settlement sent again is recognised; forgotten after a while
   Tc         hash    counters
-  Ta<call>   string  what a call gave that must not be given twice when the call is sent again; forgotten after a minute
+  Ta<call>   string  what a call gave that must not be given twice when the call is sent again; forgotten after minutes
   Tb<name>   string  a claim: until when, and who holds it
   T+         string  means nothing: written so that replicas can confirm all that was written before
   Te<domain> hash    contents of a registrable domain: 12 bytes of the digest → nearest, URL, time, record id, distance

@@ -12,8 +12,8 @@ Where it differs from the contract: the seen-test keeps 52 bits (`redis_records.
 capture id, and after two weeks a settlement sent again is `STALE` in place of `REPEATED`.
 
 Needs Redis 7.0 or any Valkey, with `maxmemory-policy noeviction`. Bytes of its memory, measured with two million URLs
-of 68 characters: 84 per queued URL (20 with `list-compress-depth 1`, for 7 % more CPU; these URLs are much alike), 9.4 per
-seen URL, 5 per done URL for two weeks, 280 per host, 220 per page for finding duplicates.
+of 68 characters: 84 per queued URL (20 with `list-compress-depth 1`, for 7 % more CPU; these URLs are much alike), 9.4
+per seen URL, 5 per done URL for two weeks, 280 per host, 220 per page for finding duplicates.
 """
 
 from __future__ import annotations

@@ -123,17 +123,22 @@ async def run(options: argparse.Namespace, folder: Path) -> list[Measured]:
             f" {filled.bytes_per_url:.0f} bytes of Redis each",
             flush=True,
         )
-        await engine.close()
         settings = settings_of(options, security.join_token)
         fleet = Fleet(settings, [(ADDRESS, port) for port in ports], web, security.client)
-        test = LoadTest(fleet, redis, coordinators)
-        measured = await drive(test, options)
+        measured = await drive(LoadTest(fleet, redis, coordinators), options, engine)
         fleet.end()
+        await engine.close()
         await asyncio.sleep(0.5)
     return measured
 
 
-async def drive(test: LoadTest, options: argparse.Namespace) -> list[Measured]:
+async def count_held(engine: Engine, hosts: Sequence[str], dead: set[str]) -> int:
+    """How many of these hosts are still leased to a dead node."""
+    states = [await engine.host_state(engine.shard_of(host), host) for host in hosts]
+    return sum(state is not None and state.node in dead for state in states)
+
+
+async def drive(test: LoadTest, options: argparse.Namespace, engine: Engine) -> list[Measured]:
     fleet = test.fleet
     began = time.perf_counter()
     await fleet.register_all()
@@ -149,7 +154,8 @@ async def drive(test: LoadTest, options: argparse.Namespace) -> list[Measured]:
     fleet.flap(fleet.nodes[dead : dead + flapping])
     first = await test.measure(options.rate, options.warm, options.measure, dead)
     print_measured(first)
-    print_lost_work(fleet.lost_work)
+    held = await count_held(engine, fleet.lost_work.missing, {node.name for node in fleet.nodes[:dead]})
+    print_lost_work(fleet.lost_work, held)
     measured = [first]
     if options.find_max:
         measured += await find_max(test, options)

@@ -107,13 +107,14 @@ def print_measured(measured: Measured) -> None:
     print(f"targets: {'; '.join(missed(measured)) or 'all held'}", flush=True)
 
 
-def print_lost_work(lost: LostWork) -> None:
-    """How soon the hosts of killed nodes were given to others."""
+def print_lost_work(lost: LostWork, held: int) -> None:
+    """How soon the hosts of killed nodes were given to others; `held` of those that were not are still leased."""
     if lost.waited_s:
         p50, p99 = np.percentile(lost.waited_s, (50, 99))
         print(
             f"hosts of nodes that died: {len(lost.waited_s):,} leased again after {p50:.0f} s (median),"
-            f" {p99:.0f} s (p99), {max(lost.waited_s):.0f} s (last); {len(lost.missing):,} not yet",
+            f" {p99:.0f} s (p99), {max(lost.waited_s):.0f} s (last);"
+            f" {len(lost.missing) - held:,} are free and wait for their turn, {held:,} still held by the dead",
             flush=True,
         )
 

@@ -48,7 +48,9 @@ class Gate:
         self._limits.reported(who.subject, now, settled=settled)
 
     async def judge(self, who: Identity, now: float, *, settled: int = 0, late: int = 0, foreign: int = 0) -> None:
-        """A batch of results did not count in full."""
+        """A batch of results did not count in full. People are not judged: they may try things out."""
+        if who.role is not Role.NODE:
+            return
         self._limits.reported(who.subject, now, settled=settled, late=late, foreign=foreign)
         try:
             self._limits.admit(who.subject, now, cost=0.0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,12 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumlin.config import CrawlConfig
 from drumlin.coordinator.api_metrics import RequestMetrics
-from drumlin.coordinator.auth import Permission
+from drumlin.coordinator.app import CoordinatorApp
+from drumlin.coordinator.auth import OpenAccess, Permission
 from drumlin.coordinator.bodies import JSON, Refused
+from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.messages import WEB_URL_CHARS_MAX, WEB_URL_PATTERN, NodesView
 from drumlin.coordinator.openapi import document
 from drumlin.coordinator.routing import Call, Route, Router, read_query
+from drumlin.engines import open_engine
 from drumlin.protocol import Done
 from drumlin.urls import canonical
 
@@ -151,3 +158,16 @@ def test_latencies_are_counted_into_cumulative_buckets() -> None:
     assert 'drumlin_request_seconds_bucket{route="GET /x",le="0.001"} 1' in lines
     assert 'drumlin_request_seconds_bucket{route="GET /x",le="0.005"} 3' in lines
     assert 'drumlin_request_seconds_bucket{route="GET /x",le="+Inf"} 4' in lines
+
+
+def test_the_reference_names_every_call_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "http-api.md").read_text()
+    named = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`?]*)`", page))
+    assert named == {(route.method, route.path) for route in asyncio.run(every_route())}
+
+
+async def every_route() -> list[Route]:
+    engine = await open_engine("memory:")
+    dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
+    app = CoordinatorApp(dispatcher, access=OpenAccess(), on_failure=print, clock=lambda: 0.0)
+    return app._router.routes

@@ -7,7 +7,6 @@ node alone, and its results are signed; both are checked before anything here is
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -50,10 +49,6 @@ SETTLING_MAX = 256
 """Batches of results under way at once. Further ones are sent back: a coordinator that is behind must not take in work
 whose senders have given up before it is done."""
 SETTLING_RETRY_S = 2.0
-WOKEN_AT_EVERY_CHANCE = 8
-"""So many waiting nodes are woken whenever results come: on one machine each millisecond counts."""
-WAKE_EVERY_S = 0.05
-"""How often more of them are woken."""
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 NODE = "/api/v1/nodes/{node_id}"
 RESERVED_IDS = frozenset({"register"})

@@ -330,7 +330,9 @@ class SimulatedNode:
             return _encode(KnownRequest(list(zip(self._domains(), self._digests, strict=True))))
         if kind == "results":
             return _encode(self._results())
-        return _encode(Register(CAPACITY_PAGES_PER_S, self.name, "127.0.0.1", recovering=self._recovering))
+        # A node that comes back proves that it is its own successor, as drumlin's nodes do.
+        register = Register(CAPACITY_PAGES_PER_S, self.name, recovering=self._recovering, instance=self.name)
+        return _encode(register)
 
     def _work_request(self, tasks: int, hosts: int, renew: list[tuple[str, str]]) -> WorkRequest:
         self._requests += 1

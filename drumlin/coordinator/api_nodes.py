@@ -13,12 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from drumlin.coordinator.auth import Access, Permission
+from drumlin.coordinator.auth import Access, Permission, Role
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.bundles import BUNDLE_BYTES_MAX, Bundles, BundleStored, check_bundle_id
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.messages import NodeView, node_view
+from drumlin.coordinator.nodes import PRESENT
+from drumlin.coordinator.orders import ORDERED
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import MALFORMED, NOT_YOURS, STALE
 from drumlin.errors import BusyError
@@ -187,6 +189,7 @@ class NodeFace:
     async def register(self, call: Call, message: Register) -> Registered:
         if message.node_id in RESERVED_IDS:
             raise Refused(409, "node_id_taken", f"A node cannot be called {message.node_id}.", "Choose another name.")
+        await self._check_successor(call, message)
         try:
             record = await self._dispatcher.register(message, call.now, address=call.address)
         except BusyError as taken:
@@ -205,6 +208,17 @@ class NodeFace:
             token=self._access.node_token(node) if controlled else None,
             key=self._access.node_key(node).hex() if controlled else None,
         )
+
+    async def _check_successor(self, call: Call, message: Register) -> None:
+        """A join token is no proof of being a node that is at work: it gets that one's token and key only with the
+        instance that none but its successor knows."""
+        if call.identity.role is not Role.JOIN or message.node_id is None:
+            return
+        before = await self._dispatcher.node(message.node_id)
+        if before is None or before.status not in PRESENT | ORDERED or (message.instance or None) == before.instance:
+            return
+        text = f"A node called {before.node_id} is at work."
+        raise Refused(409, "node_id_taken", text, "Register with its own token, or choose another name.")
 
     async def work(self, call: Call, request: WorkRequest) -> Work:
         """Answer at once when there is work, else wait a little for some to come."""

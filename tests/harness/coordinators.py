@@ -166,7 +166,8 @@ class RemoteNode:
         self.name = name
         self.coordinator = coordinator
         join = coordinator.tokens.get(Role.JOIN, "")
-        answer = coordinator.post("/api/v1/nodes/register", {"node_id": name, "capacity": 1}, token=join)
+        message = {"node_id": name, "capacity": 1, "instance": f"the one {name}"}
+        answer = coordinator.post("/api/v1/nodes/register", message, token=join)
         assert answer.status == 200, answer.body
         self.registered = answer.json
         self.token: str = answer.json["token"] or ""

@@ -31,7 +31,11 @@ class Matrix:
         path = route.path.format(**values)
         if route.path == "/v1/fetch/next":
             path += f"?workerId={NODE}"
-        message = {"node_id": NODE, "capacity": 1} if route.permission is Permission.JOIN else None
+        message = (
+            {"node_id": NODE, "capacity": 1, "instance": f"the one {NODE}"}
+            if route.permission is Permission.JOIN
+            else None
+        )
         return self.coordinator.ask(route.method, path, message, token=self.tokens[sender])
 
 

@@ -140,6 +140,17 @@ def test_the_token_of_one_node_cannot_act_for_another(controlled: RunningCoordin
     assert controlled.post("/api/v1/nodes/register", again, token=other.token).code == "other_node"
 
 
+def test_a_join_token_does_not_get_the_token_of_a_node_at_work(controlled: RunningCoordinator) -> None:
+    victim, join = RemoteNode(controlled, "victim"), controlled.tokens["join"]
+    controlled.post("/api/v1/nodes/register", {"node_id": "plain", "capacity": 1}, token=join)
+    for theft in ({"node_id": "victim"}, {"node_id": "victim", "instance": "guessed"}, {"node_id": "plain"}):
+        answer = controlled.post("/api/v1/nodes/register", theft | {"capacity": 1}, token=join)
+        assert (answer.status, answer.code) == (409, "node_id_taken"), theft
+    again = controlled.post("/api/v1/nodes/register", {"node_id": "victim", "capacity": 1}, token=victim.token)
+    assert again.status == 409, "its own token is no proof of being its successor while it is at work"
+    assert RemoteNode(controlled, "victim").token == victim.token
+
+
 def test_results_of_another_nodes_lease_do_not_count(controlled: RunningCoordinator) -> None:
     holder, thief = RemoteNode(controlled, "holder"), RemoteNode(controlled, "thief")
     controlled.enqueue("http://held.example/")

@@ -29,10 +29,10 @@ from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.archive import Archive
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.bundles import BUNDLE_SUFFIX, BundleUploads
-from drumlin.node.client import Access, CoordinatorClient, CoordinatorGone, Coordinators
+from drumlin.node.client import Access, CoordinatorClient, CoordinatorGone, CoordinatorRefused, Coordinators
 from drumlin.node.limits import allow_open_files, limit_memory
 from drumlin.node.membership import Membership, NodeOptions, die_with_parent
-from drumlin.node.outbox import results_message
+from drumlin.node.outbox import results_message, tellable
 from drumlin.node.recovery import dead_spools, recover, report_killer
 from drumlin.parse import keep_freed_memory
 from drumlin.pipeline import Pipeline, Reading
@@ -167,6 +167,15 @@ class Node:
                 self._gateway.call(f"/api/v1/nodes/{other}", None, Done, method="DELETE", within_s=RECOVER_WAIT_S)
 
     def _submit(self, results: list[Result]) -> Accepted:
+        try:
+            return self._send_results(results)
+        except CoordinatorRefused:
+            safe = [tellable(result) for result in results]
+            if safe == results:
+                raise
+            return self._send_results(safe)
+
+    def _send_results(self, results: list[Result]) -> Accepted:
         message = results_message(results, [])
         return self._gateway.call(f"{self._api}/results", message, Accepted, within_s=RECOVER_WAIT_S, signed=True)
 

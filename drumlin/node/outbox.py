@@ -12,9 +12,10 @@ from collections import deque
 
 import msgspec
 
-from drumlin.model import Capture
+from drumlin.model import Capture, FailureKind, Outcome
 from drumlin.node.archive import Archive, Arrival, StoredBatch
 from drumlin.node.client import CoordinatorClient
+from drumlin.node.outcomes import ERROR_CHARS_MAX
 from drumlin.node.recovery import rebuild
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import LINKS_MAX, Accepted, HostReport, Result, Results
@@ -142,6 +143,28 @@ def _first_stretch(result: Result) -> Result:
 
 def _further_stretches(count: int) -> list[tuple[int, int]]:
     return [(start, start + LINKS_MAX) for start in range(LINKS_MAX, count, LINKS_MAX)]
+
+
+def tellable(result: Result) -> Result:
+    """The result, or, if the protocol cannot say it, that it cannot be said: else one odd page would stop a node for
+    good, since what a journal holds is sent until it is answered."""
+    try:
+        msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=Result)
+    except msgspec.ValidationError as flaw:
+        error = f"its result could not be told: {flaw}"[:ERROR_CHARS_MAX]
+        return Result(
+            result.assignment_id,
+            result.url,
+            0,
+            "",
+            [],
+            result.crawl_time,
+            outcome=Outcome.FAILED,
+            kind=FailureKind.TRAP,
+            error=error,
+            capture_id=result.capture_id,
+        )
+    return result
 
 
 def held_bytes(capture: Capture | None) -> int:

@@ -13,6 +13,7 @@ from drumlin.store import FetchRecord
 
 ERROR_CHARS_MAX = 500
 HSTS_MAX_AGE_S = 365 * 86400.0
+RETRY_AFTER_MAX_S = 999_999_999.0
 TOO_MANY_REQUESTS = 429
 SERVICE_UNAVAILABLE = 503
 SLOW_DOWN = frozenset({TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE})
@@ -33,7 +34,8 @@ def retry_after_s(value: str, now: float) -> float:
         return float(value[:9])
     try:
         when = parsedate_to_datetime(value)
-        return max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
+        asked_s = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now
+        return min(max(0.0, asked_s), RETRY_AFTER_MAX_S)
     except (TypeError, ValueError, OverflowError):
         return 0.0
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.model import FailureKind, Outcome, Task
+from drumlin.node.outbox import tellable
 from drumlin.node.outcomes import (
     ERROR_CHARS_MAX,
     HSTS_MAX_AGE_S,
@@ -97,3 +98,10 @@ def test_a_result_without_a_capture_tells_which_attempt_failed_and_why() -> None
     assert result.redirect_chain == list(TASK.redirects)
     assert (result.kind, len(result.error), result.retry_after_s) == ("dns", ERROR_CHARS_MAX, 3.0)
     assert (record.attempt, record.duration_s, record.protocol, record.ip) == (2, 0.0, "", "")
+
+
+@pytest.mark.parametrize("value", ["999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:59 GMT"])
+def test_whatever_a_site_asks_for_can_be_told_to_a_coordinator(value: str) -> None:
+    asked_s = retry_after_s(value, NOW.timestamp())
+    result = result_without_capture(TASK, "n0:token", Outcome.FAILED, "id", 5.0, retry_after_s=asked_s)
+    assert tellable(result) is result

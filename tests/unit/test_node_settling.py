@@ -14,7 +14,7 @@ from drumlin.node.archive import Archive, Arrival, CrawlPaths, StoredBatch
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import HostWork
-from drumlin.node.outbox import HELD_PAGES_MAX, Outbox, results_message
+from drumlin.node.outbox import HELD_PAGES_MAX, Outbox, results_message, tellable
 from drumlin.node.outcomes import fetch_record, result_without_capture
 from drumlin.node.settling import SETTLE_BATCH_MAX, STORE_WAIT_S, UNSETTLED_PAGES_MAX, Settling
 from drumlin.node.spool import Entry
@@ -321,3 +321,13 @@ def test_more_links_than_a_result_may_name_go_with_copies_of_it() -> None:
     assert [url for one in message.results for url in one.links] == result.links
     assert [len(one.link_hints) for one in message.results] == [LINKS_MAX, 0, 1, 0]
     assert {one.capture_id for one in message.results} == {result.capture_id, other.capture_id}
+
+
+def test_a_result_that_the_protocol_cannot_say_becomes_a_dead_letter_that_says_so() -> None:
+    good, odd = arrival().result, arrival(2).result
+    odd.retry_after_s = 1e30
+    assert tellable(good) is good
+    told = tellable(odd)
+    assert tellable(told) is told
+    assert (told.url, told.assignment_id, told.outcome, told.kind) == (odd.url, odd.assignment_id, "failed", "trap")
+    assert "retry_after_s" in told.error

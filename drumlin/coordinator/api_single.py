@@ -181,7 +181,9 @@ class SingleFace:
             return
         task = story.task if story is not None and story.state is TaskState.LEASED else None
         if task is None or state is None or not _holds(call.identity, message.worker_id, state):
-            await self._gate.judge(call.identity, call.now, foreign=1)
+            # What is done may be this worker's own, sent again after the engine forgot by whom it was settled.
+            settled = story is not None and story.state is TaskState.DONE
+            await self._gate.judge(call.identity, call.now, late=int(settled), foreign=int(not settled))
             raise Refused(409, "not_leased", "This URL is not leased to this worker.", "Ask /v1/fetch/next for one.")
         results = self._results(message, task, state, capture_id, call.now)
         accepted = await self._dispatcher.results(state.node, results, call.now)

@@ -7,6 +7,7 @@ a URL: lower-case, with the port only where it is not the scheme's default.
 
 from __future__ import annotations
 
+import builtins
 from enum import StrEnum
 
 import msgspec
@@ -199,7 +200,7 @@ class HostState(msgspec.Struct, frozen=True):
     token: str = ""
     node: str = ""
     deadline: float = 0.0
-    note: bytes = b""
+    note: builtins.bytes = b""
 
 
 class Renewal(msgspec.Struct, frozen=True, array_like=True):

@@ -202,8 +202,8 @@ class Engine(Protocol):
     # What is known
 
     async def story(self, shard: int, url: str) -> TaskStory | None:
-        """What is known of one URL; None when it was never accepted. A done URL has no task any more, and an engine that
-        keeps everything in memory may have forgotten its capture id."""
+        """What is known of one URL; None when it was never accepted. A done URL has no task any more, and an engine
+        that keeps everything in memory may have forgotten its capture id."""
 
     async def host_note(self, shard: int, host: str) -> bytes:
         """What earlier leases learnt about the host; empty when nothing."""

@@ -50,9 +50,9 @@ class Run:
 
 
 @contextmanager
-def web(folder: Path, pages: int, latency_ms: float) -> Iterator[tuple[int, Path]]:
+def web(folder: Path, hosts: int, pages: int, latency_ms: float) -> Iterator[tuple[int, Path]]:
     seeds = folder / "seeds.txt"
-    shape = ["--hosts", str(HOSTS), "--pages", str(pages), "--latency-ms", str(latency_ms)]
+    shape = ["--hosts", str(hosts), "--pages", str(pages), "--latency-ms", str(latency_ms)]
     command = [sys.executable, "-m", "bench.web", *shape, "--seeds-file", str(seeds)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
@@ -110,14 +110,14 @@ def middle_rate(series: list[int], buckets_per_s: int) -> float:
     return 0.0
 
 
-def crawl(nodes: int, pages: int, *, latency_ms: float, concurrency: int) -> Run:
-    """Crawl a fake web of `HOSTS` × `pages` pages with a fleet of its own."""
+def crawl(nodes: int, hosts: int, pages: int, *, latency_ms: float, concurrency: int) -> Run:
+    """Crawl a fake web of `hosts` × `pages` pages with a fleet of its own."""
     folder = Path(tempfile.mkdtemp(prefix="drumlin-bench-fleet-", dir=TMPFS if TMPFS.is_dir() else None))
     paths = FleetPaths(folder / "fleet")
     drumlin = [sys.executable, "-m", "drumlin", "fleet"]
     shape = ["--nodes", str(nodes), "--coordinators", "2", "--concurrency", str(concurrency), "--delay", "0"]
     try:
-        with web(folder, pages, latency_ms) as (port, seeds):
+        with web(folder, hosts, pages, latency_ms) as (port, seeds):
             up = [*drumlin, "up", "--out", str(paths.root), "--allow-private", "--quiet", "-i", str(seeds), *shape]
             subprocess.run(up, check=True, timeout=RUN_S_MAX)
             processes = Processes(paths)
@@ -136,11 +136,16 @@ def crawl(nodes: int, pages: int, *, latency_ms: float, concurrency: int) -> Run
 
 
 def goodput(latency_ms: float, concurrency: int, seconds: float) -> None:
-    print(f"\nGoodput: nodes of {concurrency} requests in flight, a web that takes {latency_ms:.0f} ms, {HOSTS} hosts")
+    print(
+        f"\nGoodput: nodes of {concurrency} requests in flight, {HOSTS} hosts for each, {latency_ms:.0f} ms an answer"
+    )
     print("| nodes | ideal pages/s | measured pages/s | of the ideal | missed |\n|---|---|---|---|---|")
     for nodes in (1, 2, 4):
         ideal = nodes * concurrency * 1000 / latency_ms
-        run = crawl(nodes, max(2, round(ideal * seconds / HOSTS)), latency_ms=latency_ms, concurrency=concurrency)
+        # As many hosts for each node however many there are: with few, the last ones would leave nodes without work.
+        hosts = nodes * HOSTS
+        pages = max(2, round(ideal * seconds / hosts))
+        run = crawl(nodes, hosts, pages, latency_ms=latency_ms, concurrency=concurrency)
         share = run.pages_per_s / ideal
         print(f"| {nodes} | {ideal:.0f} | {run.pages_per_s:.0f} | {share:.1%} | {run.missed} |", flush=True)
 
@@ -150,7 +155,7 @@ def cpu_share(pages: int) -> None:
     print("| nodes | pages/s | node µs | coordinator µs | Redis µs | coordination | missed |")
     print("|---|---|---|---|---|---|---|")
     for nodes in (1, 2, 4):
-        few, many = (crawl(nodes, count, latency_ms=0.0, concurrency=512) for count in (PAGES_FEW, pages))
+        few, many = (crawl(nodes, HOSTS, count, latency_ms=0.0, concurrency=512) for count in (PAGES_FEW, pages))
         node, coordinator, redis = (_marginal_us(few, many, role) for role in reversed(Role))
         share = (coordinator + redis) / (node + coordinator + redis)
         costs = f"{node:.0f} | {coordinator:.0f} | {redis:.0f} | {share:.1%}"

@@ -44,7 +44,7 @@ RENEW_HOSTS_MAX = 5
 """Leases that a node renews half-way through a turn: those of its hosts with the longest queues."""
 KNOWN_BEFORE_RESULTS_S = 0.5
 NEXT_CONTACT_S = 1.0
-CALL_S_MAX = 10.0
+CALL_S_MAX = 30.0
 """A node gives a call up after this long and tries another coordinator."""
 RETRY_S = 0.2
 RETRIES_AT_ONCE = 1

@@ -47,7 +47,7 @@ LONG_POLLERS_MAX = 64
 """Requests that wait for work at once: those woken ask the engine again."""
 WOKEN_BY_RESULTS = 4
 """Of these, how many a batch of results wakes: it brings work for some, not for thousands of idle nodes."""
-SETTLING_MAX = 256
+SETTLING_MAX = 32
 """Batches of results under way at once. Further ones are sent back: a coordinator that is behind must not take in work
 whose senders have given up before it is done."""
 SETTLING_RETRY_S = 2.0

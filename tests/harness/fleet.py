@@ -145,7 +145,7 @@ def check_politeness(web: Web, store: Path, delay_s: float) -> float:
 def hurried(worst_hosts: dict[str, float], store: Path, delay_s: float) -> list[str]:
     """For each host that was hurried all that its nodes wrote down of their contacts, so that it can be explained."""
     lines = [f"gaps under {delay_s}: {worst_hosts}"]
-    sql = "SELECT epoch(fetch_time), node, duration_s, outcome, kind, error, attempt, url FROM {fetches} WHERE host LIKE ?"
+    sql = "SELECT epoch(fetch_time), node, duration_s, outcome, kind, error, url FROM {fetches} WHERE host LIKE ?"
     for host, gap_s in worst_hosts.items():
         if gap_s < delay_s:
             lines += [str(row) for row in sorted(query(store, sql, f"{host}%"))]

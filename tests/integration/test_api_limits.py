@@ -102,10 +102,9 @@ def test_an_unknown_path_reads_no_body(coordinator: RunningCoordinator) -> None:
     assert status in (404, 0)
 
 
-@pytest.mark.parametrize(("encoding", "bomb"), [("gzip", gzip.compress(bytes(200_000_000), 9))])
-def test_a_compression_bomb_is_not_unpacked(coordinator: RunningCoordinator, encoding: str, bomb: bytes) -> None:
-    headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
-    answer = coordinator.ask("POST", RESULTS, body=bomb, headers=headers)
+def test_a_compression_bomb_is_not_unpacked(coordinator: RunningCoordinator) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = coordinator.ask("POST", RESULTS, body=gzip.compress(bytes(200_000_000), 9), headers=headers)
     assert (answer.status, answer.code) == (413, "too_large")
 
 

@@ -3,11 +3,15 @@
 A connection that says nothing is closed after `SILENT_S_MAX`; a head that has begun must be complete within
 `HEAD_S_MAX` and `HEAD_BYTES_MAX`. So nobody can hold memory or connections without saying what for. A head that comes
 in one piece, which nearly all do, costs nothing extra.
+
+Answers go out in one piece: the server writes head and body one after the other, and each would be a packet, a system
+call and a wake-up of the reader.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -25,6 +29,34 @@ _ANSWER = (
 )
 
 
+class _Gathering:
+    """A transport that sends at once what is written within one turn of the loop."""
+
+    __slots__ = ("_loop", "_parts", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts and not self._transport.is_closing():
+            self._transport.write(b"".join(parts))
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """The server's protocol, with a bound on heads and on silence."""
 
@@ -33,7 +65,7 @@ class LimitedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _Gathering(transport, self.loop)))
         self._timer = self.loop.call_later(SILENT_S_MAX, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:

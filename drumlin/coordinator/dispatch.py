@@ -306,15 +306,15 @@ class Dispatcher:
         shards = await self.engine.stats_all(now)
         self._granting.heed(shards)
         totals = self.latest = add_up(shards)
-        if self.leads:
-            await self._lead(totals, now)
-        return totals
-
-    async def _lead(self, totals: Totals, now: float) -> None:
         # Reading 10,000 nodes takes the better part of a heartbeat's allowed latency, and their heartbeats are rare.
         if now - self._reviewed >= max(REVIEW_EVERY_S, self.nodes.heartbeat_s / 2):
             self._reviewed = now
-            await self.nodes.review(self.engine, now)
+            await (self.nodes.review(self.engine, now) if self.leads else self.nodes.learn_size(self.engine))
+        if self.leads:
+            await self._lead(totals)
+        return totals
+
+    async def _lead(self, totals: Totals) -> None:
         if self.state is not CrawlState.RUNNING:
             return
         spent = self.budget.exhausted(totals.pages, totals.bytes, self.elapsed_s)

@@ -14,6 +14,7 @@ from drumlin.engines.base import Engine
 from drumlin.protocol import Heartbeat, NodeRecord, NodeStatus, Register
 
 TABLE = "nodes"
+SIZE_KEY = "nodes"
 HEARTBEAT_MIN_S = 2.0
 HEARTBEAT_MAX_S = 20.0
 NODES_PER_HEARTBEAT_S = 500.0
@@ -161,8 +162,14 @@ class NodeRegistry:
         self.known = sum(record.status in PRESENT for record in found.values())
         return sorted(found.values(), key=lambda record: record.node_id)
 
+    async def learn_size(self, engine: Engine) -> None:
+        """For all but the leader: how many nodes the whole fleet has, so that heartbeats are as rare everywhere."""
+        saved = await engine.get_meta(SIZE_KEY)
+        self.known = int(saved) if saved else 0
+
     async def review(self, engine: Engine, now: float) -> None:
-        """For the leader: mark nodes that have fallen silent, forget those that are long gone."""
+        """For the leader: mark nodes that have fallen silent, forget those that are long gone, and say how many are
+        there."""
         silent_s = SILENT_HEARTBEATS * self.heartbeat_s
         failed: dict[str, bytes] = {}
         gone: list[str] = []
@@ -173,6 +180,7 @@ class NodeRegistry:
                 record.status = NodeStatus.FAILED
                 failed[record.node_id] = _encode(record)
                 self.set_status(record.node_id, NodeStatus.FAILED)
+        await engine.put_meta(SIZE_KEY, b"%d" % self.known)
         if failed:
             await engine.put_entries(TABLE, failed)
         if gone:

@@ -21,6 +21,7 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.dedupe import digest, simhashes
 from drumlin.engines.blocking import drive, open_blocking
 from drumlin.fetch import Transfer
+from drumlin.local import SHARD_COUNT
 from drumlin.model import Outcome, Task
 from drumlin.node.archive import Archive, Arrival, CrawlPaths
 from drumlin.node.contact import request_block
@@ -97,7 +98,7 @@ def crawl(stages: Stages, folder: Path, shape: WebShape) -> None:
     }
     config = CrawlConfig(delay_s=0.0)
     seeds = [origin + "/" for origin in maker.origins]
-    engine = open_blocking(f"rocksdb:{folder / 'frontier'}", shard_count=16)
+    engine = open_blocking(f"rocksdb:{folder / 'frontier'}", shard_count=SHARD_COUNT)
     dispatcher = Dispatcher(engine.engine, config, seeds, chance=random.Random(1))
     drive(dispatcher.seed(seeds, time.time()))
     for name in ("warc", "tables", "nodes/n0"):

@@ -40,7 +40,8 @@ from drumlin.processes import NodeProcess, fork_node, start_node
 from drumlin.protocol import CrawlState, Failure
 from drumlin.store import discard_unfinished, merge
 
-SHARD_COUNT = 16
+# Few, since every batch of results touches most of them, each with a write of its own; nodes share shards if they must.
+SHARD_COUNT = 4
 TICK_S = 0.25
 LOCK_WAIT_S = 10.0
 PARSE_HANG_S = 30.0

@@ -140,6 +140,19 @@ class Transfer:
         return b"".join(lines[starts[-1] :] if starts else lines)
 
 
+def _header_taker(transfer: Transfer, clock: Callable[[], float]) -> Callable[[bytes], None]:
+    """Takes header lines, and the time of the first: by then the server has read the request. libcurl's own time of the
+    first byte will not do: it was seen to lie some milliseconds before the server read anything."""
+    lines = transfer.header_lines
+
+    def take(line: bytes) -> None:
+        if not lines:
+            transfer.first_byte = clock()
+        lines.append(line)
+
+    return take
+
+
 class _LentSocket:
     """A new socket for libcurl, which makes a copy of its number for itself; this one closes with the object."""
 
@@ -274,8 +287,8 @@ class Fetcher:
         transfer.status = getinfo(pycurl.RESPONSE_CODE)
         transfer.ip = getinfo(pycurl.PRIMARY_IP)
         transfer.protocol = _PROTOCOLS.get(getinfo(pycurl.INFO_HTTP_VERSION), "")
-        after_first_byte_s = getinfo(pycurl.TOTAL_TIME) - getinfo(pycurl.STARTTRANSFER_TIME)
-        transfer.first_byte = transfer.finished - max(0.0, after_first_byte_s) if not code else transfer.finished
+        if code or not transfer.header_lines:
+            transfer.first_byte = transfer.finished
         if code:
             transfer.failure = _failure_kind(code, transfer.refused)
             transfer.error = _error_text(code, transfer.refused, message)
@@ -322,7 +335,7 @@ class Fetcher:
             pycurl.TCP_NODELAY: 1,
             pycurl.PATH_AS_IS: 1,
             pycurl.MAXAGE_CONN: CONNECTION_AGE_MAX_S,
-            pycurl.HEADERFUNCTION: transfer.header_lines.append,
+            pycurl.HEADERFUNCTION: _header_taker(transfer, self._clock),
             pycurl.WRITEFUNCTION: transfer.body.append,
             pycurl.PREREQFUNCTION: transfer.before_send,
         }

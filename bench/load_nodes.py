@@ -48,6 +48,7 @@ CALL_S_MAX = 30.0
 """A node gives a call up after this long and tries another coordinator."""
 RETRY_S = 0.2
 RETRIES_AT_ONCE = 1
+BUSY_S = 2.0
 CAPACITY_PAGES_PER_S = 10.0
 
 PATHS = {"work": "work/request", "renew": "work/request", "known": "known", "results": "results"}
@@ -308,7 +309,11 @@ class SimulatedNode:
 
     def _refused(self, call: Waiting, status: int) -> None:
         self._fleet.record.errors[f"{call.kind}: status {status}"] += 1
-        if status >= 500:
+        if status == 503:
+            # As Retry-After says, which is not read here.
+            self._waiting.appendleft(call)
+            self._fleet.at(time.perf_counter() + BUSY_S * (1 + random.random()), self._send_next)
+        elif status >= 500:
             self._endpoint += 1
             self._again(call)
         elif call.kind in ("work", "renew", "known", "results"):
@@ -331,8 +336,10 @@ class SimulatedNode:
         if kind == "results":
             return _encode(self._results())
         # A node that comes back proves that it is its own successor, as drumlin's nodes do.
-        register = Register(CAPACITY_PAGES_PER_S, self.name, recovering=self._recovering, instance=self.name)
-        return _encode(register)
+        who = Register(
+            CAPACITY_PAGES_PER_S, self.name, recovering=self._recovering, instance=self.name, boot=self._life
+        )
+        return _encode(who)
 
     def _work_request(self, tasks: int, hosts: int, renew: list[tuple[str, str]]) -> WorkRequest:
         self._requests += 1

@@ -61,7 +61,8 @@ class NodeStatus(StrEnum):
 class Register(msgspec.Struct):
     """A node begins. With `recovering` it first sends what it left unsent, and keeps its leases until it registers
     again without. `instance` is made up once per spool folder and kept in it: a node of the same id and instance can
-    only be the successor of one that is gone, since the folder is locked by whoever lives."""
+    only be the successor of one that is gone, since the folder is locked by whoever lives. `boot` counts the processes
+    that held that folder: a message of an earlier one that arrives late changes nothing."""
 
     capacity: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
     node_id: NodeId | None = None
@@ -69,6 +70,7 @@ class Register(msgspec.Struct):
     metadata: Annotated[dict[ShortText, ShortText], msgspec.Meta(max_length=64)] = {}
     recovering: bool = False
     instance: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    boot: Count = 0
 
 
 class Registered(msgspec.Struct):
@@ -117,9 +119,9 @@ class Assignment(msgspec.Struct):
 
 
 class WorkLease(msgspec.Struct):
-    """The right to contact one host for `ttl_s`, first after `wait_s` and then every `min_delay_s`; both count from the
-    moment that the node sent its request. `rate` is how many contacts a second that allows. `note` is what earlier
-    leases learnt of the host; `robots` is for people to read."""
+    """The right to contact one host for `ttl_s`, counted from the moment that the node sent its request; first after
+    `wait_s`, counted from the moment it got the answer, and then every `min_delay_s`. `rate` is how many contacts a
+    second that allows. `note` is what earlier leases learnt of the host; `robots` is for people to read."""
 
     lease_id: str
     host: str
@@ -300,6 +302,8 @@ class NodeRecord(msgspec.Struct):
     total_bytes: int = 0
     pages_per_s: float = 0.0
     instance: str = ""
+    boot: int = 0
+    released: bool = False
 
 
 class AssignmentKey(NamedTuple):

@@ -144,20 +144,29 @@ class Dispatcher:
     # Nodes
 
     async def register(self, message: Register, now: float, *, address: str = "") -> NodeRecord:
-        """A node begins. Whatever leases its id still holds belonged to a process that is gone, as its instance shows;
-        where it cannot be shown, the leases are left to run out. A node that nobody knows has none: a fleet that
-        starts must not have every shard asked for each of its nodes."""
+        """A node begins. Whatever leases its id still holds belonged to a process that is gone, as its instance and
+        boot show; where they cannot show it, the leases are left to run out."""
         node = message.node_id or f"node-{self.name}-{int(now * 1e6):x}"
-        before = await self.nodes.find(self.engine, node)
-        successor = before is None or not before.instance or before.instance == message.instance
-        if before is not None and not successor and now - before.last_seen < 3 * self.nodes.heartbeat_s:
+        before = await self.nodes.stored(self.engine, node)
+        successor = before is not None and bool(before.instance) and before.instance == message.instance
+        if before is not None and before.instance and not successor and self._is_at_work(before, now):
             raise BusyError(f"Another node called {node} is at work.", "Give this one another --name.")
+        if before is not None and successor and message.boot < before.boot:
+            raise BusyError(f"A later process of node {node} is at work.", "There is nothing to do.")
         record = self.nodes.register(node, message, address, now)
         if node in self.orders.nodes:
             self.nodes.set_status(node, self.orders.nodes[node])
-        if before is not None and not message.recovering and successor:
+        same_process = before is not None and before.boot == message.boot
+        done = before is not None and before.released and same_process
+        # Once per process, and only then: sent again, or arriving late, it would end leases that are at work.
+        record.released = done or not message.recovering
+        await self.nodes.flush(self.engine)
+        if successor and record.released and not done:
             await self.engine.release_nodes([node], now)
         return record
+
+    def _is_at_work(self, record: NodeRecord, now: float) -> bool:
+        return now - record.last_seen < 3 * self.nodes.heartbeat_s
 
     async def leave(self, node: str, now: float) -> None:
         """A node leaves cleanly; its leases return at once."""

@@ -77,6 +77,15 @@ class NodeRegistry:
                 self.names_version += 1
         return record
 
+    async def stored(self, engine: Engine, node: str) -> NodeRecord | None:
+        """A node's record as all coordinators know it, or as this one does if it heard of a later process."""
+        value = await engine.get_entry(TABLE, node)
+        own = self._records.get(node)
+        found = _decode(value) if value is not None else None
+        if found is None or own is None:
+            return found or own
+        return max(found, own, key=lambda record: (record.boot, record.released, record.last_seen))
+
     def register(self, node: str, message: Register, address: str, now: float) -> NodeRecord:
         before = self._records.get(node)
         record = NodeRecord(
@@ -90,6 +99,7 @@ class NodeRegistry:
             registered_at=now,
             metadata=message.metadata,
             instance=message.instance,
+            boot=message.boot,
         )
         if before is not None and before.status is NodeStatus.QUARANTINED:
             record.status = NodeStatus.QUARANTINED

@@ -57,6 +57,7 @@ class Membership:
         self.options = options
         self.name = name
         self.paths = CrawlPaths(options.out, options.bundled)
+        self._instance, self._boot = self._begin()
 
     @classmethod
     @contextlib.contextmanager
@@ -78,14 +79,18 @@ class Membership:
         """The message with which this node begins, or begins again. Its capacity is left to be measured."""
         metadata = {"pid": str(os.getpid()), "os": sys.platform, "version": __version__, "host": socket.gethostname()}
         metadata["store"] = "through a coordinator" if self.options.bundled else "shared"
-        return Register(0.0, self.name, metadata=metadata, recovering=recovering, instance=self._instance())
+        return Register(
+            0.0, self.name, metadata=metadata, recovering=recovering, instance=self._instance, boot=self._boot
+        )
 
-    def _instance(self) -> str:
-        """A secret that is made once per spool folder: who knows it can only be the successor of who made it."""
+    def _begin(self) -> tuple[str, int]:
+        """A secret that is made once per spool folder, and how many processes have held the folder: who knows both can
+        only be the successor of all before."""
         path = self.paths.spool(self.name) / "instance"
-        if not path.exists():
-            write_whole(path, secrets.token_hex(16).encode())
-        return path.read_text()
+        known, _, boots = path.read_text().partition(" ") if path.exists() else ("", "", "")
+        instance, boot = known or secrets.token_hex(16), int(boots or 0) + 1
+        write_whole(path, f"{instance} {boot}".encode())
+        return instance, boot
 
 
 def _take_name(paths: CrawlPaths, wanted: str) -> tuple[str, SpoolLock]:

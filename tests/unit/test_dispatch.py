@@ -58,8 +58,9 @@ class Driven:
     def seed(self, urls: list[str], now: float) -> int:
         return drive(self.made.seed(urls, now))
 
-    def register(self, node: str, now: float, **more: Any) -> NodeRecord:
-        return drive(self.made.register(Register(0.0, node, **more), now))
+    def register(self, node: str, now: float, *, boot: int = 1, **more: Any) -> NodeRecord:
+        message = Register(0.0, node, **({"instance": f"spool of {node}"} | more), boot=boot)
+        return drive(self.made.register(message, now))
 
     def leave(self, node: str, now: float) -> None:
         drive(self.made.leave(node, now))
@@ -233,8 +234,9 @@ def test_a_repeated_content_is_a_duplicate_of_the_first() -> None:
 
 def test_a_node_that_starts_again_or_leaves_gives_its_hosts_back() -> None:
     made = dispatcher(SEEDS[:1])
+    made.register("n0", 0.0)
     Asker(made).work(0.0)
-    made.register("n0", 5.0)
+    made.register("n0", 5.0, boot=2)
     (lease,) = Asker(made, "n1").work(5.0)
     # The dead process may have contacted the host just now, so it is left alone for its delay.
     assert (lease.host, lease.wait_s) == ("h0.test", 1.0)
@@ -347,10 +349,29 @@ def test_a_second_node_of_the_same_name_is_refused_while_the_first_lives_and_a_s
     with pytest.raises(BusyError, match="another --name"):
         made.register("n0", 1.0, instance="two")
     Asker(made).work(1.0)
-    made.register("n0", 2.0, instance="one", recovering=True)
+    made.register("n0", 2.0, instance="one", boot=2, recovering=True)
     assert made.totals(2.0).leased == 1
-    made.register("n0", 3.0, instance="one")
+    made.register("n0", 3.0, instance="one", boot=2)
     assert made.totals(3.0).leased == 0
+
+
+def test_a_registration_that_comes_again_or_late_ends_no_lease_that_is_at_work() -> None:
+    first, second = both(SEEDS[:1])
+    first.register("n0", 0.0)
+    first.register("n0", 1.0, boot=2)
+    Asker(first).work(1.0)
+    second.register("n0", 2.0, boot=2)
+    with pytest.raises(BusyError):
+        second.register("n0", 3.0, boot=1)
+    assert first.totals(3.0).leased == 1
+
+
+def test_the_leases_of_a_node_that_cannot_prove_to_be_its_successor_run_out() -> None:
+    made = dispatcher(SEEDS[:1])
+    made.register("n0", 0.0, instance="")
+    Asker(made).work(0.0)
+    made.register("n0", 1.0, instance="", boot=2)
+    assert made.totals(1.0).leased == 1
 
 
 def test_what_one_coordinator_decides_the_other_does() -> None:
@@ -456,6 +477,9 @@ class Interleaving:
         self.data = data
         self.made = dispatcher(pages_max=pages_max, retries_max=20)
         self.askers = [Asker(self.made, "n0"), Asker(self.made, "n1")]
+        self.boots = [1, 1]
+        for node in (0, 1):
+            self.made.register(f"n{node}", 0.0)
         self.held: list[list[WorkLease]] = [[], []]
         self.sent: list[Results] = []
         self.now = 0.0
@@ -488,7 +512,8 @@ class Interleaving:
 
     def die(self, node: int) -> None:
         self.held[node].clear()
-        self.made.register(f"n{node}", self.now)
+        self.boots[node] += 1
+        self.made.register(f"n{node}", self.now, boot=self.boots[node])
 
     def wait(self, node: int) -> None:
         self.now += self.data.draw(st.sampled_from([0.5, 3.0, 12.0]))

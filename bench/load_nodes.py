@@ -49,6 +49,7 @@ CALL_S_MAX = 30.0
 RETRY_S = 0.2
 RETRIES_AT_ONCE = 1
 BUSY_S = 2.0
+"""The least pause after 503, as Retry-After says; it is not read here."""
 CAPACITY_PAGES_PER_S = 10.0
 
 PATHS = {"work": "work/request", "renew": "work/request", "known": "known", "results": "results"}
@@ -146,6 +147,7 @@ class SimulatedNode:
         "_leases",
         "_life",
         "_pages",
+        "_paused",
         "_recovering",
         "_requests",
         "_sent",
@@ -168,6 +170,7 @@ class SimulatedNode:
         self._connection: Connection | None = None
         self._connecting = False
         self._waiting: deque[Waiting] = deque()
+        self._paused: list[Waiting] = []
         self._flight: Waiting | None = None
         self._life = 0
         self._sent = 0.0
@@ -202,6 +205,7 @@ class SimulatedNode:
             # The pace is in pages that come in: turns that end so must be made up for by others.
             self._fleet.learn_pages(0)
         self._waiting.clear()
+        self._paused.clear()
         self._flight = None
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -209,7 +213,7 @@ class SimulatedNode:
         return [lease.host for lease in self._leases]
 
     def unanswered(self, now: float) -> Iterator[tuple[str, float]]:
-        calls = [*self._waiting, self._flight] if self._flight else self._waiting
+        calls = [*self._waiting, *self._paused, *([self._flight] if self._flight else [])]
         yield from ((call.kind, now - call.due) for call in calls if call.due < now)
 
     def check_time(self, now: float) -> None:
@@ -274,13 +278,19 @@ class SimulatedNode:
             return
         self._fleet.record.errors[f"{call.kind}: connection lost"] += 1
         self._endpoint += 1
-        self._again(call)
-
-    def _again(self, call: Waiting) -> None:
         call.tries += 1
-        self._waiting.appendleft(call)
-        pause_s = 0.0 if call.tries <= RETRIES_AT_ONCE else RETRY_S * (1 + random.random())
-        self._fleet.at(time.perf_counter() + pause_s, self._send_next)
+        self._again(call, 0.0 if call.tries <= RETRIES_AT_ONCE else RETRY_S * (1 + random.random()))
+
+    def _again(self, call: Waiting, pause_s: float) -> None:
+        """Send a call again after a pause, in which others may go first."""
+        self._paused.append(call)
+        self._fleet.at(time.perf_counter() + pause_s, self._resume, call, self._life)
+
+    def _resume(self, call: Waiting, life: int) -> None:
+        if life == self._life:
+            self._paused.remove(call)
+            self._waiting.appendleft(call)
+            self._send_next()
 
     def _request(self, kind: str, body: bytes) -> bytes:
         path = f"/api/v1/nodes/{'register' if kind == 'register' else f'{self.name}/{PATHS[kind]}'}"
@@ -300,8 +310,8 @@ class SimulatedNode:
         call, self._flight = self._flight, None
         if call is None:
             return
-        self._fleet.record.answered(call.kind, time.perf_counter() - call.due)
         if status == 200:
+            self._fleet.record.answered(call.kind, time.perf_counter() - call.due)
             self._took(call, body)
         else:
             self._refused(call, status)
@@ -310,12 +320,10 @@ class SimulatedNode:
     def _refused(self, call: Waiting, status: int) -> None:
         self._fleet.record.errors[f"{call.kind}: status {status}"] += 1
         if status == 503:
-            # As Retry-After says, which is not read here.
-            self._waiting.appendleft(call)
-            self._fleet.at(time.perf_counter() + BUSY_S * (1 + random.random()), self._send_next)
+            self._again(call, BUSY_S * (1 + random.random()))
         elif status >= 500:
             self._endpoint += 1
-            self._again(call)
+            self._again(call, RETRY_S * (1 + random.random()))
         elif call.kind in ("work", "renew", "known", "results"):
             self._end_turn()
 

@@ -205,13 +205,18 @@ local function seen_key(T, name, bucket)
   return T .. 's' .. bucket .. ':' .. name
 end
 
-local function bucket_of(mark, count)
+-- The least power of two that is no less than the number of buckets.
+local function span_of(count)
+  local span = 1
+  while span < count do span = span * 2 end
+  return span
+end
+
+local function bucket_of(mark, count, span)
   if count == 1 then return 0 end
-  local size = 1
-  while size < count do size = size * 2 end
   local number = tonumber(mark)
-  local bucket = number % size
-  return bucket < count and bucket or number % (size / 2)
+  local bucket = number % span
+  return bucket < count and bucket or number % (span / 2)
 end
 
 local function split(T, name, bucket)
@@ -464,19 +469,33 @@ local function see_few(key, marks)
   return first
 end
 
-local function see_many(T, name, count, marks)
-  local fresh = {}
+local function see_in_buckets(T, name, count, marks)
+  local span, buckets, new, fresh = span_of(count), {}, {}, {}
   for position, mark in ipairs(marks) do
-    if call('SADD', seen_key(T, name, bucket_of(mark, count)), mark) == 1 then fresh[#fresh + 1] = position end
+    local number = bucket_of(mark, count, span)
+    local bucket = buckets[number]
+    if not bucket then
+      bucket = {marks = {}, positions = {}}
+      buckets[number] = bucket
+    end
+    bucket.marks[#bucket.marks + 1] = mark
+    bucket.positions[#bucket.positions + 1] = position
+  end
+  for number, bucket in pairs(buckets) do
+    local found = see_few(seen_key(T, name, number), bucket.marks)
+    for _, place in ipairs(found) do new[bucket.positions[place]] = true end
+  end
+  for position = 1, #marks do
+    if new[position] then fresh[#fresh + 1] = position end
   end
   return fresh
 end
 
--- As above, while there is room; `answers` tells those that found none.
+-- As above, one by one, while there is room; `answers` tells those that found none.
 local function see_within(T, name, count, marks, room, answers, places)
-  local fresh = {}
+  local span, fresh = span_of(count), {}
   for position, mark in ipairs(marks) do
-    local key = seen_key(T, name, bucket_of(mark, count))
+    local key = seen_key(T, name, bucket_of(mark, count, span))
     if #fresh < room then
       if call('SADD', key, mark) == 1 then fresh[#fresh + 1] = position end
     elseif call('SISMEMBER', key, mark) == 0 then
@@ -486,18 +505,18 @@ local function see_within(T, name, count, marks, room, answers, places)
   return fresh
 end
 
--- A run is some of a host's URLs that were found in the same place: priority, what their records end with, marks, URLs,
--- and the place of each in the order of the call. Answers with the positions of the new ones.
-local function see_run(T, host, run, cap, answers)
-  local name, marks, places = host.name, run[3], run[5]
+-- A group is some URLs of a host: its name, marks, URLs, the place of each in the order of the call, which rises, and
+-- runs: the priority and what records end with, from which position on. Answers with the positions of the new ones.
+local function see_group(T, host, group, cap, answers)
+  local name, marks, places = host.name, group[2], group[4]
   local count, fresh = bucket_count(host.urls), nil
   for position = 1, #marks do answers[places[position]] = '1' end
-  if cap and host.urls + #marks > cap then
-    fresh = see_within(T, name, count, marks, cap - host.urls, answers, places)
-  elseif count == 1 and #marks <= ARGUMENTS_MAX then
+  if #marks > ARGUMENTS_MAX or cap and host.urls + #marks > cap then
+    fresh = see_within(T, name, count, marks, (cap or math.huge) - host.urls, answers, places)
+  elseif count == 1 then
     fresh = see_few(seen_key(T, name, 0), marks)
   else
-    fresh = see_many(T, name, count, marks)
+    fresh = see_in_buckets(T, name, count, marks)
   end
   for _, position in ipairs(fresh) do answers[places[position]] = '0' end
   if #fresh > 0 then grow(T, name, host.urls, host.urls + #fresh) end
@@ -515,15 +534,20 @@ local function number_by_place(answers, id)
   return ids
 end
 
-local function push_run(T, host, run, fresh, ids, now)
-  local priority, rest, urls, places, records = run[1], run[2], run[4], run[5], {}
-  for place, position in ipairs(fresh) do
-    local url = urls[position]
-    records[place] = pack('>I6BI2', ids[places[position]], 2 * priority, #url) .. url .. rest
+local function push_group(T, host, group, fresh, ids, now)
+  local urls, places, runs, queues, run = group[3], group[4], group[5], {}, 1
+  for _, position in ipairs(fresh) do
+    while runs[run + 5] and runs[run + 5] <= position do run = run + 3 end
+    local priority, url = runs[run], urls[position]
+    local queue = queues[priority] or {}
+    queues[priority] = queue
+    queue[#queue + 1] = pack('>I6BI2', ids[places[position]], 2 * priority, #url) .. url .. runs[run + 1]
   end
   wake(host, now)
-  spread('RPUSH', queue_key(T, priority, host.name), records)
-  note_queued(host, priority, #fresh)
+  for priority, records in pairs(queues) do
+    spread('RPUSH', queue_key(T, priority, host.name), records)
+    note_queued(host, priority, #records)
+  end
 end
 
 local function add(keys, arguments)
@@ -531,15 +555,13 @@ local function add(keys, arguments)
   local T, shard, answers, news, accepted = keys[1], open_shard(keys[1]), {}, {}, 0
   for _, group in ipairs(groups) do
     local host = known_host(shard, group[1]) or new_host(shard, group[1])
-    for position = 2, #group do
-      local fresh = see_run(T, host, group[position], cap, answers)
-      accepted = accepted + #fresh
-      if #fresh > 0 then news[#news + 1] = {host, group[position], fresh} end
-    end
+    local fresh = see_group(T, host, group, cap, answers)
+    accepted = accepted + #fresh
+    if #fresh > 0 then news[#news + 1] = {host, group, fresh} end
   end
   if accepted > 0 then
     local ids = number_by_place(answers, call('INCRBY', T, accepted) - accepted)
-    for _, new in ipairs(news) do push_run(T, new[1], new[2], new[3], ids, now) end
+    for _, new in ipairs(news) do push_group(T, new[1], new[2], new[3], ids, now) end
     commit(shard)
   end
   return table.concat(answers)
@@ -937,7 +959,8 @@ local function story(keys, arguments)
   local raw = call('HGET', T .. 'h', name)
   if not raw then return {'unknown'} end
   local host = host_from(name, raw)
-  local bucket = bucket_of(mark, bucket_count(host.urls))
+  local count = bucket_count(host.urls)
+  local bucket = bucket_of(mark, count, span_of(count))
   if call('SISMEMBER', seen_key(T, name, bucket), mark) == 0 then return {'unknown'} end
   local _, record = held_task(lease_key(T, name), url)
   if record then return {'leased', record} end

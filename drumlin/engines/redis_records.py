@@ -78,59 +78,52 @@ def _capture_mark(task_id: int, url: str, capture_id: bytes) -> int:
 # Adding
 
 
-class _Run:
-    """URLs of a host that were found in the same place: their records differ only in id and URL."""
+class _Group:
+    """URLs of a host. Those found in the same place are a run: their records differ only in id and URL."""
 
-    __slots__ = ("depth", "found_on", "host", "marks", "places", "priority", "redirects", "urls")
+    __slots__ = ("depth", "found_on", "host", "marks", "places", "priority", "redirects", "runs", "secure", "urls")
 
-    def __init__(self, new: NewURL) -> None:
-        self.host = new.host
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.secure = "https://" + host
+        self.priority = -1
+        self.marks: list[str] = []
+        self.urls: list[str] = []
+        self.places: list[int] = []
+        self.runs: list[int | msgspec.Raw] = []
+
+    def begin_run(self, new: NewURL, now: float) -> None:
         self.found_on = new.found_on
         self.depth = new.depth
         self.priority = new.priority
         self.redirects = new.redirects
-        self.marks: list[str] = []
-        self.urls: list[str] = []
-        self.places: list[int] = []
-
-    def fits(self, new: NewURL) -> bool:
-        return (
-            self.host == new.host
-            and self.found_on == new.found_on
-            and self.priority == new.priority
-            and self.depth == new.depth
-            and self.redirects == new.redirects
-        )
+        rest = encode((new.depth, now, short_url(new.found_on, self.host), new.redirects))
+        # Lua counts from 1.
+        self.runs += (new.priority, as_string(rest), len(self.urls) + 1)
 
 
 def write_urls(urls: Sequence[NewURL], now: float, host_urls_max: int | None) -> bytes:
-    """URLs as `add` takes them: by host, then by where they were found, each with its place in the order given."""
-    hosts: dict[str, list[_Run]] = {}
-    run: _Run | None = None
+    """URLs as `add` takes them: by host, each with its place in the order given."""
+    groups: dict[str, _Group] = {}
     for place, new in enumerate(urls, 1):
-        # Links of a page come one after the other, and nearly all are of its own host.
-        if run is None or not run.fits(new):
-            run = _run_of(hosts, new)
-            secure = "https://" + new.host
-            cut = len(secure)
-        url = new.url
-        run.urls.append("s" + url[cut:] if url.startswith(secure) else short_url(url, new.host))
-        run.marks.append(str(xxh3_64_intdigest(url.encode()) & _SEEN_MASK))
-        run.places.append(place)
-    groups = [[host, *(_written_run(run, now) for run in runs)] for host, runs in hosts.items()]
-    return encode((now, False if host_urls_max is None else host_urls_max, groups))
-
-
-def _run_of(hosts: dict[str, list[_Run]], new: NewURL) -> _Run:
-    runs = hosts.setdefault(new.host, [])
-    if not runs or not runs[-1].fits(new):
-        runs.append(_Run(new))
-    return runs[-1]
-
-
-def _written_run(run: _Run, now: float) -> tuple[Any, ...]:
-    rest = encode((run.depth, now, short_url(run.found_on, run.host), run.redirects))
-    return run.priority, as_string(rest), run.marks, run.urls, run.places
+        url, host = new.url, new.host
+        group = groups.get(host)
+        if group is None:
+            group = groups[host] = _Group(host)
+        # Links of a page come one after the other.
+        if (
+            new.priority != group.priority
+            or new.found_on != group.found_on
+            or new.depth != group.depth
+            or new.redirects != group.redirects
+        ):
+            group.begin_run(new, now)
+        secure = group.secure
+        group.urls.append("s" + url[len(secure) :] if url.startswith(secure) else short_url(url, host))
+        group.marks.append(str(xxh3_64_intdigest(url.encode()) & _SEEN_MASK))
+        group.places.append(place)
+    written = [(group.host, group.marks, group.urls, group.places, group.runs) for group in groups.values()]
+    return encode((now, False if host_urls_max is None else host_urls_max, written))
 
 
 # Settling

@@ -120,26 +120,27 @@ class Dispatcher:
         return await self._add(urls, now)
 
     async def _add(self, urls: Sequence[NewURL], now: float) -> list[Added]:
-        shards: dict[int, list[int]] = defaultdict(list)
-        places: dict[str, int] = {}  # most links of a page are of its own host
-        for index, new in enumerate(urls):
-            host = new.host
-            shard = places.get(host)
+        """Offer URLs to the frontier; for each what became of it."""
+        answers = {shard: iter(added) for shard, added in (await self._offer(urls, now)).items()}
+        return [next(answers[self.engine.shard_of(new.host)]) for new in urls]
+
+    async def _offer(self, urls: Sequence[NewURL], now: float) -> dict[int, list[Added]]:
+        """Offer URLs to the frontier; for each shard, in the order given, what became of them."""
+        batches: dict[int, list[NewURL]] = defaultdict(list)
+        shards: dict[str, int] = {}  # most links of a page are of its own host
+        for new in urls:
+            shard = shards.get(new.host)
             if shard is None:
-                shard = places[host] = self.engine.shard_of(host)
-            shards[shard].append(index)
-        if not shards:
-            return []
-        batches = {shard: [urls[index] for index in members] for shard, members in shards.items()}
+                shard = shards[new.host] = self.engine.shard_of(new.host)
+            batches[shard].append(new)
+        if not batches:
+            return {}
         answers = await self.engine.add_all(batches, now, host_urls_max=self.config.host_urls_max)
-        added = [Added.SEEN] * len(urls)
-        for shard, members in shards.items():
-            for index, answer in zip(members, answers[shard], strict=True):
-                added[index] = answer
-            capped = answers[shard].count(Added.CAPPED)
-            if capped:
-                await self.engine.count(shard, {"refused.host_urls_max": capped})
-        return added
+        if self.config.host_urls_max is not None:
+            for shard, added in answers.items():
+                if capped := added.count(Added.CAPPED):
+                    await self.engine.count(shard, {"refused.host_urls_max": capped})
+        return answers
 
     # Nodes
 
@@ -220,7 +221,7 @@ class Dispatcher:
         A node's results must be of its own leases, or of a node's that is gone; None stands for whoever may do all.
         """
         batch = read_results(results, await self._owners(node, results))
-        await self._add(await self._found(batch, trusted=results.canonical_links), now)
+        await self._offer(await self._found(batch, trusted=results.canonical_links), now)
         return await self._settler.settle(batch, now)
 
     async def _owners(self, node: str | None, results: Results) -> set[str] | None:
@@ -258,7 +259,12 @@ class Dispatcher:
             return []
         plain, hints, source = priority_of(depth), result.link_hints, result.url
         if not hints:
-            return [NewURL(url, host, plain, depth, source) for url in links if (host := host_or_nothing(url))]
+            own, origin = kept.host, source[: source.index(kept.host) + len(kept.host) + 1]
+            return [
+                NewURL(url, host, plain, depth, source)
+                for url in links
+                if (host := own if url.startswith(origin) else host_or_nothing(url))
+            ]
         found: list[NewURL] = []
         for place, url in enumerate(links):
             hint = hints[place] if place < len(hints) else -1.0

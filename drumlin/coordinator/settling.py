@@ -47,8 +47,9 @@ class Batch(NamedTuple):
 
 def host_or_nothing(url: str) -> str:
     """The host of a URL that may be anything; empty when it is no web address with a path."""
-    parts = url.split("/", 3)
-    return parts[2] if len(parts) == 4 and parts[0] in ("http:", "https:") and not parts[1] else ""
+    start = 8 if url.startswith("https://") else 7 if url.startswith("http://") else 0
+    end = url.find("/", start) if start else -1
+    return url[start:end] if end > 0 else ""
 
 
 def canonical_links(result: Result, scope: Scope) -> list[str]:

@@ -23,7 +23,6 @@ SIZE_SPREAD = 1.5
 """Standard deviation of the logarithm of a host's size."""
 LINKS_NEW = 5
 LINKS_KNOWN = 5
-LINK_ELSEWHERE_SHARE = 0.1
 PAGE_BYTES = 37_000
 SLUGS = 4_096
 WORDS = (
@@ -102,14 +101,16 @@ class LoadWeb:
         return [max(1, round(draw * scale)) for draw in draws]
 
     def links(self, host: int) -> list[str]:
-        uniform, hosts, sizes = self.chance.random, len(self.sizes), self.sizes
-        found = []
-        for _ in range(LINKS_NEW):
-            elsewhere = uniform() < LINK_ELSEWHERE_SHARE
-            found.append(self.new_url(int(uniform() * hosts) if elsewhere else host))
-        for _ in range(LINKS_KNOWN):
-            target = int(uniform() * hosts) if uniform() < LINK_ELSEWHERE_SHARE else host
-            found.append(self.url(target, int(uniform() * max(1, sizes[target]))))
+        """Half of them new to the crawl; one, in turn new and known, leads to another host."""
+        draw = self.chance.random()
+        elsewhere = int(draw * len(self.sizes))
+        new, known = (LINKS_NEW - 1, LINKS_KNOWN) if elsewhere % 2 else (LINKS_NEW, LINKS_KNOWN - 1)
+        size, prefix, slugs, turn = self.sizes[host], self._prefixes[host], self._slugs, host * 31
+        first = int(draw * max(1, size - known))
+        self.sizes[host] = size + new
+        paths = (*range(size, size + new), *range(first, first + known))
+        found = [f"{prefix}{path}/{slugs[(turn + path) % SLUGS]}" for path in paths]
+        found.append(self.new_url(elsewhere) if elsewhere % 2 else self.url(elsewhere, 0))
         return found
 
     def results(self, pages: list[Page], digests: list[str], now: float) -> list[Result]:

@@ -38,7 +38,7 @@ from drumlin.urls import domain_of
 
 log = logging.getLogger("drumlin.coordinator")
 
-TICK_S = 0.5
+TICK_S = 1.0
 CLOCK_CHECK_S = 30.0
 # Longer than any heartbeat interval: a node's connection is kept, and with it its TLS session.
 KEEP_ALIVE_S = 75

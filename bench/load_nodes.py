@@ -48,7 +48,7 @@ CALL_S_MAX = 30.0
 """A node gives a call up after this long and tries another coordinator."""
 RETRY_S = 0.2
 RETRIES_AT_ONCE = 1
-BUSY_S = 2.0
+BUSY_S = 15.0
 """The least pause after 503, as Retry-After says; it is not read here."""
 CAPACITY_PAGES_PER_S = 10.0
 

@@ -47,10 +47,13 @@ LONG_POLLERS_MAX = 64
 """Requests that wait for work at once: those woken ask the engine again."""
 WOKEN_BY_RESULTS = 4
 """Of these, how many a batch of results wakes: it brings work for some, not for thousands of idle nodes."""
-SETTLING_MAX = 32
-"""Batches of results under way at once. Further ones are sent back: a coordinator that is behind must not take in work
-whose senders have given up before it is done."""
-SETTLING_RETRY_S = 2.0
+SETTLING_AT_ONCE = 16
+"""Batches of results under way at once, enough to keep an engine busy. Others wait in line: if all were begun at once,
+each would take as long as all of them."""
+SETTLING_WAITING_MAX = 500
+"""Batches in line: about ten seconds of work. Further ones are sent back, or their senders would give up before they
+are settled."""
+SETTLING_RETRY_S = 15.0
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 NODE = "/api/v1/nodes/{node_id}"
 RESERVED_IDS = frozenset({"register"})
@@ -79,7 +82,8 @@ class NodeFace:
         self._bundles = Bundles(store)
         self._endpoint = endpoint
         self._waiting: deque[asyncio.Event] = deque()
-        self._settling = 0
+        self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
+        self._settling_waiting = 0
         self._config: dict[str, object] = msgspec.to_builtins(dispatcher.config)
         self._config_hash = dispatcher.config.config_hash()
 
@@ -245,14 +249,15 @@ class NodeFace:
         return await self._dispatcher.known(request)
 
     async def results(self, call: Call, results: Results) -> Accepted:
-        if self._settling >= SETTLING_MAX:
-            message = "Too many batches of results are under way."
+        if self._settling_waiting >= SETTLING_WAITING_MAX:
+            message = "Too many batches of results wait to be settled."
             raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=SETTLING_RETRY_S)
-        self._settling += 1
+        self._settling_waiting += 1
         try:
-            accepted = await self._dispatcher.results(call.node_id, results, call.now)
+            async with self._settling:
+                accepted = await self._dispatcher.results(call.node_id, results, self._clock())
         finally:
-            self._settling -= 1
+            self._settling_waiting -= 1
         self.work_may_have_come(WOKEN_BY_RESULTS)
         if accepted.rejected_count:
             await self._judge(call, accepted)

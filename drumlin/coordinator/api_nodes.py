@@ -54,6 +54,10 @@ SETTLING_WAITING_MAX = 500
 """Batches in line: about ten seconds of work. Further ones are sent back, or their senders would give up before they
 are settled."""
 SETTLING_RETRY_S = 15.0
+BEHIND_WAITING = 64
+"""With so many in line, more than a second of work, nothing further is given out: it would come back when the line is
+longer than its leases last."""
+BEHIND_RETRY_S = 2.0
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 NODE = "/api/v1/nodes/{node_id}"
 RESERVED_IDS = frozenset({"register"})
@@ -227,6 +231,8 @@ class NodeFace:
     async def work(self, call: Call, request: WorkRequest) -> Work:
         """Answer at once when there is work, else wait a little for some to come."""
         node = call.node_id
+        if self._settling_waiting >= BEHIND_WAITING:
+            return await self._renew_only(node, request, call.now)
         work = await self._dispatcher.work(node, request, call.now)
         content = bool(work.leases or work.lost or request.max_hosts == 0 or not request.max_tasks)
         if content or work.state is not CrawlState.RUNNING or len(self._waiting) >= LONG_POLLERS_MAX:
@@ -244,6 +250,12 @@ class NodeFace:
                 self._waiting.remove(woken)
             self._dispatcher.hungry.discard(node)
         return await self._dispatcher.work(node, request, self._clock())
+
+    async def _renew_only(self, node: str, request: WorkRequest, now: float) -> Work:
+        renewals = msgspec.structs.replace(request, max_tasks=0, max_hosts=0, preferred_domains=[])
+        work = await self._dispatcher.work(node, renewals, now)
+        work.retry_after_s = max(work.retry_after_s, BEHIND_RETRY_S)
+        return work
 
     async def known(self, call: Call, request: KnownRequest) -> Known:
         return await self._dispatcher.known(request)

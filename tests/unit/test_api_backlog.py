@@ -1,0 +1,142 @@
+"""A coordinator whose engine is slow: results wait in line, work is held back, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.api_nodes import BEHIND_RETRY_S, BEHIND_WAITING, SETTLING_AT_ONCE, SETTLING_WAITING_MAX
+from drumlin.coordinator.app import CoordinatorApp
+from drumlin.coordinator.auth import OpenAccess
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.engines.memory import MemoryEngine
+from drumlin.model import Settlement, Verdict
+
+NOW = 1_000.0
+NODE = "/api/v1/nodes/n1/"
+
+
+class SlowEngine(MemoryEngine):
+    """Settles nothing before it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.settling = 0
+        self.let_go = asyncio.Event()
+
+    async def settle_all(
+        self, batches: Mapping[int, Sequence[Settlement]], now: float
+    ) -> dict[int, list[list[Verdict]]]:
+        self.settling += 1
+        await self.let_go.wait()
+        return await super().settle_all(batches, now)
+
+
+class Client:
+    """Calls a coordinator's application as a server would."""
+
+    def __init__(self, engine: SlowEngine) -> None:
+        self.dispatcher = Dispatcher(engine, CrawlConfig(scope="any", delay_s=0.0), [], chance=random.Random(1))
+        self._app = CoordinatorApp(
+            self.dispatcher, access=OpenAccess(), on_failure=lambda _: None, clock=lambda: NOW, endpoint=""
+        )
+
+    async def post(self, call: str, message: dict[str, Any]) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
+        body = msgspec.json.encode(message)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        path = NODE + call
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(event: dict[str, Any]) -> None:
+            sent.append(event)
+
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+        await self._app(scope | {"headers": headers, "client": ("127.0.0.1", 1)}, receive, send)
+        return sent[0]["status"], msgspec.json.decode(sent[1]["body"]), dict(sent[0]["headers"])
+
+    async def take(self, name: str) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
+        return await self.post("work/request", {"max_tasks": 1, "max_hosts": 1, "request_id": name})
+
+
+def result_of(assignment: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "assignment_id": assignment["assignment_id"],
+        "url": assignment["url"],
+        "status_code": 200,
+        "content_hash": "",
+        "links": [],
+        "crawl_time": NOW,
+    }
+
+
+def report_on(lease: dict[str, Any]) -> dict[str, Any]:
+    """Something to settle that ends no lease."""
+    return {"lease_id": lease["lease_id"], "host": lease["host"]}
+
+
+async def turns() -> None:
+    """Let everything that can go on do so."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def test_few_batches_are_settled_at_once_and_all_in_the_end() -> None:
+    async def run() -> None:
+        engine = SlowEngine()
+        client = Client(engine)
+        await client.dispatcher.seed([f"http://h{number}.test/" for number in range(40)], NOW)
+        taken = [(await client.take(f"r{number}"))[1]["assignments"][0] for number in range(40)]
+        sent = [asyncio.create_task(client.post("results", {"results": [result_of(one)]})) for one in taken]
+        await turns()
+        assert engine.settling == SETTLING_AT_ONCE
+        engine.let_go.set()
+        answers = await asyncio.gather(*sent)
+        assert [answer[1]["accepted_count"] for answer in answers] == [1] * 40
+
+    asyncio.run(run())
+
+
+def test_a_coordinator_that_is_behind_gives_out_nothing_until_it_has_caught_up() -> None:
+    async def run() -> None:
+        engine = SlowEngine()
+        client = Client(engine)
+        await client.dispatcher.seed(["http://h1.test/", "http://h2.test/"], NOW)
+        held = (await client.take("first"))[1]["leases"][0]
+        body = {"results": [], "hosts": [report_on(held)]}
+        waiting = [asyncio.create_task(client.post("results", body)) for _ in range(BEHIND_WAITING)]
+        await turns()
+        _, work, _ = await client.post("work/request", {"max_tasks": 1, "renew": [[held["lease_id"], held["host"]]]})
+        assert [lease["host"] for lease in work["leases"]] == [held["host"]]
+        assert (work["leases"][0]["assignments"], work["retry_after_s"]) == ([], BEHIND_RETRY_S)
+        engine.let_go.set()
+        await asyncio.gather(*waiting)
+        assert (await client.take("later"))[1]["assignments"][0]["url"] == "http://h2.test/"
+
+    asyncio.run(run())
+
+
+def test_a_line_that_is_too_long_sends_batches_back_and_says_when_to_come_again() -> None:
+    async def run() -> None:
+        engine = SlowEngine()
+        client = Client(engine)
+        await client.dispatcher.seed(["http://h1.test/"], NOW)
+        held = (await client.take("first"))[1]["leases"][0]
+        body = {"results": [], "hosts": [report_on(held)]}
+        waiting = [asyncio.create_task(client.post("results", body)) for _ in range(SETTLING_WAITING_MAX)]
+        await turns()
+        status, refusal, headers = await client.post("results", body)
+        assert (status, refusal["error"]["code"]) == (503, "busy")
+        assert int(headers[b"retry-after"]) > 0
+        engine.let_go.set()
+        assert {answer[0] for answer in await asyncio.gather(*waiting)} == {200}
+        assert (await client.post("results", body))[0] == 200
+
+    asyncio.run(run())

@@ -29,7 +29,16 @@ import uvloop
 from bench.load_fleet import Fleet
 from bench.load_nodes import FleetSettings
 from bench.load_report import Measured, Usage, holds, print_lost_work, print_measured, print_row, print_row_names
-from bench.load_servers import ADDRESS, Redis, Server, cpu_s_of, make_security, start_coordinator, stopping
+from bench.load_servers import (
+    ADDRESS,
+    REWRITE_NEVER,
+    Redis,
+    Server,
+    cpu_s_of,
+    make_security,
+    start_coordinator,
+    stopping,
+)
 from bench.load_web import LoadWeb
 from drumlin.engines import Engine, open_engine
 from drumlin.fleet.cluster import free_ports
@@ -79,7 +88,7 @@ class LoadTest:
 
     def __init__(self, fleet: Fleet, redis: Redis, coordinators: Sequence[Server]) -> None:
         self.fleet = fleet
-        self._redis = redis
+        self.redis = redis
         self._coordinators = coordinators
 
     async def measure(self, pace: float, warm_s: float, measure_s: float, kill: int = 0) -> Measured:
@@ -98,15 +107,15 @@ class LoadTest:
     def _usage(self) -> Usage:
         return Usage(
             sum(server.cpu_s() for server in self._coordinators),
-            self._redis.cpu_s(),
+            self.redis.cpu_s(),
             cpu_s_of(os.getpid()),
             sum(server.resident_mb() for server in self._coordinators),
-            self._redis.used_bytes() / 1e6,
+            self.redis.used_bytes() / 1e6,
         )
 
 
 async def run(options: argparse.Namespace, folder: Path) -> list[Measured]:
-    redis = Redis(folder, options.masters)
+    redis = Redis(folder, options.masters, options.aof_rewrite)
     with stopping(list(redis.servers)) as servers:
         ports = free_ports(options.coordinators)
         security = make_security(folder, redis.url, auth=options.auth, tls=options.tls)
@@ -154,6 +163,7 @@ async def drive(test: LoadTest, options: argparse.Namespace, engine: Engine) -> 
     fleet.flap(fleet.nodes[dead : dead + flapping])
     first = await test.measure(options.rate, options.warm, options.measure, dead)
     print_measured(first)
+    print(f"Redis has forked {test.redis.forks()} times, standing still {test.redis.fork_ms_max():.0f} ms for the last")
     held = await count_held(engine, fleet.lost_work.missing, {node.name for node in fleet.nodes[:dead]})
     print_lost_work(fleet.lost_work, held)
     measured = [first]
@@ -208,6 +218,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--auth", action="store_true", help="nodes have tokens and sign their results")
     parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--aof-rewrite", default=REWRITE_NEVER, help="when a single Redis rewrites its file, as 64mb")
     parser.add_argument("--crawl-option", action="append", default=["--scope=any"], help="for the first coordinator")
     parser.add_argument("--directory", help="where the servers keep their files (default: a temporary directory)")
     parser.add_argument("--json", help="file to write every figure to")

@@ -24,6 +24,7 @@ from drumlin.fleet.layout import FleetPlan
 ADDRESS = "127.0.0.1"
 PASSWORD = "load-test"  # noqa: S105 the servers live for the length of a benchmark, on loopback
 NAMESPACE = "load"
+REWRITE_NEVER = "64gb"
 START_S_MAX = 60.0
 STOP_S_MAX = 20.0
 POLL_S = 0.05
@@ -81,14 +82,15 @@ def wait_for(happened: Callable[[], bool], servers: Sequence[Server], what: str)
 
 
 class Redis:
-    """One server, or the masters of a cluster, with the append-only file on, as in production."""
+    """One server, or the masters of a cluster, with the append-only file on, as in production. `rewrite` is the size
+    from which a single server rewrites that file, for which it forks: more than a run writes, to see load alone."""
 
-    def __init__(self, folder: Path, masters: int) -> None:
+    def __init__(self, folder: Path, masters: int, rewrite: str = REWRITE_NEVER) -> None:
         program = find_program()
         if masters == 1:
             ports = free_ports(1)
             self.url = f"redis://:{PASSWORD}@{ADDRESS}:{ports[0]}/{NAMESPACE}"
-            commands = [_single_command(program, folder, ports[0])]
+            commands = [_single_command(program, folder, ports[0], rewrite)]
         else:
             numbers = free_ports(2 * masters)
             pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
@@ -125,6 +127,14 @@ class Redis:
         """What the data takes, as Redis counts it."""
         return sum(int(client.info("memory")["used_memory"]) for client in self._clients)
 
+    def forks(self) -> int:
+        """How often the servers have forked, which is what rewriting the append-only file takes."""
+        return sum(int(client.info("stats")["total_forks"]) for client in self._clients)
+
+    def fork_ms_max(self) -> float:
+        """The longest that a server stood still for its latest fork."""
+        return max(int(client.info("stats")["latest_fork_usec"]) for client in self._clients) / 1000
+
     def cpu_s(self) -> float:
         return sum(server.cpu_s() for server in self.servers)
 
@@ -135,9 +145,10 @@ class Redis:
             server.stop()
 
 
-def _single_command(program: str, folder: Path, port: int) -> list[str]:
+def _single_command(program: str, folder: Path, port: int, rewrite: str) -> list[str]:
     settings = f"--bind {ADDRESS} --port {port} --appendonly yes --appendfsync everysec --requirepass {PASSWORD}"
-    return [program, *settings.split(), "--save", "", "--dir", str(folder)]
+    rewriting = ["--auto-aof-rewrite-min-size", rewrite]
+    return [program, *settings.split(), *rewriting, "--save", "", "--dir", str(folder)]
 
 
 class Security(NamedTuple):

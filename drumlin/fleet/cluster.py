@@ -33,6 +33,7 @@ ANSWER_S_MAX = 5.0
 READ_BYTES = 65_536
 MASTERS_WITH_REPLICAS_MIN = 3
 SECRET_FILE_MODE = 0o600
+REWRITE_BYTES_MIN = 1 << 30
 FIRST_PORT = 15_000
 LAST_PORT = 32_000
 PORT_ATTEMPTS = 10_000
@@ -66,6 +67,8 @@ def write_settings(folder: Path, ports: tuple[int, int], password: str) -> Path:
         # What was acknowledged is in the log before the answer is sent; everysec is for power loss only.
         "appendonly yes",
         "appendfsync everysec",
+        # Rewriting the log forks, and takes a core while it lasts: not for every 64 MB, which are seconds of work.
+        f"auto-aof-rewrite-min-size {REWRITE_BYTES_MIN}",
         'save ""',
         # A replica that was away for long is better than no master, for it has what was confirmed to the writer.
         "cluster-replica-validity-factor 0",

@@ -91,7 +91,11 @@ class RedisServer:
         self.port = port
         self._socket = socket.create_connection((ADDRESS, port), timeout=ANSWER_S_MAX)
         self._reader = hiredis.Reader(encoding="utf-8", errors="replace")
-        self.ask("AUTH", password)
+        try:
+            self.ask("AUTH", password)
+        except BaseException:
+            self.close()
+            raise
 
     def ask(self, *words: str | int) -> Any:
         self._socket.sendall(_packed(words))

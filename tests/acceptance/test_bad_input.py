@@ -317,7 +317,8 @@ def test_every_exit_code_is_documented() -> None:
     from drumlin import errors
     from drumlin.cli.fetch import EXIT_NOT_FETCHED
     from drumlin.cli.main import EXIT_PIPE_CLOSED
+    from drumlin.fleet.remote import EXIT_COORDINATOR
 
     codes = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     rows = {int(code) for code in re.findall(r"^\| (\d+) \|", EXIT_CODES.read_text(), re.MULTILINE)}
-    assert rows == codes | {EXIT_NOT_FETCHED, EXIT_PIPE_CLOSED}
+    assert rows == codes | {EXIT_NOT_FETCHED, EXIT_COORDINATOR, EXIT_PIPE_CLOSED}

@@ -84,6 +84,11 @@ class DomainFingerprints:
         if self.count > TAIL_FINGERPRINTS_MAX:
             self._arrange()
 
+    @property
+    def arranged(self) -> bool:
+        """Some of the fingerprints are in runs: each search has candidates of its own. Else all are, for every one."""
+        return bool(self._runs)
+
     def candidates(self, simhash: int) -> list[Simhashes]:
         """The SimHashes to compare with this one, those of the tail first. One may occur more than once."""
         tail = self._simhashes[self._tail_begin : self.count]

@@ -1108,24 +1108,32 @@ end
 
 -- Remembers contents that are new to the domain. Where others have recorded since the caller looked, nothing is done and
 -- it is told what they recorded. A content is digest, SimHash (8 bytes, or empty), whether it joins the SimHashes, entry.
+-- The answer for one that is new, and near to no other, is empty.
 local function record_contents(keys, arguments)
   local name, known, contents_max, contents = unpack(decode(arguments[1]))
   local entries, log = keys[1] .. 'e' .. name, keys[1] .. 'f' .. name
   local length = call('STRLEN', log)
   if known >= 0 and length ~= known then return {call('GETRANGE', log, known, -1)} end
-  local answers, fresh, room = {}, {}, contents_max - call('HLEN', entries)
+  local digests, fields, fresh, room = {}, {}, {}, contents_max - call('HLEN', entries)
+  for place, content in ipairs(contents) do digests[place] = content[1] end
+  local stored, answers = read_fields(entries, digests), {}
   for place, content in ipairs(contents) do
     local digest, simhash, joins, entry = unpack(content)
-    local stored = call('HGET', entries, digest)
-    if not stored and room > 0 then
-      call('HSET', entries, digest, entry)
+    if not stored[place] and not answers[digest] and room > 0 then
+      fields[#fields + 1] = digest
+      fields[#fields + 1] = entry
       room = room - 1
       if joins then fresh[#fresh + 1] = simhash .. digest end
+      answers[place] = byte(entry, 1) == 0 and '' or nil
     end
-    answers[place] = with_nearest(entries, stored or entry)
+    -- The same content may be there twice: the second repeats the first.
+    answers[digest] = answers[digest] or stored[place] or entry
   end
+  if #fields > 0 then spread('HSET', entries, fields) end
   if #fresh > 0 then call('APPEND', log, table.concat(fresh)) end
-  return {false, table.concat(fresh), answers}
+  local replies = {}
+  for place, digest in ipairs(digests) do replies[place] = answers[place] or with_nearest(entries, answers[digest]) end
+  return {false, table.concat(fresh), replies}
 end
 
 local function register(name, body, flags)

@@ -399,12 +399,18 @@ class RedisEngine:
         commands = [self._shards.call("record_contents", self.shard_of(domain), written) for domain, written in calls]
         return await self._client.run(commands)
 
-    async def _read_contents(self, wanted: Sequence[tuple[str, Sequence[bytes]]]) -> list[list[bytes | None]]:
+    async def _read_contents(
+        self, wanted: Sequence[tuple[str, Sequence[bytes], int | None]]
+    ) -> list[tuple[list[bytes | None], bytes]]:
         commands = []
-        for domain, digests in wanted:
+        for domain, digests, begin in wanted:
             shard = self.shard_of(domain)
-            commands.append(self._shards.read(shard, "HMGET", f"{self._shards.tags[shard]}e{domain}", *digests))
-        return await self._client.run(commands)
+            tag = self._shards.tags[shard]
+            commands.append(self._shards.read(shard, "HMGET", f"{tag}e{domain}", *digests))
+            if begin is not None:
+                commands.append(self._shards.read(shard, "GETRANGE", f"{tag}f{domain}", begin, -1))
+        replies = iter(await self._client.run(commands))
+        return [(next(replies), b"" if begin is None else next(replies)) for _, _, begin in wanted]
 
     # The engine itself
 

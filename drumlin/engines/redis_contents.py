@@ -35,8 +35,10 @@ _ENTRY_BYTES = _SIMHASH_BYTES + DIGEST_BYTES
 
 Functions = Callable[[Sequence[tuple[str, bytes]]], Awaitable[list[Any]]]
 """Runs `record_contents` for each domain, with these arguments."""
-Lookups = Callable[[Sequence[tuple[str, Sequence[bytes]]]], Awaitable[list[list[bytes | None]]]]
-"""Reads entries of each domain by their digests."""
+Lookups = Callable[
+    [Sequence[tuple[str, Sequence[bytes], int | None]]], Awaitable[list[tuple[list[bytes | None], bytes]]]
+]
+"""Reads entries of each domain by their digests, and its log from some place on, where one is given."""
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -70,12 +72,33 @@ class _Domain:
     def size_bytes(self) -> int:
         return self.fingerprints.size_bytes + len(self._digests)
 
-    def extend(self, log: bytes) -> None:
-        """Append what the log has beyond this copy."""
+    def extend(self, log: bytes, begin: int) -> None:
+        """Append what the log has from `begin` on, unless another call has done so meanwhile."""
+        if begin != self.log_bytes:
+            return
         for at in range(0, len(log), _ENTRY_BYTES):
             self.fingerprints.append(int.from_bytes(log[at : at + _SIMHASH_BYTES], "big"))
             self._digests += log[at + _SIMHASH_BYTES : at + _ENTRY_BYTES]
         self.log_bytes += len(log)
+
+    def nearest_all(self, simhashes: list[int]) -> list[_Match | None]:
+        """For each SimHash the nearest in the log. A small domain is searched for all of them at once."""
+        if self.fingerprints.arranged:
+            return [self.nearest(simhash) for simhash in simhashes]
+        if not self.fingerprints.count or not simhashes:
+            return [None] * len(simhashes)
+        (together,) = self.fingerprints.candidates(0)
+        distances = np.bitwise_count(together[np.newaxis, :] ^ np.array(simhashes, np.uint64)[:, np.newaxis])
+        places = distances.argmin(axis=1)
+        least = distances[np.arange(len(simhashes)), places].tolist()
+        return [
+            self._match(int(place), distance) if distance <= DISTANCE_BITS_MAX else None
+            for place, distance in zip(places, least, strict=True)
+        ]
+
+    def _match(self, ordinal: int, distance: int) -> _Match:
+        at = ordinal * DIGEST_BYTES
+        return _Match(distance, bytes(self._digests[at : at + DIGEST_BYTES]))
 
     def nearest(self, simhash: int) -> _Match | None:
         candidates = self.fingerprints.candidates(simhash)
@@ -86,8 +109,7 @@ class _Domain:
         place = int(distances.argmin())
         if distances[place] > DISTANCE_BITS_MAX:
             return None
-        at = self.fingerprints.ordinal(simhash, place) * DIGEST_BYTES
-        return _Match(int(distances[place]), bytes(self._digests[at : at + DIGEST_BYTES]))
+        return self._match(self.fingerprints.ordinal(simhash, place), int(distances[place]))
 
 
 class RedisContents:
@@ -101,17 +123,29 @@ class RedisContents:
         self._memory_bytes = 0
 
     async def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
-        """For each domain and digest, the first capture of exactly this content there, if any."""
+        """For each domain and digest, the first capture of exactly this content there, if any.
+
+        Who asks will record the others soon. So what other engines have recorded is read on the way.
+        """
         if self._duplicates is Duplicates.OFF:
             return [None] * len(items)
         by_domain = _places_by_domain([domain for domain, _ in items])
+        near = self._duplicates is Duplicates.NEAR
         wanted = [
-            (domain, [items[place][1][:DIGEST_BYTES] for place in places]) for domain, places in by_domain.items()
+            (
+                domain,
+                [items[place][1][:DIGEST_BYTES] for place in places],
+                self._domain(domain).log_bytes if near else None,
+            )
+            for domain, places in by_domain.items()
         ]
         answers: list[Duplicate | None] = [None] * len(items)
-        for places, entries in zip(by_domain.values(), await self._lookups(wanted), strict=True):
-            for place, raw in zip(places, entries, strict=True):
+        for (domain, _, begin), (entries, log) in zip(wanted, await self._lookups(wanted), strict=True):
+            for place, raw in zip(by_domain[domain], entries, strict=True):
                 answers[place] = None if raw is None else _duplicate(_read(raw), None)
+            if begin is not None:
+                self._extend(domain, log, begin)
+        self._forget_oldest()
         return answers
 
     async def record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
@@ -123,35 +157,45 @@ class RedisContents:
         for attempt in range(ATTEMPTS_MAX + 1):
             if not left:
                 break
+            begins = [self._domain(domain).log_bytes for domain in left]
             calls = [
                 (domain, self._written(domain, [contents[place] for place in places], attempt))
                 for domain, places in left.items()
             ]
-            for domain, reply in zip(list(left), await self._functions(calls), strict=True):
-                self._extend(domain, reply[0] or b"")
-                if len(reply) > 1:
-                    # Overtaken, the copy lacks what others recorded before this: it is read again at next need.
-                    self._forget(domain) if attempt == ATTEMPTS_MAX else self._extend(domain, reply[1])
+            for domain, begin, reply in zip(list(left), begins, await self._functions(calls), strict=True):
+                recorded = len(reply) > 1
+                if recorded and attempt == ATTEMPTS_MAX:
+                    # The copy lacks what others recorded before this: it is read again at next need.
+                    self._forget(domain)
+                else:
+                    self._extend(domain, reply[1] if recorded else reply[0], begin)
+                if recorded:
                     for place, answer in zip(left.pop(domain), reply[2], strict=True):
-                        answers[place] = _answer(contents[place], *answer)
+                        answers[place] = _answer(contents[place], answer)
         self._forget_oldest()
         return answers
 
-    def _extend(self, name: str, log: bytes) -> None:
+    def _extend(self, name: str, log: bytes, begin: int) -> None:
         domain = self._domain(name)
         before = domain.size_bytes
-        domain.extend(log)
+        domain.extend(log, begin)
         self._memory_bytes += domain.size_bytes - before
 
     def _forget(self, name: str) -> None:
-        self._memory_bytes -= self._domains.pop(name).size_bytes
+        domain = self._domains.pop(name, None)
+        self._memory_bytes -= domain.size_bytes if domain is not None else 0
 
     def _written(self, name: str, contents: Sequence[Content], attempt: int) -> bytes:
         """Contents as `record_contents` takes them, each with the nearest before it."""
         near = self._duplicates is Duplicates.NEAR
         domain = self._domain(name)
         batch: list[tuple[int, bytes]] = []
-        written = [_written_content(content, domain, batch, near=near) for content in contents]
+        simhashes = [content.simhash for content in contents if near and content.simhash is not None]
+        matches = iter(domain.nearest_all(simhashes))
+        written = [
+            _written_content(content, next(matches) if near and content.simhash is not None else None, batch, near=near)
+            for content in contents
+        ]
         known_bytes = domain.log_bytes if attempt < ATTEMPTS_MAX else -1
         return encode((name, known_bytes, DOMAIN_CONTENTS_MAX, written))
 
@@ -169,13 +213,15 @@ class RedisContents:
             self._forget(next(iter(self._domains)))
 
 
-def _written_content(content: Content, domain: _Domain, batch: list[tuple[int, bytes]], *, near: bool) -> list[Any]:
-    """Digest, SimHash, whether it joins the log, and the entry; `batch` is what earlier ones of the call add."""
+def _written_content(
+    content: Content, match: _Match | None, batch: list[tuple[int, bytes]], *, near: bool
+) -> list[Any]:
+    """Digest, SimHash, whether it joins the log, and the entry; `match` is the nearest in the log, and `batch` what
+    earlier ones of the call add."""
     digest, simhash = content.digest[:DIGEST_BYTES], content.simhash
-    match: _Match | None = None
     joins = False
     if near and simhash is not None:
-        match = _nearest_in_batch(batch, simhash, domain.nearest(simhash))
+        match = _nearest_in_batch(batch, simhash, match)
         joins = match is None or match.distance > 0
         if joins:
             batch.append((simhash, digest))
@@ -209,7 +255,10 @@ def _duplicate(entry: _Entry, distance: int | None) -> Duplicate:
     return Duplicate(entry.url, entry.fetched, entry.record_id, distance)
 
 
-def _answer(content: Content, raw: bytes, raw_nearest: bytes) -> Duplicate | None:
+def _answer(content: Content, reply: Sequence[bytes]) -> Duplicate | None:
+    if not reply:
+        return None
+    raw, raw_nearest = reply
     entry = _read(raw)
     if entry.url != content.url:
         return _duplicate(entry, None)

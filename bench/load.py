@@ -35,6 +35,7 @@ from bench.load_servers import (
     Redis,
     Server,
     cpu_s_of,
+    machine_cpu_s,
     make_security,
     start_coordinator,
     stopping,
@@ -109,6 +110,7 @@ class LoadTest:
             sum(server.cpu_s() for server in self._coordinators),
             self.redis.cpu_s(),
             cpu_s_of(os.getpid()),
+            machine_cpu_s(),
             sum(server.resident_mb() for server in self._coordinators),
             self.redis.used_bytes() / 1e6,
         )

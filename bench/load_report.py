@@ -23,8 +23,14 @@ class Usage(msgspec.Struct):
     coordinators_s: float
     redis_s: float
     generator_s: float
+    machine_s: float
     coordinators_mb: float
     redis_mb: float
+
+    @property
+    def others_s(self) -> float:
+        """What processes that are no part of the test have used."""
+        return self.machine_s - self.coordinators_s - self.redis_s - self.generator_s
 
 
 class Measured(msgspec.Struct):
@@ -44,6 +50,7 @@ class Measured(msgspec.Struct):
     coordinators_us: float
     redis_us: float
     generator_us: float
+    others_cores: float
     coordinators_mb: float
     redis_mb: float
 
@@ -66,6 +73,7 @@ class Measured(msgspec.Struct):
             coordinators_us=(after.coordinators_s - before.coordinators_s) / pages * 1e6,
             redis_us=(after.redis_s - before.redis_s) / pages * 1e6,
             generator_us=(after.generator_s - before.generator_s) / pages * 1e6,
+            others_cores=(after.others_s - before.others_s) / elapsed_s,
             coordinators_mb=after.coordinators_mb,
             redis_mb=after.redis_mb,
         )
@@ -95,7 +103,7 @@ def print_measured(measured: Measured) -> None:
         print(f"{name:10}{calls:9.1f}" + "".join(f"{value:9.1f}" for value in latencies) + f"   {target}")
     print(
         f"CPU µs/page: coordinators {measured.coordinators_us:.1f}, Redis {measured.redis_us:.1f},"
-        f" generator {measured.generator_us:.1f}"
+        f" generator {measured.generator_us:.1f}; other programs took {measured.others_cores:.2f} cores"
     )
     print(f"memory: coordinators {measured.coordinators_mb:,.0f} MB, Redis {measured.redis_mb:,.0f} MB of data")
     print(
@@ -120,7 +128,9 @@ def print_lost_work(lost: LostWork, held: int) -> None:
 
 
 def print_row_names() -> None:
-    print("\npages/s   work p99   results p99   heartbeat p99   coordinators µs   Redis µs   generator µs   missed")
+    print(
+        "\npages/s   work p99   results p99   heartbeat p99   coordinators µs   Redis µs   generator µs   others   missed"
+    )
 
 
 def print_row(measured: Measured) -> None:
@@ -128,6 +138,7 @@ def print_row(measured: Measured) -> None:
     print(
         f"{measured.pages_per_s:7,.0f} {values[0]:10.1f} {values[1]:13.1f} {values[2]:15.1f}"
         f" {measured.coordinators_us:17.1f} {measured.redis_us:10.1f} {measured.generator_us:14.1f}"
+        f" {measured.others_cores:8.2f}"
         f"   {'; '.join(missed(measured))}",
         flush=True,
     )

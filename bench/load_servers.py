@@ -71,6 +71,12 @@ def cpu_s_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
+def machine_cpu_s() -> float:
+    """What all processes of this machine have used so far."""
+    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
+    return (user + nice + system + irq + softirq) / TICKS_PER_S
+
+
 def wait_for(happened: Callable[[], bool], servers: Sequence[Server], what: str) -> None:
     deadline = time.monotonic() + START_S_MAX
     while not happened():

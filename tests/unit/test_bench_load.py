@@ -235,7 +235,7 @@ def measured(pace: float, pages: int, work_s: float) -> Measured:
     record.pages = pages
     for kind, latency_s in (("work", work_s), ("results", 0.01), ("heartbeat", 0.01)):
         record.answered(kind, latency_s)
-    return Measured.of(pace, 10.0, record, Usage(0, 0, 0, 0, 0), Usage(1, 2, 3, 0, 0))
+    return Measured.of(pace, 10.0, record, Usage(0, 0, 0, 0, 0, 0), Usage(1, 2, 3, 7, 0, 0))
 
 
 def test_targets_hold_only_when_the_pace_is_kept_and_every_call_is_quick() -> None:
@@ -247,3 +247,4 @@ def test_targets_hold_only_when_the_pace_is_kept_and_every_call_is_quick() -> No
 def test_cpu_is_divided_by_the_pages_that_were_accepted() -> None:
     figures = measured(100.0, 1_000, 0.01)
     assert (figures.coordinators_us, figures.redis_us, figures.generator_us) == (1_000.0, 2_000.0, 3_000.0)
+    assert figures.others_cores == pytest.approx(0.1)

@@ -129,7 +129,8 @@ def print_lost_work(lost: LostWork, held: int) -> None:
 
 def print_row_names() -> None:
     print(
-        "\npages/s   work p99   results p99   heartbeat p99   coordinators µs   Redis µs   generator µs   others   missed"
+        "\npages/s   work p99   results p99   heartbeat p99   "
+        "coordinators µs   Redis µs   generator µs   others   missed"
     )
 
 

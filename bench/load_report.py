@@ -128,10 +128,17 @@ def print_lost_work(lost: LostWork, held: int) -> None:
 
 
 def print_row_names() -> None:
-    print(
-        "\npages/s   work p99   results p99   heartbeat p99   "
-        "coordinators µs   Redis µs   generator µs   others   missed"
+    names = (
+        "pages/s",
+        "work p99",
+        "results p99",
+        "heartbeat p99",
+        "coordinators µs",
+        "Redis µs",
+        "generator µs",
+        "others",
     )
+    print("\n" + "   ".join(names) + "   missed")
 
 
 def print_row(measured: Measured) -> None:

@@ -257,7 +257,15 @@ class LocalCrawl:
                     keeper.result()
             if all(keeper.done() for keeper in keepers):
                 return True
-            await asyncio.sleep(TICK_S)
+            await self._until_tick(app, keepers)
+
+    async def _until_tick(self, app: CoordinatorApp, keepers: list[asyncio.Task[None]]) -> None:
+        """Sleep, but not past the moment when the last URL is settled or the last node has left."""
+        drained = asyncio.create_task(app.drained.wait())
+        waited = [keeper for keeper in keepers if not keeper.done()] + [drained]
+        await asyncio.wait(waited, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+        drained.cancel()
+        app.drained.clear()
 
     async def _keep_node(self, name: str) -> None:
         """Run one node until it leaves by itself, starting it again whenever it dies."""

@@ -91,8 +91,8 @@ class Registered(msgspec.Struct):
 
 class WorkRequest(msgspec.Struct):
     """Room for `max_hosts` further hosts and `max_tasks` URLs. `renew` names leases, and their hosts, that want more
-    time and URLs. `scope_version` is how many of the seeds that joined the scope on the way the node knows. `flat` asks
-    for `assignments` beside `leases`."""
+    time and URLs. `unstarted` is how many URLs the node has that it has not begun. `scope_version` is how many of the
+    seeds that joined the scope on the way the node knows. `flat` asks for `assignments` beside `leases`."""
 
     max_tasks: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
     preferred_domains: Annotated[list[HostText], msgspec.Meta(max_length=100)] = []
@@ -101,6 +101,7 @@ class WorkRequest(msgspec.Struct):
     renew: Annotated[list[tuple[LeaseId, HostText]], msgspec.Meta(max_length=RENEWALS_MAX)] = []
     scope_version: Count = 0
     flat: bool = True
+    unstarted: Count = 0
 
 
 class Assignment(msgspec.Struct):

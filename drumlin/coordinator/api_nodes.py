@@ -85,6 +85,8 @@ class NodeFace:
         self._on_failure = on_failure
         self._bundles = Bundles(store)
         self._endpoint = endpoint
+        self.drained = asyncio.Event()
+        """Set when the crawl may have nothing left, for whoever ticks."""
         self._waiting: deque[asyncio.Event] = deque()
         self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
         self._settling_waiting = 0
@@ -239,7 +241,6 @@ class NodeFace:
             return work
         woken = asyncio.Event()
         self._waiting.append(woken)
-        self._dispatcher.hungry.add(node)
         try:
             async with asyncio.timeout(LONG_POLL_S):
                 await woken.wait()
@@ -248,7 +249,6 @@ class NodeFace:
         finally:
             if woken in self._waiting:
                 self._waiting.remove(woken)
-            self._dispatcher.hungry.discard(node)
         return await self._dispatcher.work(node, request, self._clock())
 
     async def _renew_only(self, node: str, request: WorkRequest, now: float) -> Work:
@@ -271,6 +271,8 @@ class NodeFace:
         finally:
             self._settling_waiting -= 1
         self.work_may_have_come(WOKEN_BY_RESULTS)
+        if self._dispatcher.may_be_finished:
+            self.drained.set()
         if accepted.rejected_count:
             await self._judge(call, accepted)
         else:

@@ -10,6 +10,7 @@ all bodies under way is at most `BODIES_BYTES_MAX`; nothing that a client sends 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -123,6 +124,11 @@ class CoordinatorApp:
 
     async def _describe(self, call: Call, message: None) -> Text:
         return Text(self._document, JSON)
+
+    @property
+    def drained(self) -> asyncio.Event:
+        """Set when the crawl may have nothing left, for whoever ticks."""
+        return self._nodes.drained
 
     def work_may_have_come(self) -> None:
         """Wake the nodes that wait for work."""

@@ -86,12 +86,8 @@ class Dispatcher:
         self._granting = Granting(engine, config, self.nodes, self.orders, self.budget, name, chance, shards_asked_max)
         self._settler = Settler(engine, config, chance)
         self._reviewed = 0.0
+        self._settled_since_tick = 0
         self._config_hash = config.config_hash()
-
-    @property
-    def hungry(self) -> set[str]:
-        """Nodes whose request for hosts waits because none was free."""
-        return self._granting.hungry
 
     async def open(self) -> None:
         """Take up what the engine knows of this crawl."""
@@ -191,7 +187,7 @@ class Dispatcher:
 
     async def heartbeat(self, node: str, beat: Heartbeat, now: float) -> HeartbeatReply:
         record = self.nodes.beat(node, beat, now)
-        revoke = self._granting.revoked(record, beat, self.state)
+        revoke = self._granting.revoked(record, beat, self.state, now)
         state = CrawlState.DRAINING if record.status is NodeStatus.DRAINING else self.state
         return HeartbeatReply("ok", self.nodes.heartbeat_s, self._config_hash, revoke, state)
 
@@ -222,7 +218,14 @@ class Dispatcher:
         """
         batch = read_results(results, await self._owners(node, results))
         await self._offer(await self._found(batch, trusted=results.canonical_links), now)
-        return await self._settler.settle(batch, now)
+        accepted = await self._settler.settle(batch, now)
+        self._settled_since_tick += accepted.accepted_count
+        return accepted
+
+    @property
+    def may_be_finished(self) -> bool:
+        """As much has been settled as was pending at the last tick: the next one may find that nothing is."""
+        return self._ends and self._settled_since_tick >= self.latest.pending
 
     async def _owners(self, node: str | None, results: Results) -> set[str] | None:
         """The nodes whose leases the sender may settle; None for all."""
@@ -319,6 +322,7 @@ class Dispatcher:
         if self.leads:
             await self.engine.expire_all(now)
         shards = await self.engine.stats_all(now)
+        self._settled_since_tick = 0
         self._granting.heed(shards)
         totals = self.latest = add_up(shards)
         # Reading 10,000 nodes takes the better part of a heartbeat's allowed latency, and their heartbeats are rare.

@@ -6,6 +6,7 @@ slow node does not sit on work that others could do. What it has not begun is ta
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -31,12 +32,16 @@ from drumlin.protocol import (
 
 LEASE_URLS_MAX = 100
 LEASE_URLS_UNDELAYED = 8
+LEASE_URLS_SHARED = 4
 LEASE_FILL_SHARE = 0.75
 GRANT_AHEAD_S = 1.0
 HOSTS_FROM_OTHERS = 8
 HOSTS_DEFAULT = 32
 TASKS_AT_FIRST = 200
 GROWTH = 2.0
+HUNGER_S = 0.1
+HUNGRY_LATELY_S = 0.25
+HUNGRY_LOOKED_AT = 8
 BACKLOG_REVOKED_S = 5.0
 REVOKED_AT_ONCE = 8
 RECENT_HOSTS_MAX = 256
@@ -65,7 +70,7 @@ class Granting:
         chance: random.Random,
         shards_asked_max: int | None,
     ) -> None:
-        self.hungry: set[str] = set()
+        self._hungry: dict[str, float] = {}
         self._engine = engine
         self._config = config
         self._nodes = nodes
@@ -115,14 +120,15 @@ class Granting:
             await self._engine.claim(BUDGET_CLAIM, holder, now, until=now)
 
     async def _fill(self, work: Work, record: NodeRecord, request: WorkRequest, room: int, now: float) -> None:
-        # A lease renewed without further URLs ends when the node is done with those it has, and others get the host.
-        room -= await self._renew(work, record, request, 0 if self._should_share(record.node_id) else room, now)
+        room -= await self._renew(work, record, request, room, now)
         hosts = HOSTS_DEFAULT if request.max_hosts is None else request.max_hosts
         if hosts <= 0 or room <= 0:
             return
         leases = await self._lease(record, request, hosts, room, now)
         work.leases += [self._work_lease(lease, now) for lease in leases]
         self._note_hosts(record.node_id, leases)
+        if request.unstarted + _size(leases) <= HUNGER_S * record.pages_per_s:
+            self._hungry[record.node_id] = now
         if not leases:
             work.retry_after_s = self._idle_wait_s()
 
@@ -132,20 +138,36 @@ class Granting:
         useful = GROWTH * rate * self._config.lease_s * LEASE_FILL_SHARE
         return max(TASKS_AT_FIRST, int(useful) - record.unstarted)
 
-    def _should_share(self, node: str) -> bool:
+    def _should_share(self, record: NodeRecord, now: float) -> bool:
         """Others have nothing to do, and nodes are the bound: with a delay hosts are, and they best stay put."""
-        return self._config.delay_s <= 0 and bool(self.hungry - {node})
+        return self._config.delay_s <= 0 and record.leases > 1 and self._others_hunger(record.node_id, now)
+
+    def _others_hunger(self, node: str, now: float) -> bool:
+        """Whether another node had hardly any work when it was last answered, and that was just now."""
+        for other, since in list(itertools.islice(self._hungry.items(), HUNGRY_LOOKED_AT)):
+            if now - since > HUNGRY_LATELY_S:
+                del self._hungry[other]
+            elif other != node:
+                return True
+        return False
 
     # Renewing
 
     async def _renew(self, work: Work, record: NodeRecord, request: WorkRequest, room: int, now: float) -> int:
-        """Renew the leases named, as far as they are the node's; returns how many URLs that gave."""
+        """Renew the leases named, as far as they are the node's; returns how many URLs that gave.
+
+        While others have nothing to do every other host is taken back at once, and the rest get no further URLs: their
+        leases end when the node is done with those it has.
+        """
         if not request.renew:
             return 0
+        kept, taken_back = request.renew, []
+        if self._should_share(record, now):
+            kept, taken_back, room = request.renew[::2], request.renew[1::2], 0
         prefix = record.node_id + ":"
         blocked = self._orders.blocked
-        own = [(token, host) for token, host in request.renew if token.startswith(prefix) and host not in blocked]
-        each = self._urls_per_host()
+        own = [(token, host) for token, host in kept if token.startswith(prefix) and host not in blocked]
+        each = self._urls_per_host(now)
         renewals: list[Renewal] = []
         for token, host in own:
             wanted = min(room, each)
@@ -159,7 +181,8 @@ class Granting:
             else:
                 given += len(lease.tasks)
                 work.leases.append(self._work_lease(lease, now))
-        work.lost += [host for token, host in request.renew if not token.startswith(prefix) or host in blocked]
+        work.lost += [host for token, host in kept if not token.startswith(prefix) or host in blocked]
+        work.lost += [host for _, host in taken_back]
         return given
 
     # New leases
@@ -222,7 +245,7 @@ class Granting:
             until=now + config.lease_s,
             hosts_max=hosts,
             urls_max=room,
-            urls_per_host=self._urls_per_host(),
+            urls_per_host=self._urls_per_host(now),
             horizon_s=min(GRANT_AHEAD_S, config.delay_s),
             delay_default_s=config.delay_s,
             skip_hosts=self._skipped(record.node_id, shard),
@@ -258,10 +281,11 @@ class Granting:
         """Whether shards are dealt out to nodes at all. Listing thousands of nodes for every request is dear."""
         return len(self._nodes) <= NODES_PER_SHARD_LISTED * self._engine.shard_count
 
-    def _urls_per_host(self) -> int:
-        """As many URLs as a host can be asked for in most of a lease's time."""
+    def _urls_per_host(self, now: float) -> int:
+        """As many URLs as a host can be asked for in most of a lease's time; without a delay few, and fewer still
+        towards the end, when not all nodes have work."""
         if self._config.delay_s <= 0:
-            return LEASE_URLS_UNDELAYED
+            return LEASE_URLS_SHARED if self._others_hunger("", now) else LEASE_URLS_UNDELAYED
         return max(1, min(LEASE_URLS_MAX, int(self._config.lease_s * LEASE_FILL_SHARE / self._config.delay_s)))
 
     def _note_hosts(self, node: str, leases: list[Lease]) -> None:
@@ -306,9 +330,9 @@ class Granting:
 
     # Taking back
 
-    def revoked(self, record: NodeRecord, beat: Heartbeat, state: CrawlState) -> list[str]:
+    def revoked(self, record: NodeRecord, beat: Heartbeat, state: CrawlState, now: float) -> list[str]:
         """Leases that the node should give back what it has not begun of: others wait, and it would take long."""
-        if state is not CrawlState.RUNNING or not self.hungry - {record.node_id}:
+        if state is not CrawlState.RUNNING or not self._others_hunger(record.node_id, now):
             return []
         if beat.unstarted <= record.pages_per_s * BACKLOG_REVOKED_S or len(beat.leases) < 2:
             return []

@@ -117,9 +117,16 @@ async def run_server(app: CoordinatorApp, listen: Listen, *, drain: bool) -> Asy
         yield
     finally:
         app.close()
-        server.should_exit = True
-        server.force_exit = not drain
-        await serving
+        if drain:
+            server.should_exit = True
+            await serving
+        else:
+            # uvicorn looks whether it should exit every tenth of a second; with nobody to answer that is only a wait.
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+            for listener in server.servers:
+                listener.close()
 
 
 def _context_factory(listen: Listen) -> Callable[..., ssl.SSLContext] | None:

@@ -132,7 +132,7 @@ class Agent:
 
     def _ask_for_leases(self, now: float) -> None:
         self._leases.renew(now)
-        if not self._full and not self._settling.behind:
+        if not self._full:
             self._leases.ask(now, self.settings.concurrency - self.fetcher.in_flight)
 
     def _idle_s(self, now: float) -> float:
@@ -148,9 +148,9 @@ class Agent:
 
     @property
     def _full(self) -> bool:
-        """What waits to be settled or sent is all that may: no further contact until some of it has gone."""
+        """What waits to be read, settled or sent is all that may: no further contact until some of it has gone."""
         waiting = self._uploads.waiting_bytes if self._uploads is not None else 0
-        return self._settling.full or waiting >= self.settings.spool_bytes_max
+        return self._settling.behind or self._settling.full or waiting >= self.settings.spool_bytes_max
 
     # Leases
 
@@ -361,7 +361,7 @@ class Agent:
             total_crawled=self.fetched,
             leases=self._last_leases(),
             hosts=len(hosts),
-            unstarted=sum(len(host.tasks) for host in hosts),
+            unstarted=self.hosts.unstarted,
             total_bytes=self.fetched_bytes,
         )
         path = f"/api/v1/nodes/{self.settings.node}/heartbeat"

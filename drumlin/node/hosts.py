@@ -157,6 +157,11 @@ class HostTable:
     def __len__(self) -> int:
         return len(self.by_name)
 
+    @property
+    def unstarted(self) -> int:
+        """How many URLs are not begun."""
+        return sum(len(work.tasks) for work in self.by_name.values())
+
     def wait(self, work: HostWork) -> None:
         """Have `take_due` offer this host when its next contact is allowed."""
         if work.waiting:

@@ -106,6 +106,7 @@ class Leases:
             renew=renew,
             scope_version=self._pipeline.scope_version,
             flat=False,
+            unstarted=self._hosts.unstarted if max_hosts else 0,
         )
         path = f"/api/v1/nodes/{self._node}/work/request"
         # Never repeated as it is: a lease granted unheard runs out by itself, and each request has a name of its own.

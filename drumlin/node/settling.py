@@ -18,7 +18,7 @@ from drumlin.node.outbox import Outbox, held_bytes
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import HostReport, Known, KnownRequest
 
-READ_BATCH_MIN = 24
+READ_BATCH_MIN = 64
 READ_BATCH_MAX = 64
 READ_WAIT_S = 0.005
 SETTLE_BATCH_MAX = 200
@@ -70,7 +70,7 @@ class Settling:
 
     @property
     def behind(self) -> bool:
-        """More has arrived than one batch takes: asking for more work would only pile it up."""
+        """More has arrived than one batch takes: to fetch more would only pile it up, out of other nodes' reach."""
         return len(self._arrived) > READ_BATCH_MAX
 
     @property

@@ -427,9 +427,55 @@ def test_in_spread_mode_a_host_goes_to_a_node_that_has_not_had_it_lately() -> No
 def test_a_slow_node_is_asked_to_give_back_what_it_has_not_begun_when_others_have_nothing() -> None:
     made = dispatcher()
     beat = Heartbeat("active", 1.0, 0, leases=["n0:1", "n0:2", "n0:3", "n0:4"], hosts=4, unstarted=400)
+    Asker(made).work(0.0)
     assert made.heartbeat("n0", beat, 1.0).revoke == []
-    made.made.hungry.add("n1")
-    assert made.heartbeat("n0", beat, 2.0).revoke == ["n0:1", "n0:2"]
+    assert Asker(made, "n1").work(2.0) == []
+    assert made.heartbeat("n0", beat, 2.1).revoke == ["n0:1", "n0:2"]
+    assert made.heartbeat("n0", beat, 10.0).revoke == [], "that was long ago"
+
+
+def renewal(leases: list[WorkLease]) -> WorkRequest:
+    return WorkRequest(100, max_hosts=0, renew=[(lease.lease_id, lease.host) for lease in leases])
+
+
+def test_without_a_delay_a_node_shares_its_hosts_with_one_that_has_none() -> None:
+    made = dispatcher(SEEDS[:1], delay_s=0.0)
+    made.seed([f"http://h{host}.test/{path}" for host in range(4) for path in range(30)], 0.0)
+    leases = Asker(made).work(0.0)
+    made.heartbeat("n0", Heartbeat("active", 1.0, 0, hosts=4), 0.5)
+    kept = made.work("n0", renewal(leases), 1.0)
+    assert (len(kept.leases), kept.lost) == (4, [])
+    assert all(lease.assignments for lease in kept.leases)
+    assert Asker(made, "n1").work(1.0) == []
+    shared = made.work("n0", renewal(leases), 1.1)
+    assert (len(shared.leases), len(shared.lost)) == (2, 2)
+    assert not any(lease.assignments for lease in shared.leases)
+
+
+def test_a_node_with_one_host_keeps_it_and_one_with_much_to_do_is_not_given_others() -> None:
+    made = dispatcher(SEEDS[:1], delay_s=0.0)
+    made.seed([f"http://h0.test/{path}" for path in range(30)], 0.0)
+    leases = Asker(made).work(0.0)
+    made.heartbeat("n0", Heartbeat("active", 1.0, 0, hosts=1), 0.5)
+    assert Asker(made, "n1").work(1.0) == []
+    alone = made.work("n0", renewal(leases), 1.1)
+    assert alone.lost == []
+    assert alone.leases[0].assignments
+    made.heartbeat("n0", Heartbeat("active", 1.0, 0, hosts=2), 2.0)
+    made.work("n1", WorkRequest(100, max_hosts=10, unstarted=1000), 2.0)
+    busy = made.work("n0", renewal(leases), 2.1)
+    assert busy.leases[0].assignments
+
+
+def test_when_all_that_was_pending_is_settled_the_crawl_may_be_finished() -> None:
+    made = dispatcher(SEEDS[:1])
+    (lease,) = Asker(made).work(0.0)
+    made.tick(0.5)
+    before = made.made.may_be_finished
+    made.results(batch_of([result(lease.assignments[0])], [release(lease)]), 1.0)
+    assert (before, made.made.may_be_finished) == (False, True)
+    made.tick(1.5)
+    assert made.state is CrawlState.FINISHED
 
 
 def test_a_node_gets_no_more_than_it_can_do_in_a_lease() -> None:

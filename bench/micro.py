@@ -35,7 +35,7 @@ from drumlin.urls import host_of
 
 Result = TypeVar("Result")
 
-BATCH = 32
+BATCH = 64
 PORT = 8080
 REQUEST = b"User-Agent: bench\r\nAccept: */*\r\n\r\n"
 

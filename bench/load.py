@@ -47,7 +47,7 @@ from drumlin.model import NewURL
 
 FILL_BATCH = 5_000
 DEAD_SHARE = 0.15
-STEP = 1.15
+STEP = 1.06
 STEPS_MAX = 12
 STEP_WARM_S = 8.0
 COLLECT_AFTER = 100_000
@@ -170,22 +170,23 @@ async def drive(test: LoadTest, options: argparse.Namespace, engine: Engine) -> 
     print_lost_work(fleet.lost_work, held)
     measured = [first]
     if options.find_max:
-        measured += await find_max(test, options)
+        measured += await find_max(test, options, first)
     return measured
 
 
-async def find_max(test: LoadTest, options: argparse.Namespace) -> list[Measured]:
-    """Raise the pace step by step until a target is missed."""
+async def find_max(test: LoadTest, options: argparse.Namespace, first: Measured) -> list[Measured]:
+    """Raise the pace step by step until a target is missed; lower it where the first missed one already."""
     measured: list[Measured] = []
-    pace = float(options.rate)
+    raising = holds(first)
+    pace = float(options.rate) * (STEP if raising else 1 / STEP)
     print_row_names()
     for _ in range(STEPS_MAX):
         measured.append(await test.measure(pace, STEP_WARM_S, options.step))
         print_row(measured[-1])
-        if not holds(measured[-1]):
+        if holds(measured[-1]) is not raising:
             break
-        pace *= STEP
-    held = [one.pages_per_s for one in measured if holds(one)]
+        pace *= STEP if raising else 1 / STEP
+    held = [one.pages_per_s for one in (first, *measured) if holds(one)]
     print(f"highest load that held the targets: {max(held, default=0):,.0f} pages/s", flush=True)
     return measured
 

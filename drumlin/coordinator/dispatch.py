@@ -320,7 +320,7 @@ class Dispatcher:
         await self._read_scope_seeds()
         await self.nodes.flush(self.engine)
         if self.leads:
-            await self.engine.expire_all(now)
+            self._granting.hand_on(await self.engine.expire_all(now), now)
         shards = await self.engine.stats_all(now)
         self._settled_since_tick = 0
         self._granting.heed(shards)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 
 from drumlin.config import CrawlConfig
@@ -71,6 +71,7 @@ class Granting:
         shards_asked_max: int | None,
     ) -> None:
         self._hungry: dict[str, float] = {}
+        self._lost: dict[int, deque[tuple[float, str]]] = defaultdict(deque)
         self._engine = engine
         self._config = config
         self._nodes = nodes
@@ -194,6 +195,7 @@ class Granting:
         takes at once what two could work on.
         """
         leases = await self._lease_preferred(record, request, hosts, room, now)
+        leases += await self._lease_lost(record, request, hosts - len(leases), room - _size(leases), now)
         own, others = self._shards_for(record)
         leases += await self._lease_from(own, record, request, hosts - len(leases), room - _size(leases), now)
         if leases or not others:
@@ -212,6 +214,31 @@ class Granting:
                     more = (hosts - len(leases), room - _size(leases))
                     leases += await self._ask(shard, record, request, *more, now, only_hosts=(host,))
         return leases
+
+    def hand_on(self, hosts: Sequence[str], now: float) -> None:
+        """Give these hosts to the next nodes that ask: their leases were lost, and in line they would stand behind all
+        that have waited meanwhile. Merely a hint: forgotten, they are in line all the same."""
+        for host in hosts:
+            self._lost[self._engine.shard_of(host)].append((now, host))
+
+    async def _lease_lost(
+        self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
+    ) -> list[Lease]:
+        """Hosts to be handed on, of one shard, as far as their next contact has come."""
+        most = min(hosts, -(-room // self._urls_per_host(now)))
+        if not self._lost or most <= 0:
+            return []
+        due = now - self._config.delay_s
+        shard = next((shard for shard, line in self._lost.items() if line[0][0] <= due), None)
+        if shard is None:
+            return []
+        line = self._lost[shard]
+        chosen: list[str] = []
+        while line and line[0][0] <= due and len(chosen) < most:
+            chosen.append(line.popleft()[1])
+        if not line:
+            del self._lost[shard]
+        return await self._ask(shard, record, request, hosts, room, now, only_hosts=chosen)
 
     async def _lease_from(
         self, shards: list[int], record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float

@@ -142,12 +142,12 @@ class Engine(Protocol):
         A lease past its deadline stays live for this purpose until `expire` ends it.
         """
 
-    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         """End the leases whose deadline has come and queue the scheduled tasks whose time has come.
 
         At most `limit` of each, earliest first. An expired lease's tasks return to their place in the queue, and
         the host's next contact is the latest of its old one, the deadline and `now`, plus its delay: the node may
-        have contacted it until the end. Returns how many leases ended.
+        have contacted it until the end. Returns the hosts whose leases ended.
         """
 
     async def release_node(self, shard: int, node: str, now: float) -> int:
@@ -177,7 +177,7 @@ class Engine(Protocol):
     ) -> dict[int, list[list[Verdict]]]:
         """`settle` for each shard named."""
 
-    async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+    async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         """`expire` in every shard."""
 
     async def release_nodes(self, nodes: Sequence[str], now: float) -> int:

@@ -79,7 +79,7 @@ class Embedded:
     async def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
         raise NotImplementedError
 
-    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         raise NotImplementedError
 
     async def release_node(self, shard: int, node: str, now: float) -> int:
@@ -106,8 +106,8 @@ class Embedded:
     ) -> dict[int, list[list[Verdict]]]:
         return {shard: await self.settle(shard, settlements, now) for shard, settlements in batches.items()}
 
-    async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
-        return sum([await self.expire(shard, now, limit=limit) for shard in range(self.shard_count)])
+    async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
+        return [host for shard in range(self.shard_count) for host in await self.expire(shard, now, limit=limit)]
 
     async def release_nodes(self, nodes: Sequence[str], now: float) -> int:
         return sum([await self.release_node(shard, node, now) for shard in range(self.shard_count) for node in nodes])

@@ -824,7 +824,7 @@ local function expire(keys, arguments)
   local T = keys[1]
   local over = call('ZRANGEBYSCORE', T .. 'd', '-inf', now, 'LIMIT', 0, limit)
   local due = call('ZRANGEBYSCORE', T .. 't', '-inf', now, 'LIMIT', 0, limit)
-  if #over == 0 and #due == 0 then return 0 end
+  if #over == 0 and #due == 0 then return over end
   local shard = open_shard(T)
   for _, name in ipairs(over) do
     local grant = live_grant(shard, name)
@@ -838,7 +838,7 @@ local function expire(keys, arguments)
     put_back(shard, host, record)
   end
   commit(shard)
-  return #over
+  return over
 end
 
 local function release_nodes(keys, arguments)

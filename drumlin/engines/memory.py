@@ -339,7 +339,7 @@ class MemoryEngine(Embedded):
         if settlement.release and host.grant:
             state.end_lease(host, host.grant, host.next_contact)
 
-    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         state = self._shards[shard]
         over = [(host.grant.deadline, host.name) for host in state.leased.values() if host.grant]
         over = sorted(pair for pair in over if pair[0] <= now)[:limit]
@@ -349,7 +349,7 @@ class MemoryEngine(Embedded):
             if retry_at <= now:
                 state.take(state.entries[url])
                 state.put_queued(state.entries[url], now)
-        return len(over)
+        return [name for _, name in over]
 
     async def release_node(self, shard: int, node: str, now: float) -> int:
         state = self._shards[shard]

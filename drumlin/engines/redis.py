@@ -220,12 +220,13 @@ class RedisEngine:
             verdicts[shard] = [[_VERDICTS[next(codes)] for _ in one.settled] for one in batches[shard]]
         return verdicts
 
-    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
-        ended: int = await self._call("expire", shard, now, limit)
-        return ended
+    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
+        ended: list[bytes] = await self._call("expire", shard, now, limit)
+        return [name.decode() for name in ended]
 
-    async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
-        return sum(await self._call_everywhere("expire", now, limit))
+    async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
+        ended: list[list[bytes]] = await self._call_everywhere("expire", now, limit)
+        return [name.decode() for names in ended for name in names]
 
     async def release_node(self, shard: int, node: str, now: float) -> int:
         ended: int = await self._call("release_nodes", shard, now, node)

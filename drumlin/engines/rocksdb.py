@@ -274,7 +274,7 @@ class RocksEngine(Embedded):
         if settlement.release and host.lease is not None:
             change.end_lease(host, host.lease, record.next_contact)
 
-    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> int:
+    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         state = self._shards[shard]
         with Change(state) as change:
             over = [(deadline, name.decode()) for deadline, name, _ in islice(state.times("deadlines", now), limit)]
@@ -282,7 +282,7 @@ class RocksEngine(Embedded):
                 change.lose_lease(change.host(name), max(deadline, now))
             for _, _, value in list(islice(state.times("scheduled", now), limit)):
                 self._retry(change, *decode_scheduled(value), now)
-            return len(over)
+            return [name for _, name in over]
 
     def _retry(self, change: Change, name: str, task: Task, now: float) -> None:
         host = change.host(name)

@@ -467,6 +467,15 @@ def test_a_node_with_one_host_keeps_it_and_one_with_much_to_do_is_not_given_othe
     assert busy.leases[0].assignments
 
 
+def test_a_host_whose_lease_was_lost_goes_to_the_next_node_that_asks() -> None:
+    made = dispatcher(SEEDS[:1], delay_s=1.0, lease_s=20.0)
+    (lost,) = Asker(made).work(0.0)
+    made.seed([f"http://h{host}.test/" for host in range(1, 40)], 1.0)
+    made.tick(30.0)
+    assert lost.host not in {lease.host for lease in Asker(made, "n1").work(30.5)}, "its delay counts from its end"
+    assert lost.host in {lease.host for lease in Asker(made, "n2").work(31.0)}
+
+
 def test_when_all_that_was_pending_is_settled_the_crawl_may_be_finished() -> None:
     made = dispatcher(SEEDS[:1])
     (lease,) = Asker(made).work(0.0)

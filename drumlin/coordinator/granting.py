@@ -41,6 +41,7 @@ TASKS_AT_FIRST = 200
 GROWTH = 2.0
 HUNGER_S = 0.1
 HUNGRY_LATELY_S = 0.25
+HUNGRY_SHARE = 0.5
 HUNGRY_LOOKED_AT = 8
 BACKLOG_REVOKED_S = 5.0
 REVOKED_AT_ONCE = 8
@@ -83,12 +84,14 @@ class Granting:
         self._placement = Placement(engine.shard_count)
         self._turns: dict[str, int] = {}
         self._ready: list[bool] = [True] * engine.shard_count
+        self._hosts_each = 0.0
         self._recent: dict[str, deque[str]] = {}
         self._requests = 0
 
     def heed(self, shards: Sequence[ShardStats]) -> None:
-        """Remember which shards had hosts to give, so that others are not asked first."""
+        """Remember which shards had hosts to give, so that others are not asked first, and how many a node has."""
         self._ready = [stats.hosts_ready > 0 for stats in shards]
+        self._hosts_each = sum(stats.hosts_leased for stats in shards) / max(1, self._nodes.known, len(self._nodes))
 
     async def fill(self, work: Work, record: NodeRecord, request: WorkRequest, latest: Totals, now: float) -> None:
         """Put renewed and new leases into `work`. Near the end of the page budget one request at a time is answered,
@@ -128,7 +131,8 @@ class Granting:
         leases = await self._lease(record, request, hosts, room, now)
         work.leases += [self._work_lease(lease, now) for lease in leases]
         self._note_hosts(record.node_id, leases)
-        if request.unstarted + _size(leases) <= HUNGER_S * record.pages_per_s:
+        little = request.unstarted + _size(leases) <= HUNGER_S * record.pages_per_s
+        if little or (not leases and record.leases < HUNGRY_SHARE * self._hosts_each):
             self._hungry[record.node_id] = now
         if not leases:
             work.retry_after_s = self._idle_wait_s()
@@ -144,7 +148,7 @@ class Granting:
         return self._config.delay_s <= 0 and record.leases > 1 and self._others_hunger(record.node_id, now)
 
     def _others_hunger(self, node: str, now: float) -> bool:
-        """Whether another node had hardly any work when it was last answered, and that was just now."""
+        """Whether another node that asked just now has hardly any work, or far fewer hosts than its share."""
         for other, since in list(itertools.islice(self._hungry.items(), HUNGRY_LOOKED_AT)):
             if now - since > HUNGRY_LATELY_S:
                 del self._hungry[other]

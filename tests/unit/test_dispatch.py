@@ -467,6 +467,21 @@ def test_a_node_with_one_host_keeps_it_and_one_with_much_to_do_is_not_given_othe
     assert busy.leases[0].assignments
 
 
+def test_a_node_with_far_fewer_hosts_than_its_share_gets_some_of_anothers() -> None:
+    made = dispatcher(SEEDS[:1], delay_s=0.0)
+    for node in ("n0", "n1"):
+        made.register(node, 0.0)
+    made.seed([f"http://h{host}.test/{path}" for host in range(10) for path in range(30)], 0.0)
+    asker = Asker(made)
+    leases = asker.work(0.0) + asker.work(0.0)
+    assert len(leases) == 10
+    made.heartbeat("n0", Heartbeat("active", 1.0, 0, hosts=10), 0.5)
+    made.heartbeat("n1", Heartbeat("active", 1.0, 0, hosts=1), 0.5)
+    made.tick(0.6)
+    made.work("n1", WorkRequest(100, max_hosts=10, unstarted=1000), 1.0)
+    assert len(made.work("n0", renewal(leases), 1.1).lost) == 5
+
+
 def test_a_host_whose_lease_was_lost_goes_to_the_next_node_that_asks() -> None:
     made = dispatcher(SEEDS[:1], delay_s=1.0, lease_s=20.0)
     (lost,) = Asker(made).work(0.0)

@@ -27,7 +27,7 @@ from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import OpenAccess
 from drumlin.coordinator.dispatch import KILLS_MAX, Dispatcher
 from drumlin.coordinator.report import Report, make_report
-from drumlin.coordinator.service import ELAPSED_KEY, Clock, Listen, run_server
+from drumlin.coordinator.service import ELAPSED_KEY, Clock, Listen, collect_seldom, run_server
 from drumlin.coordinator.totals import Totals
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
@@ -218,6 +218,7 @@ class LocalCrawl:
             store=self.options.out,
             endpoint=listen.endpoint,
         )
+        collect_seldom()
         async with run_server(app, listen, drain=False):
             try:
                 await self._supervise(app)

@@ -90,6 +90,13 @@ class _Server(uvicorn.Server):
         yield
 
 
+def collect_seldom() -> None:
+    """Leave what is there for good to itself, and look for garbage now and then: hardly anything here forms cycles."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
 @contextlib.asynccontextmanager
 async def run_server(app: CoordinatorApp, listen: Listen, *, drain: bool) -> AsyncIterator[None]:
     """Serve `app` for as long as the context lasts. With `drain` the requests under way are answered at the end."""
@@ -206,9 +213,7 @@ class _Service:
             endpoint=options.public_endpoint or options.listen.endpoint,
         )
         domain_of("example.com")  # reads the list of public suffixes: half a second that no node should wait for
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        collect_seldom()
         async with run_server(app, options.listen, drain=True):
             on_ready(dispatcher)
             while not self._stopping.is_set():

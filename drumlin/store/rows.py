@@ -146,10 +146,10 @@ class LinkRows:
         times = np.repeat(np.array(self.times, dtype=np.int64), counts)
         columns = [
             pa.DictionaryArray.from_arrays(pa.array(sources), _strings(self.sources)),
-            _strings(self.targets),
+            _lines(self.targets),
             _dictionary(self.kinds),
             _dictionary(self.rels),
-            _strings(self.texts),
+            _lines(self.texts),
             pa.array(times).view(pa.timestamp("us", tz="UTC")),
         ]
         return pa.Table.from_arrays(columns, schema=SCHEMAS[LINKS])
@@ -186,6 +186,18 @@ def _strings(column: Sequence[Any]) -> Any:
         return pa.array(column, pa.string())
     except UnicodeEncodeError:
         return pa.array([value and value.encode("utf-8", "replace").decode() for value in column], pa.string())
+
+
+def _lines(column: Sequence[Any]) -> Any:
+    """Strings of one line each, joined and encoded together and cut where they met: quicker than one by one."""
+    joined = "\n".join(column).encode("utf-8", "replace")
+    ends = np.flatnonzero(np.frombuffer(joined, np.uint8) == ord("\n"))
+    if len(ends) != len(column) - 1:
+        return _strings(column)
+    offsets = np.zeros(len(column) + 1, np.int32)
+    offsets[1:-1] = ends - np.arange(len(ends))
+    offsets[-1] = len(joined) - len(ends)
+    return pa.StringArray.from_buffers(len(column), pa.py_buffer(offsets), pa.py_buffer(joined.replace(b"\n", b"")))
 
 
 def _dictionary(column: Sequence[str]) -> Any:

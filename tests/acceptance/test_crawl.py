@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -19,7 +17,6 @@ import pytest
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK
 from drumlin.testing import Ending, FakeWeb, Response
 from tests.acceptance.commands import (
-    FAST,
     NO_PATIENCE,
     Done,
     NamedHosts,
@@ -27,7 +24,6 @@ from tests.acceptance.commands import (
     crawl,
     drumlin,
     end,
-    environment,
     pages_of,
     report,
     running,
@@ -55,7 +51,6 @@ REPORT_FIELDS = {
     "refused",
     "top_hosts",
 }
-ESCAPE = "\x1b"
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +132,7 @@ def test_a_crawl_that_ends_by_itself_says_so_and_exits_0(finished: tuple[Path, l
 
 def test_without_a_terminal_progress_is_plain_lines_on_stderr(finished: tuple[Path, list[str], Done]) -> None:
     _, _, done = finished
-    assert ESCAPE not in done.stdout + done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
     assert re.match(r"\d+s  \d+ pages done, \d+ URLs known, ", done.stderr)
 
 
@@ -221,51 +216,6 @@ def test_a_new_seed_on_a_finished_crawl_is_fetched(tmp_path: Path, web: FakeWeb)
     done = crawl(tmp_path, web.url("early"), chain(web, "late", 2))
     assert done.returncode == EXIT_OK
     assert report(tmp_path)["pages"] == 4
-
-
-# On a terminal
-
-
-@pytest.fixture(scope="module")
-def on_a_terminal(web: FakeWeb, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What a terminal gets to see of a short crawl, plain and with NO_COLOR."""
-    seen: dict[str, str] = {}
-    for name, color in (("plain", {}), ("no colour", {"NO_COLOR": "1"})):
-        folder = tmp_path_factory.mktemp("terminal")
-        home = chain(web, f"terminal {name}", 8)
-        seen[name] = terminal_output(folder, ["crawl", *FAST, "--delay", "0.2", home], color)
-    return seen
-
-
-def terminal_output(folder: Path, arguments: list[str], more: dict[str, str]) -> str:
-    leader, follower = pty.openpty()
-    variables = environment(folder, {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"} | more)
-    streams = {"stdin": follower, "stdout": follower, "stderr": follower}
-    with running(folder, *arguments, env=variables, text=None, **streams) as process:
-        os.close(follower)
-        output = b""
-        # The terminal reports an error once the last process that had it open is gone.
-        with contextlib.suppress(OSError):
-            while piece := os.read(leader, 65_536):
-                output += piece
-        os.close(leader)
-        assert process.wait() == EXIT_OK
-    return output.decode()
-
-
-def test_on_a_terminal_progress_is_redrawn_in_place_and_put_away(on_a_terminal: dict[str, str]) -> None:
-    output = on_a_terminal["plain"]
-    assert output.count("URLs known") >= 3
-    assert f"{ESCAPE}[1A" in output, "the panel is drawn over the one before"
-    assert output.rindex(f"{ESCAPE}[?25h") > output.rindex(f"{ESCAPE}[?25l"), "the cursor is shown again"
-    ending = output[output.rindex(f"{ESCAPE}[?25h") :]
-    assert "Finished: nothing is left to fetch." in ending
-    assert "URLs known" not in ending
-
-
-def test_no_color_takes_colours_away_on_a_terminal(on_a_terminal: dict[str, str]) -> None:
-    assert not re.search(ESCAPE + r"\[[0-9;]*3[0-9][0-9;]*m", on_a_terminal["no colour"])
-    assert "URLs known" in on_a_terminal["no colour"]
 
 
 # What is crawled
@@ -486,43 +436,3 @@ def test_dead_letters_are_listed_retried_and_dropped(tmp_path: Path, web: FakeWe
     assert report(tmp_path)["dead_letters"] == {"reset": 1}
     paths = pages_of(web, "sick")
     assert [paths.count(path) for path in ("/one", "/two", "/three")] == [1, 2, 1]
-
-
-# One page explained
-
-
-@pytest.fixture(scope="module")
-def explained(web: FakeWeb) -> str:
-    host = "explained"
-    web.respond(host, "/robots.txt", Response(body="User-agent: *\nDisallow: /no\n", content_type="text/plain"))
-    web.page(host, "/page.html", '<title>A page</title><p>Some words.</p><a href="/next.html">next</a>')
-    web.respond(host, "/moved", Response(status=302, headers={"Location": "/page.html"}))
-    web.respond(host, "/broken", Response(ending=Ending.RESET))
-    web.respond(host, "/failing", Response(status=500))
-    return host
-
-
-@pytest.mark.parametrize(
-    ("path", "exit_code", "out", "err"),
-    [
-        ("/page.html", 0, ["allows drumlin this URL", "status 200 over http/1.1", "'A page'", "/next.html"], ""),
-        ("/moved", 0, ["redirect     to ", "/page.html", "'A page'"], ""),
-        ("/no/page", 6, ["denies drumlin this URL"], "robots.txt does not let drumlin fetch"),
-        ("/broken", 6, ["allows drumlin this URL"], "reset: "),
-        ("/failing", 6, ["status 500"], "http_5xx: status 500. A crawl would try again later."),
-    ],
-)
-def test_fetch_explains_every_decision(
-    tmp_path: Path, web: FakeWeb, explained: str, path: str, exit_code: int, out: list[str], err: str
-) -> None:
-    done = drumlin(tmp_path, "fetch", web.url(explained, path), "--allow-private", "--delay", "0")
-    assert (done.returncode, [piece for piece in out if piece not in done.stdout]) == (exit_code, [])
-    assert done.stderr.startswith(f"drumlin: {err}" if err else "")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_fetch_refuses_a_private_address_with_a_hint(tmp_path: Path, web: FakeWeb, explained: str) -> None:
-    done = drumlin(tmp_path, "fetch", web.url(explained, "/page.html"), "--delay", "0", "--json")
-    assert done.returncode == 6
-    assert "--allow-private" in done.stderr
-    assert json.loads(done.stdout)[0]["step"] == "url"

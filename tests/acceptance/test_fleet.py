@@ -129,6 +129,7 @@ def test_what_dies_is_started_again(running: Fleet) -> None:
             WAIT_S_MAX,
             f"{victim.name} to be started again",
         )
+        assert running.named(victim.name).starts == victim.starts + 1
 
 
 def _started_again(one: Fleet, before: FleetProcess) -> bool:

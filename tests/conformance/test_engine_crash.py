@@ -76,6 +76,7 @@ def test_everything_acknowledged_survives_kill_9_at_random_moments(tmp_path: Pat
         check(engine, events)
         check_that_the_last_lease_is_live_or_settled(engine, latest)
         engine.close()
+    assert {kind for kind, _ in events} == {"added", "leased", "settled"}, "there was something of each kind to lose"
 
 
 def test_totals_agree_with_every_urls_state_after_a_kill(tmp_path: Path) -> None:

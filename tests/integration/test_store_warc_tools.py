@@ -102,7 +102,11 @@ def test_every_kind_of_response_passes_both_checkers(tmp_path: Path) -> None:
         make_capture("https://example.com/big", bytes(range(256)) * 80_000),
         encoded("https://example.com/unknown-encoding", b"zstd"),
     ]
-    check(write(tmp_path, captures))
+    path = write(tmp_path, captures)
+    check(path)
+    assert [(read.url, read.body_raw) for read in read_captures(path)] == [
+        (capture.url, capture.body_raw) for capture in captures
+    ]
 
 
 def test_revisits_pass_both_checkers(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -11,131 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.placement import Placement
-from drumlin.coordinator.totals import Totals
 from drumlin.engines.base import Added
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
 from drumlin.errors import BusyError
 from drumlin.model import NewURL, Outcome
 from drumlin.protocol import (
-    Accepted,
     Assignment,
     CrawlState,
-    Heartbeat,
-    HeartbeatReply,
     HostReport,
-    Known,
     KnownRequest,
-    NodeRecord,
     NodeStatus,
-    Register,
-    Result,
     Results,
-    Work,
     WorkLease,
     WorkRequest,
 )
 from drumlin.urls import host_of
-
-HOSTS = [f"h{number}.test" for number in range(5)]
-SEEDS = [f"http://{host}/" for host in HOSTS]
-
-
-class Driven:
-    """A dispatcher on an engine that never waits, so that its calls can be made without an event loop."""
-
-    def __init__(self, made: Dispatcher) -> None:
-        self.made = made
-        self.budget = made.budget
-
-    @property
-    def state(self) -> CrawlState:
-        return self.made.state
-
-    def seed(self, urls: list[str], now: float) -> int:
-        return drive(self.made.seed(urls, now))
-
-    def register(self, node: str, now: float, *, boot: int = 1, **more: Any) -> NodeRecord:
-        message = Register(0.0, node, **({"instance": f"spool of {node}"} | more), boot=boot)
-        return drive(self.made.register(message, now))
-
-    def leave(self, node: str, now: float) -> None:
-        drive(self.made.leave(node, now))
-
-    def work(self, node: str, request: WorkRequest, now: float) -> Work:
-        return drive(self.made.work(node, request, now))
-
-    def results(self, results: Results, now: float, node: str | None = None) -> Accepted:
-        return drive(self.made.results(node, results, now))
-
-    def known(self, request: KnownRequest) -> Known:
-        return drive(self.made.known(request))
-
-    def heartbeat(self, node: str, beat: Heartbeat, now: float) -> HeartbeatReply:
-        return drive(self.made.heartbeat(node, beat, now))
-
-    def totals(self, now: float) -> Totals:
-        return drive(self.made.totals(now))
-
-    def tick(self, now: float) -> Totals:
-        return drive(self.made.tick(now, now))
-
-
-def dispatcher(seeds: list[str] = SEEDS, shards: int = 3, **config: Any) -> Driven:
-    settings_of_crawl = CrawlConfig(**({"delay_s": 1.0, "backoff_base_s": 1.0, "lease_s": 10.0} | config))
-    made = Driven(Dispatcher(MemoryEngine(shards), settings_of_crawl, seeds, chance=random.Random(1)))
-    made.seed(seeds, 0.0)
-    return made
-
-
-class Asker:
-    """Numbers its requests, as a node does."""
-
-    def __init__(self, made: Driven, node: str = "n0") -> None:
-        self.made = made
-        self.node = node
-        self.requests = 0
-
-    def work(
-        self,
-        now: float,
-        hosts: int = 10,
-        tasks: int = 100,
-        renew: tuple[tuple[str, str], ...] = (),
-        **more: Any,
-    ) -> list[WorkLease]:
-        self.requests += 1
-        request = WorkRequest(tasks, max_hosts=hosts, request_id=f"{self.requests}", renew=list(renew), **more)
-        return self.made.work(self.node, request, now).leases
-
-
-def result(task: Assignment, outcome: Outcome = Outcome.FETCHED, **more: Any) -> Result:
-    made = Result(
-        task.assignment_id,
-        task.url,
-        0 if outcome is Outcome.DENIED else 200,
-        sha256(task.url.encode()).hexdigest(),
-        [],
-        1.0,
-        outcome,
-        size=10 if outcome is Outcome.FETCHED else 0,
-        record_id="r",
-        redirect_chain=list(task.redirects),
-    )
-    for name, value in more.items():
-        setattr(made, name, value)
-    return made
-
-
-def batch_of(results: list[Result], hosts: list[HostReport] | None = None) -> Results:
-    return Results(results, hosts or [], canonical_links=True)
-
-
-def release(lease: WorkLease, next_contact_s: float = 0.0, **more: Any) -> HostReport:
-    return HostReport(lease.lease_id, lease.host, True, next_contact_s, **more)
+from tests.harness.dispatching import HOSTS, SEEDS, Asker, Driven, batch_of, dispatcher, release, result
 
 
 def test_the_links_of_a_page_are_queued_before_it_is_settled() -> None:
@@ -276,14 +167,6 @@ def test_a_host_takes_no_more_urls_than_allowed_and_the_refused_are_counted() ->
     assert made.totals(0.0).group("refused.") == {"host_urls_max": 7}
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 5])
-def test_no_host_is_out_of_every_nodes_reach(nodes: int) -> None:
-    made = dispatcher(shards=4)
-    askers = [Asker(made, f"n{number}") for number in range(nodes)]
-    leased = [lease.host for asker in askers for lease in asker.work(0.0)]
-    assert sorted(leased) == HOSTS
-
-
 # A fleet
 
 
@@ -408,89 +291,6 @@ def test_a_url_that_a_person_names_widens_the_scope_for_all_coordinators() -> No
     assert (work.scope_seeds, work.scope_version) == (["http://h3.test/"], 1)
 
 
-def test_a_node_gets_the_hosts_of_domains_it_prefers_first() -> None:
-    made = dispatcher(["http://www.blue.test/", "http://green.test/", *SEEDS], scope="any")
-    (lease,) = Asker(made).work(0.0, hosts=1, preferred_domains=["blue.test"])
-    assert lease.host == "www.blue.test"
-
-
-def test_in_spread_mode_a_host_goes_to_a_node_that_has_not_had_it_lately() -> None:
-    made = dispatcher(SEEDS[:1], affinity="spread", delay_s=0.0)
-    made.seed([f"http://h0.test/{number}" for number in range(30)], 0.0)
-    asker = Asker(made)
-    (lease,) = asker.work(0.0)
-    made.results(batch_of([], [release(lease)]), 1.0)
-    assert asker.work(2.0) == []
-    assert Asker(made, "n1").work(2.0)
-
-
-def test_a_slow_node_is_asked_to_give_back_what_it_has_not_begun_when_others_have_nothing() -> None:
-    made = dispatcher()
-    beat = Heartbeat("active", 1.0, 0, leases=["n0:1", "n0:2", "n0:3", "n0:4"], hosts=4, unstarted=400)
-    Asker(made).work(0.0)
-    assert made.heartbeat("n0", beat, 1.0).revoke == []
-    assert Asker(made, "n1").work(2.0) == []
-    assert made.heartbeat("n0", beat, 2.1).revoke == ["n0:1", "n0:2"]
-    assert made.heartbeat("n0", beat, 10.0).revoke == [], "that was long ago"
-
-
-def renewal(leases: list[WorkLease]) -> WorkRequest:
-    return WorkRequest(100, max_hosts=0, renew=[(lease.lease_id, lease.host) for lease in leases])
-
-
-def test_without_a_delay_a_node_shares_its_hosts_with_one_that_has_none() -> None:
-    made = dispatcher(SEEDS[:1], delay_s=0.0)
-    made.seed([f"http://h{host}.test/{path}" for host in range(4) for path in range(30)], 0.0)
-    leases = Asker(made).work(0.0)
-    made.heartbeat("n0", Heartbeat("active", 1.0, 0, hosts=4), 0.5)
-    kept = made.work("n0", renewal(leases), 1.0)
-    assert (len(kept.leases), kept.lost) == (4, [])
-    assert all(lease.assignments for lease in kept.leases)
-    assert Asker(made, "n1").work(1.0) == []
-    shared = made.work("n0", renewal(leases), 1.1)
-    assert (len(shared.leases), len(shared.lost)) == (2, 2)
-    assert not any(lease.assignments for lease in shared.leases)
-
-
-def test_a_node_with_one_host_keeps_it_and_one_with_much_to_do_is_not_given_others() -> None:
-    made = dispatcher(SEEDS[:1], delay_s=0.0)
-    made.seed([f"http://h0.test/{path}" for path in range(30)], 0.0)
-    leases = Asker(made).work(0.0)
-    made.heartbeat("n0", Heartbeat("active", 1.0, 0, hosts=1), 0.5)
-    assert Asker(made, "n1").work(1.0) == []
-    alone = made.work("n0", renewal(leases), 1.1)
-    assert alone.lost == []
-    assert alone.leases[0].assignments
-    made.heartbeat("n0", Heartbeat("active", 1.0, 0, hosts=2), 2.0)
-    made.work("n1", WorkRequest(100, max_hosts=10, unstarted=1000), 2.0)
-    busy = made.work("n0", renewal(leases), 2.1)
-    assert busy.leases[0].assignments
-
-
-def test_a_node_with_far_fewer_hosts_than_its_share_gets_some_of_anothers() -> None:
-    made = dispatcher(SEEDS[:1], delay_s=0.0)
-    for node in ("n0", "n1"):
-        made.register(node, 0.0)
-    made.seed([f"http://h{host}.test/{path}" for host in range(10) for path in range(30)], 0.0)
-    asker = Asker(made)
-    leases = asker.work(0.0) + asker.work(0.0)
-    assert len(leases) == 10
-    made.heartbeat("n0", Heartbeat("active", 1.0, 0, hosts=10), 0.5)
-    made.heartbeat("n1", Heartbeat("active", 1.0, 0, hosts=1), 0.5)
-    made.tick(0.6)
-    made.work("n1", WorkRequest(100, max_hosts=10, unstarted=1000), 1.0)
-    assert len(made.work("n0", renewal(leases), 1.1).lost) == 5
-
-
-def test_a_host_whose_lease_was_lost_goes_to_the_next_node_that_asks() -> None:
-    made = dispatcher(SEEDS[:1], delay_s=1.0, lease_s=20.0)
-    (lost,) = Asker(made).work(0.0)
-    made.seed([f"http://h{host}.test/" for host in range(1, 40)], 1.0)
-    made.tick(30.0)
-    assert lost.host not in {lease.host for lease in Asker(made, "n1").work(30.5)}, "its delay counts from its end"
-    assert lost.host in {lease.host for lease in Asker(made, "n2").work(31.0)}
-
-
 def test_when_all_that_was_pending_is_settled_the_crawl_may_be_finished() -> None:
     made = dispatcher(SEEDS[:1])
     (lease,) = Asker(made).work(0.0)
@@ -500,24 +300,6 @@ def test_when_all_that_was_pending_is_settled_the_crawl_may_be_finished() -> Non
     assert (before, made.made.may_be_finished) == (False, True)
     made.tick(1.5)
     assert made.state is CrawlState.FINISHED
-
-
-def test_a_node_gets_no_more_than_it_can_do_in_a_lease() -> None:
-    made = dispatcher(SEEDS[:1], delay_s=0.0, lease_s=10.0)
-    made.seed([f"http://h{host}.test/{path}" for host in range(200) for path in range(8)], 0.0)
-    asker = Asker(made)
-    given = sum(len(lease.assignments) for lease in asker.work(0.0, hosts=1000, tasks=5000))
-    assert 190 <= given <= 200
-
-
-def test_shards_are_dealt_evenly_and_a_node_that_goes_moves_few() -> None:
-    placement = Placement(64)
-    names = [f"n{number}" for number in range(8)]
-    before = {shard: name for name in names for shard in placement.own(name, names, 1)}
-    assert sorted(before) == list(range(64))
-    after = {shard: name for name in names[:-1] for shard in placement.own(name, names[:-1], 2)}
-    moved = [shard for shard in before if before[shard] != "n7" and before[shard] != after[shard]]
-    assert len(moved) <= 16
 
 
 # Everything in any order

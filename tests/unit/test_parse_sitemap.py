@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.parse import SITEMAP_URLS_MAX, SitemapURL, looks_like_sitemap, parse_sitemap
+from drumlin.parse import SITEMAP_URLS_MAX, Sitemap, SitemapURL, looks_like_sitemap, parse_sitemap
 
 URLSET = b"""<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="x">
@@ -109,8 +109,14 @@ def test_only_sitemaps_look_like_sitemaps(mime: str, body: bytes, looks: bool) -
 
 @given(st.binary(max_size=300), st.sampled_from([b"", b"<urlset>", b"<rss>", b"<feed>", b"\x1f\x8b\x08", b"http://"]))
 def test_no_bytes_raise(body: bytes, start: bytes) -> None:
-    parse_sitemap(start + body, "")
-    looks_like_sitemap("application/xml", start + body)
+    check_locations(parse_sitemap(start + body, ""))
+    assert looks_like_sitemap("application/xml", start + body) in (True, False)
+
+
+def check_locations(sitemap: Sitemap) -> None:
+    """What any reader may rely on: no location is empty or has white space around it."""
+    locations = [url.loc for url in sitemap.urls] + sitemap.sitemaps
+    assert locations == [location.strip() for location in locations if location]
 
 
 TAGS = st.lists(
@@ -123,4 +129,4 @@ TAGS = st.lists(
 
 @given(TAGS)
 def test_no_order_of_elements_raises(tags: list[bytes]) -> None:
-    parse_sitemap(b"<urlset>" + b"".join(tags), "")
+    check_locations(parse_sitemap(b"<urlset>" + b"".join(tags), ""))

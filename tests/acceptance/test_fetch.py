@@ -1,0 +1,56 @@
+"""`drumlin fetch`: one page, every decision explained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drumlin.testing import Ending, FakeWeb, Response
+from tests.acceptance.commands import drumlin
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[FakeWeb]:
+    """One empty web; each test makes hosts of its own in it."""
+    with FakeWeb(hosts=0) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def explained(web: FakeWeb) -> str:
+    host = "explained"
+    web.respond(host, "/robots.txt", Response(body="User-agent: *\nDisallow: /no\n", content_type="text/plain"))
+    web.page(host, "/page.html", '<title>A page</title><p>Some words.</p><a href="/next.html">next</a>')
+    web.respond(host, "/moved", Response(status=302, headers={"Location": "/page.html"}))
+    web.respond(host, "/broken", Response(ending=Ending.RESET))
+    web.respond(host, "/failing", Response(status=500))
+    return host
+
+
+@pytest.mark.parametrize(
+    ("path", "exit_code", "out", "err"),
+    [
+        ("/page.html", 0, ["allows drumlin this URL", "status 200 over http/1.1", "'A page'", "/next.html"], ""),
+        ("/moved", 0, ["redirect     to ", "/page.html", "'A page'"], ""),
+        ("/no/page", 6, ["denies drumlin this URL"], "robots.txt does not let drumlin fetch"),
+        ("/broken", 6, ["allows drumlin this URL"], "reset: "),
+        ("/failing", 6, ["status 500"], "http_5xx: status 500. A crawl would try again later."),
+    ],
+)
+def test_fetch_explains_every_decision(
+    tmp_path: Path, web: FakeWeb, explained: str, path: str, exit_code: int, out: list[str], err: str
+) -> None:
+    done = drumlin(tmp_path, "fetch", web.url(explained, path), "--allow-private", "--delay", "0")
+    assert (done.returncode, [piece for piece in out if piece not in done.stdout]) == (exit_code, [])
+    assert done.stderr.startswith(f"drumlin: {err}" if err else "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fetch_refuses_a_private_address_with_a_hint(tmp_path: Path, web: FakeWeb, explained: str) -> None:
+    done = drumlin(tmp_path, "fetch", web.url(explained, "/page.html"), "--delay", "0", "--json")
+    assert done.returncode == 6
+    assert "--allow-private" in done.stderr
+    assert json.loads(done.stdout)[0]["step"] == "url"

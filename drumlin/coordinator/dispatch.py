@@ -321,8 +321,8 @@ class Dispatcher:
         await self.nodes.flush(self.engine)
         if self.leads:
             self._granting.hand_on(await self.engine.expire_all(now), now)
-        shards = await self.engine.stats_all(now)
         self._settled_since_tick = 0
+        shards = await self.engine.stats_all(now)
         self._granting.heed(shards)
         totals = self.latest = add_up(shards)
         # Reading 10,000 nodes takes the better part of a heartbeat's allowed latency, and their heartbeats are rare.

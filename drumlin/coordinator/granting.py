@@ -6,12 +6,12 @@ slow node does not sit on work that others could do. What it has not begun is ta
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.hunger import Hunger
 from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.orders import Orders
 from drumlin.coordinator.placement import Placement
@@ -39,10 +39,6 @@ HOSTS_FROM_OTHERS = 8
 HOSTS_DEFAULT = 32
 TASKS_AT_FIRST = 200
 GROWTH = 2.0
-HUNGER_S = 0.1
-HUNGRY_LATELY_S = 0.25
-HUNGRY_SHARE = 0.5
-HUNGRY_LOOKED_AT = 8
 BACKLOG_REVOKED_S = 5.0
 REVOKED_AT_ONCE = 8
 RECENT_HOSTS_MAX = 256
@@ -71,7 +67,7 @@ class Granting:
         chance: random.Random,
         shards_asked_max: int | None,
     ) -> None:
-        self._hungry: dict[str, float] = {}
+        self._hunger = Hunger()
         self._lost: dict[int, deque[tuple[float, str]]] = defaultdict(deque)
         self._engine = engine
         self._config = config
@@ -84,14 +80,13 @@ class Granting:
         self._placement = Placement(engine.shard_count)
         self._turns: dict[str, int] = {}
         self._ready: list[bool] = [True] * engine.shard_count
-        self._hosts_each = 0.0
         self._recent: dict[str, deque[str]] = {}
         self._requests = 0
 
     def heed(self, shards: Sequence[ShardStats]) -> None:
         """Remember which shards had hosts to give, so that others are not asked first, and how many a node has."""
         self._ready = [stats.hosts_ready > 0 for stats in shards]
-        self._hosts_each = sum(stats.hosts_leased for stats in shards) / max(1, self._nodes.known, len(self._nodes))
+        self._hunger.count(sum(stats.hosts_leased for stats in shards), max(self._nodes.known, len(self._nodes)))
 
     async def fill(self, work: Work, record: NodeRecord, request: WorkRequest, latest: Totals, now: float) -> None:
         """Put renewed and new leases into `work`. Near the end of the page budget one request at a time is answered,
@@ -131,9 +126,7 @@ class Granting:
         leases = await self._lease(record, request, hosts, room, now)
         work.leases += [self._work_lease(lease, now) for lease in leases]
         self._note_hosts(record.node_id, leases)
-        little = request.unstarted + _size(leases) <= HUNGER_S * record.pages_per_s
-        if little or (not leases and record.leases < HUNGRY_SHARE * self._hosts_each):
-            self._hungry[record.node_id] = now
+        self._hunger.answered(record, request.unstarted, _size(leases), now)
         if not leases:
             work.retry_after_s = self._idle_wait_s()
 
@@ -145,16 +138,7 @@ class Granting:
 
     def _should_share(self, record: NodeRecord, now: float) -> bool:
         """Others have nothing to do, and nodes are the bound: with a delay hosts are, and they best stay put."""
-        return self._config.delay_s <= 0 and record.leases > 1 and self._others_hunger(record.node_id, now)
-
-    def _others_hunger(self, node: str, now: float) -> bool:
-        """Whether another node that asked just now has hardly any work, or far fewer hosts than its share."""
-        for other, since in list(itertools.islice(self._hungry.items(), HUNGRY_LOOKED_AT)):
-            if now - since > HUNGRY_LATELY_S:
-                del self._hungry[other]
-            elif other != node:
-                return True
-        return False
+        return self._config.delay_s <= 0 and record.leases > 1 and self._hunger.felt(now, but=record.node_id)
 
     # Renewing
 
@@ -229,9 +213,9 @@ class Granting:
         self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
     ) -> list[Lease]:
         """Hosts to be handed on, of one shard, as far as their next contact has come."""
-        most = min(hosts, -(-room // self._urls_per_host(now)))
-        if not self._lost or most <= 0:
+        if not self._lost or hosts <= 0 or room <= 0:
             return []
+        most = min(hosts, -(-room // self._urls_per_host(now)))
         due = now - self._config.delay_s
         shard = next((shard for shard, line in self._lost.items() if line[0][0] <= due), None)
         if shard is None:
@@ -316,7 +300,7 @@ class Granting:
         """As many URLs as a host can be asked for in most of a lease's time; without a delay few, and fewer still
         towards the end, when not all nodes have work."""
         if self._config.delay_s <= 0:
-            return LEASE_URLS_SHARED if self._others_hunger("", now) else LEASE_URLS_UNDELAYED
+            return LEASE_URLS_SHARED if self._hunger.felt(now) else LEASE_URLS_UNDELAYED
         return max(1, min(LEASE_URLS_MAX, int(self._config.lease_s * LEASE_FILL_SHARE / self._config.delay_s)))
 
     def _note_hosts(self, node: str, leases: list[Lease]) -> None:
@@ -363,7 +347,7 @@ class Granting:
 
     def revoked(self, record: NodeRecord, beat: Heartbeat, state: CrawlState, now: float) -> list[str]:
         """Leases that the node should give back what it has not begun of: others wait, and it would take long."""
-        if state is not CrawlState.RUNNING or not self._others_hunger(record.node_id, now):
+        if state is not CrawlState.RUNNING or not self._hunger.felt(now, but=record.node_id):
             return []
         if beat.unstarted <= record.pages_per_s * BACKLOG_REVOKED_S or len(beat.leases) < 2:
             return []

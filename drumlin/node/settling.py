@@ -18,8 +18,7 @@ from drumlin.node.outbox import Outbox, held_bytes
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import HostReport, Known, KnownRequest
 
-READ_BATCH_MIN = 64
-READ_BATCH_MAX = 64
+READ_BATCH = 64
 READ_WAIT_S = 0.005
 SETTLE_BATCH_MAX = 200
 SETTLE_WAIT_S = 0.02
@@ -71,7 +70,7 @@ class Settling:
     @property
     def behind(self) -> bool:
         """More has arrived than one batch takes: to fetch more would only pile it up, out of other nodes' reach."""
-        return len(self._arrived) > READ_BATCH_MAX
+        return len(self._arrived) > READ_BATCH
 
     @property
     def empty(self) -> bool:
@@ -105,13 +104,13 @@ class Settling:
     def step(self) -> None:
         """Read one batch if one is ready, and archive and send what has been read."""
         arrived = len(self._arrived)
-        if arrived >= READ_BATCH_MIN or (arrived and time.monotonic() >= self._arrived_at + READ_WAIT_S):
+        if arrived >= READ_BATCH or (arrived and time.monotonic() >= self._arrived_at + READ_WAIT_S):
             self._read()
         self._hand_over(time.monotonic())
 
     def _read(self) -> None:
         """Parse and fingerprint a batch, then ask which of its contents are known already."""
-        batch, self._arrived = self._arrived[:READ_BATCH_MAX], self._arrived[READ_BATCH_MAX:]
+        batch, self._arrived = self._arrived[:READ_BATCH], self._arrived[READ_BATCH:]
         captures = [arrival.capture for _, arrival in batch if arrival.capture is not None]
         self._blackbox.reading({arrival.result.url: arrival.result.assignment_id for _, arrival in batch})
         self._pipeline.read(captures)

@@ -93,6 +93,14 @@ def test_links_are_one_row_each_and_those_that_lead_nowhere_are_dropped(tmp_path
     assert query(tmp_path, joined) == [(4,)]
 
 
+def test_a_line_end_in_a_link_moves_no_other_link(tmp_path: Path) -> None:
+    capture = make_capture()
+    capture.links = LinkSet(["https://a.test/", "https://b.test/"], ["a", "a"], ["", ""], ["one\ntwo", "three"])
+    written(tmp_path, [capture])
+    rows = query(tmp_path, "SELECT target, text FROM {links}")
+    assert rows == [("https://a.test/", "one\ntwo"), ("https://b.test/", "three")]
+
+
 def test_every_attempt_is_in_fetches(tmp_path: Path) -> None:
     denied = fetch("https://example.com/private", outcome="denied", status=0)
     failed = fetch("https://example.com/slow", outcome="failed", status=0, kind="timeout", error="30 s", attempt=2)

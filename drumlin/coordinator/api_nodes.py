@@ -47,7 +47,7 @@ LONG_POLLERS_MAX = 64
 """Requests that wait for work at once: those woken ask the engine again."""
 WOKEN_BY_RESULTS = 4
 """Of these, how many a batch of results wakes: it brings work for some, not for thousands of idle nodes."""
-SETTLING_AT_ONCE = 8
+SETTLING_AT_ONCE = 5
 """Batches of results under way at once, enough to keep an engine busy. Others wait in line: if all were begun at once,
 each would take as long as all of them, and requests for work, which are small and urgent, as long again."""
 SETTLING_WAITING_MAX = 500

@@ -13,6 +13,8 @@ PYTHON ?= $(shell for p in /usr/bin/python3.11 python3.11 python3 python3.12 pyt
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; break; }; done)
 BIN := .venv/bin
 UV := $(BIN)/uv
+# As pip does when a user installs a package: compiled once, not at every start where Python may not write files.
+export UV_COMPILE_BYTECODE := 1
 
 # Debian packages, per target; installed only when missing (and only possible as root).
 # nginx serves HTTP/2 to the integration tests, with certificates made by openssl; redis-server is what fleets run on.
@@ -28,12 +30,16 @@ CHECKED := $(wildcard drumlin tests bench docs)
 # processes and so run alone.
 WORKERS ?= auto
 
-.PHONY: help test lint types fast-tests real-tests demo bench bench-micro test-slow lock docs format clean
+.PHONY: help test bytecode lint types fast-tests real-tests demo bench bench-micro test-slow lock docs format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
 
 test: lint types fast-tests real-tests ## lint, format, types and all tests but the slow ones
+
+# drumlin itself is used in place, and so compiled here whenever it has changed.
+bytecode: .venv/.ready
+	$(BIN)/python -m compileall -q drumlin
 
 lint: .venv/.ready
 	$(BIN)/ruff check $(CHECKED)
@@ -42,26 +48,26 @@ lint: .venv/.ready
 types: .venv/.ready
 	$(BIN)/mypy --strict
 
-fast-tests: .venv/.ready
+fast-tests: bytecode
 	tests/setup-debian.sh $(DEBIAN_TEST)
 	$(BIN)/pytest -q -n $(WORKERS) $(FAST_TESTS)
 
-real-tests: .venv/.ready
+real-tests: bytecode
 	tests/setup-debian.sh $(DEBIAN_TEST)
 	$(if $(REAL_TESTS),$(BIN)/pytest -q $(REAL_TESTS))
 
-test-slow: .venv/.ready .venv-bench/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
+test-slow: bytecode .venv-bench/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
 	tests/setup-debian.sh $(DEBIAN_SLOW)
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q --timeout 3600 tests/slow
 
-demo: .venv/.ready ## crawl a bundled fake web on loopback
+demo: bytecode ## crawl a bundled fake web on loopback
 	$(BIN)/drumlin demo
 
-bench: .venv/.ready .venv-bench/.ready ## drumlin, Scrapy and wget2 on the same fake web
+bench: bytecode .venv-bench/.ready ## drumlin, Scrapy and wget2 on the same fake web
 	tests/setup-debian.sh $(DEBIAN_BENCH)
 	$(BIN)/python -m bench.run
 
-bench-micro: .venv/.ready ## microseconds per page of each stage
+bench-micro: bytecode ## microseconds per page of each stage
 	$(BIN)/python -m bench.micro
 
 docs: .venv/.ready ## write the reference pages that are generated from code

@@ -7,6 +7,7 @@ the connections of the run before are gone. The numbers of pages come from the s
 from __future__ import annotations
 
 import argparse
+import compileall
 import http.client
 import json
 import os
@@ -310,6 +311,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     options = parse_arguments()
+    # An installed package has its bytecode; one that is used in place has not, where Python may not write files.
+    compileall.compile_dir(ROOT / "drumlin", quiet=1)
     runs = []
     chosen_tools = options.tools
     for name in SCENARIOS if options.scenario == "all" else [options.scenario]:

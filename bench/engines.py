@@ -25,7 +25,7 @@ from typing import NamedTuple
 from drumlin.engines.blocking import BlockingEngine, open_blocking
 from drumlin.engines.redis import RedisEngine, open_redis
 from drumlin.engines.rocksdb import RocksEngine
-from drumlin.model import Lease, NewURL, Settled, Settlement, TaskState
+from drumlin.model import Lease, NewURLs, Settled, Settlement, TaskState
 from tests.harness.redis import RedisServer, redis_cluster, url_of
 
 SEED = 1
@@ -85,31 +85,33 @@ class Web:
         self.sizes = [0] * hosts
         self.chance = random.Random(SEED)
 
-    def url(self, host: int, path: int) -> NewURL:
-        name = self.names[host]
-        return NewURL(
-            f"https://{name}/articles/2026/{path}/a-title-of-usual-length", name, 5, 1, f"https://{name}/articles/2026"
-        )
+    def url(self, host: int, path: int) -> str:
+        return f"https://{self.names[host]}/articles/2026/{path}/a-title-of-usual-length"
 
-    def new(self, host: int) -> NewURL:
+    def new(self, host: int) -> str:
         self.sizes[host] += 1
         return self.url(host, self.sizes[host] - 1)
 
-    def links(self, name: str) -> Iterator[NewURL]:
-        chance, hosts = self.chance, len(self.names)
-        for _ in range(LINKS_NEW):
-            elsewhere = chance.random() < LINK_ELSEWHERE_SHARE
-            yield self.new(chance.randrange(hosts) if elsewhere else self.numbers[name])
-        for _ in range(LINKS_KNOWN):
-            elsewhere = chance.random() < LINK_ELSEWHERE_SHARE
-            host = chance.randrange(hosts) if elsewhere else self.numbers[name]
-            yield self.url(host, chance.randrange(max(self.sizes[host], 1)))
+    def found(self, host: int, urls: list[str]) -> NewURLs:
+        name = self.names[host]
+        return NewURLs(name, urls, 5, 1, f"https://{name}/articles/2026")
+
+    def links(self, name: str) -> Iterator[NewURLs]:
+        own = self.numbers[name]
+        urls: dict[int, list[str]] = {}
+        for place in range(LINKS_NEW + LINKS_KNOWN):
+            elsewhere = self.chance.random() < LINK_ELSEWHERE_SHARE
+            host = self.chance.randrange(len(self.names)) if elsewhere else own
+            known = self.chance.randrange(max(self.sizes[host], 1))
+            urls.setdefault(host, []).append(self.new(host) if place < LINKS_NEW else self.url(host, known))
+        yield from (self.found(host, mine) for host, mine in urls.items())
 
 
 def fill(engine: BlockingEngine, web: Web, urls: int) -> None:
     hosts = len(web.names)
     for start in range(0, urls, FILL_BATCH):
-        engine.add(0, [web.new(number % hosts) for number in range(start, min(start + FILL_BATCH, urls))], 0.0)
+        numbers = range(start, min(start + FILL_BATCH, urls))
+        engine.add(0, [web.found(number % hosts, [web.new(number % hosts)]) for number in numbers], 0.0)
 
 
 def crawl(engine: BlockingEngine, web: Web, pages: int, now: float) -> tuple[int, float, float, float]:
@@ -182,8 +184,8 @@ class Clocks:
         self.redis_s[stage] = self.redis_s.get(stage, 0.0) + redis - redis_before
 
 
-def by_shard(engine: RedisEngine, urls: list[NewURL]) -> dict[int, list[NewURL]]:
-    shards: dict[int, list[NewURL]] = {}
+def by_shard(engine: RedisEngine, urls: list[NewURLs]) -> dict[int, list[NewURLs]]:
+    shards: dict[int, list[NewURLs]] = {}
     for new in urls:
         shards.setdefault(engine.shard_of(new.host), []).append(new)
     return shards
@@ -193,7 +195,8 @@ async def fill_redis(engine: RedisEngine, web: Web, urls: int) -> None:
     """As many URLs as asked for, found a few at a time."""
     hosts = len(web.names)
     for start in range(0, urls, FILL_BATCH):
-        found = [web.new(number // LINKS_NEW % hosts) for number in range(start, min(start + FILL_BATCH, urls))]
+        groups = range(start // LINKS_NEW, min(start + FILL_BATCH, urls) // LINKS_NEW)
+        found = [web.found(group % hosts, [web.new(group % hosts) for _ in range(LINKS_NEW)]) for group in groups]
         await engine.add_all(by_shard(engine, found), 0.0)
 
 

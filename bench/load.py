@@ -43,7 +43,7 @@ from bench.load_servers import (
 from bench.load_web import LoadWeb
 from drumlin.engines import Engine, open_engine
 from drumlin.fleet.cluster import free_ports
-from drumlin.model import NewURL
+from drumlin.model import NewURLs
 
 FILL_BATCH = 5_000
 DEAD_SHARE = 0.15
@@ -64,24 +64,24 @@ class Filled(NamedTuple):
 async def fill(engine: Engine, web: LoadWeb, urls: int, redis: Redis) -> Filled:
     """Queue about `urls` URLs, and see what they take."""
     before, began = redis.used_bytes(), time.monotonic()
-    batch: list[NewURL] = []
-    count = 0
+    batch: list[NewURLs] = []
+    count = waiting = 0
     for host, size in enumerate(web.initial_sizes(urls)):
         name = web.host_name(host)
-        batch += [NewURL(web.new_url(host), name, 5, 1, f"https://{name}/") for _ in range(size)]
-        if len(batch) >= FILL_BATCH:
-            count += await add(engine, batch)
-            batch = []
-    count += await add(engine, batch)
+        batch.append(NewURLs(name, [web.new_url(host) for _ in range(size)], 5, 1, f"https://{name}/"))
+        count, waiting = count + size, waiting + size
+        if waiting >= FILL_BATCH:
+            await add(engine, batch)
+            batch, waiting = [], 0
+    await add(engine, batch)
     return Filled(count, (redis.used_bytes() - before) / max(1, count), time.monotonic() - began)
 
 
-async def add(engine: Engine, batch: Sequence[NewURL]) -> int:
-    shards: dict[int, list[NewURL]] = {}
+async def add(engine: Engine, batch: Sequence[NewURLs]) -> None:
+    shards: dict[int, list[NewURLs]] = {}
     for new in batch:
         shards.setdefault(engine.shard_of(new.host), []).append(new)
     await engine.add_all(shards, time.time())
-    return len(batch)
 
 
 class LoadTest:

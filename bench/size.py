@@ -11,7 +11,7 @@ from pathlib import Path
 
 from drumlin.engines.blocking import open_blocking
 from drumlin.local import SHARD_COUNT
-from drumlin.model import PRIORITY_MIN, NewURL
+from drumlin.model import PRIORITY_MIN, NewURLs
 from drumlin.urls import host_of
 
 BATCH = 5_000
@@ -26,7 +26,6 @@ def fill(frontier: Path, seeds: list[str], urls: int) -> None:
         shard = engine.shard_of(host)
         for start in range(0, urls // len(seeds), BATCH):
             numbers = range(start, min(start + BATCH, urls // len(seeds)))
-            engine.add(
-                shard, [NewURL(f"{seed}archive/{n:x}/{n}.html", host, PRIORITY_MIN) for n in numbers], time.time()
-            )
+            found = NewURLs(host, [f"{seed}archive/{n:x}/{n}.html" for n in numbers], PRIORITY_MIN)
+            engine.add(shard, [found], time.time())
     engine.close()

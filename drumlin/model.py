@@ -50,11 +50,12 @@ class FailureKind(StrEnum):
     CRASH = "crash"
 
 
-class NewURL(msgspec.Struct, frozen=True, array_like=True):
-    """A URL offered to the frontier: a seed, a discovered link or the target of a redirect."""
+class NewURLs(msgspec.Struct, frozen=True, array_like=True):
+    """URLs of one host, found in one place and offered to the frontier: seeds, the links of a page, or the target of a
+    redirect."""
 
-    url: str
     host: str
+    urls: list[str]
     priority: int = PRIORITY_DEFAULT
     depth: int = 0
     found_on: str = ""

@@ -42,7 +42,7 @@ from drumlin.coordinator.routing import Answer, Call, Route, Stream, Text
 from drumlin.coordinator.why import why_idle
 from drumlin.engines.base import Added
 from drumlin.errors import DrumlinError
-from drumlin.model import DeadLetter, HostStanding, HostState, NewURL
+from drumlin.model import DeadLetter, HostStanding, HostState, NewURLs
 from drumlin.protocol import NodeStatus
 from drumlin.urls import canonical, host_of
 
@@ -246,7 +246,7 @@ class PeopleFace:
 
     async def add_urls(self, call: Call, message: AddURLs) -> AddedURLs:
         urls = [(href, canonical(href)) for href in message.urls]
-        new = [NewURL(url, host_of(url), message.priority) for _, url in urls if url]
+        new = [NewURLs(host_of(url), [url], message.priority) for _, url in urls if url]
         answers = await self._dispatcher.enqueue(new, call.now)
         self._work_may_have_come()
         invalid = [href for href, url in urls if not url]

@@ -33,7 +33,7 @@ from drumlin.coordinator.messages import (
 )
 from drumlin.coordinator.routing import Call, Route
 from drumlin.engines.base import Added
-from drumlin.model import HostState, NewURL, Outcome, Task, TaskState
+from drumlin.model import HostState, NewURLs, Outcome, Task, TaskState
 from drumlin.protocol import HostNote, HostReport, Result, Results, WorkLease, WorkRequest, assignment_id
 from drumlin.robots import Decision, decide, parse
 from drumlin.urls import canonical, host_of
@@ -119,7 +119,7 @@ class SingleFace:
     async def enqueue(self, call: Call, message: Enqueue) -> Enqueued:
         url = _web_url(message.url)
         host = host_of(url)
-        new = NewURL(url, host, message.priority, 0, canonical(message.discovered_from) or "")
+        new = NewURLs(host, [url], message.priority, 0, canonical(message.discovered_from) or "")
         (answer,) = await self._dispatcher.enqueue([new], call.now)
         if answer is Added.SEEN:
             raise Refused(409, "duplicate", "This URL is known already.", "GET /api/v1/urls?url= tells its story.")

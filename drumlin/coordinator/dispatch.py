@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.granting import Granting
@@ -20,7 +21,7 @@ from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Added, Engine
 from drumlin.errors import BusyError
 from drumlin.frontier import Budget, priority_of
-from drumlin.model import NewURL
+from drumlin.model import NewURLs
 from drumlin.protocol import (
     Accepted,
     CrawlState,
@@ -98,37 +99,27 @@ class Dispatcher:
     async def seed(self, urls: Iterable[str], now: float) -> int:
         """Offer seed URLs to the frontier; returns how many are new to it."""
         new = 0
-        batch: list[NewURL] = []
-        for url in urls:
-            batch.append(NewURL(url, host_of(url), priority_of(0), 0))
-            if len(batch) >= SEED_BATCH:
-                new += (await self._add(batch, now)).count(Added.ADDED)
-                batch = []
-        return new + (await self._add(batch, now)).count(Added.ADDED)
+        every = iter(urls)
+        while batch := list(islice(every, SEED_BATCH)):
+            found = [NewURLs(host, mine, priority_of(0)) for host, mine in _by_host(batch).items()]
+            new += sum(added.count(Added.ADDED) for added in (await self._offer(found, now)).values())
+        return new
 
-    async def enqueue(self, urls: Sequence[NewURL], now: float) -> list[Added]:
+    async def enqueue(self, found: Sequence[NewURLs], now: float) -> list[Added]:
         """Offer URLs that a person or another program names; for each what became of it. They widen the scope: who
         names a URL wants what is around it."""
-        outside = {new.url: b"" for new in urls if not self._scope.allows(new.url)}
+        outside = {url: b"" for new in found for url in new.urls if not self._scope.allows(url)}
         if outside and self.config.scope != "page":
             await self.engine.put_entries(SCOPE_SEEDS_TABLE, outside)
             await self._read_scope_seeds()
-        return await self._add(urls, now)
+        answers = {shard: iter(added) for shard, added in (await self._offer(found, now)).items()}
+        return [next(answers[self.engine.shard_of(new.host)]) for new in found for _ in new.urls]
 
-    async def _add(self, urls: Sequence[NewURL], now: float) -> list[Added]:
-        """Offer URLs to the frontier; for each what became of it."""
-        answers = {shard: iter(added) for shard, added in (await self._offer(urls, now)).items()}
-        return [next(answers[self.engine.shard_of(new.host)]) for new in urls]
-
-    async def _offer(self, urls: Sequence[NewURL], now: float) -> dict[int, list[Added]]:
+    async def _offer(self, found: Sequence[NewURLs], now: float) -> dict[int, list[Added]]:
         """Offer URLs to the frontier; for each shard, in the order given, what became of them."""
-        batches: dict[int, list[NewURL]] = defaultdict(list)
-        shards: dict[str, int] = {}  # most links of a page are of its own host
-        for new in urls:
-            shard = shards.get(new.host)
-            if shard is None:
-                shard = shards[new.host] = self.engine.shard_of(new.host)
-            batches[shard].append(new)
+        batches: dict[int, list[NewURLs]] = defaultdict(list)
+        for new in found:
+            batches[self.engine.shard_of(new.host)].append(new)
         if not batches:
             return {}
         answers = await self.engine.add_all(batches, now, host_urls_max=self.config.host_urls_max)
@@ -240,40 +231,42 @@ class Dispatcher:
                 mine.add(other)
         return mine
 
-    async def _found(self, batch: Batch, *, trusted: bool) -> list[NewURL]:
+    async def _found(self, batch: Batch, *, trusted: bool) -> list[NewURLs]:
         """The links of the results, one level deeper than their pages, where redirects lead, and sitemaps."""
-        found: list[NewURL] = []
+        found: list[NewURLs] = []
         for kept in batch.kept:
             found += self._links(kept, trusted=trusted)
             target = canonical(kept.result.redirect_to) if kept.result.redirect_to else None
             depth = kept.key.depth
             if target and await self._may_follow(target, depth):
                 chain = (*kept.result.redirect_chain, kept.result.url)
-                found.append(NewURL(target, host_of(target), priority_of(depth), depth, kept.result.url, chain))
+                found.append(NewURLs(host_of(target), [target], priority_of(depth), depth, kept.result.url, chain))
         for report in batch.reports:
             urls = [url for href in report.sitemaps if (url := canonical(href))]
-            found += [NewURL(url, host_of(url), priority_of(0), 0, "robots.txt") for url in urls]
+            found += [NewURLs(host_of(url), [url], priority_of(0), 0, "robots.txt") for url in urls]
         return found
 
-    def _links(self, kept: Kept, *, trusted: bool) -> list[NewURL]:
+    def _links(self, kept: Kept, *, trusted: bool) -> list[NewURLs]:
         result, depth = kept.result, kept.key.depth + 1
         links = result.links if trusted else canonical_links(result, self._scope)
         if not trusted and self.config.depth is not None and depth > self.config.depth:
             return []
         plain, hints, source = priority_of(depth), result.link_hints, result.url
         if not hints:
-            own, origin = kept.host, source[: source.index(kept.host) + len(kept.host) + 1]
-            return [
-                NewURL(url, host, plain, depth, source)
-                for url in links
-                if (host := own if url.startswith(origin) else host_or_nothing(url))
-            ]
-        found: list[NewURL] = []
+            # Most links lead to their own host.
+            origin = source[: source.index(kept.host) + len(kept.host) + 1]
+            own = [url for url in links if url.startswith(origin)]
+            found = [NewURLs(kept.host, own, plain, depth, source)] if own else []
+            if len(own) < len(links):
+                others = _by_host([url for url in links if not url.startswith(origin)])
+                found += [NewURLs(host, urls, plain, depth, source) for host, urls in others.items()]
+            return found
+        found = []
         for place, url in enumerate(links):
             hint = hints[place] if place < len(hints) else -1.0
             priority = plain if not 0 <= hint <= 1 else priority_of(depth, sitemap_hint=hint)
             if host := host_or_nothing(url):
-                found.append(NewURL(url, host, priority, depth, source))
+                found.append(NewURLs(host, [url], priority, depth, source))
         return found
 
     async def _may_follow(self, target: str, depth: int) -> bool:
@@ -379,3 +372,12 @@ class Dispatcher:
 
     async def totals(self, now: float) -> Totals:
         return add_up(await self.engine.stats_all(now))
+
+
+def _by_host(urls: Iterable[str]) -> dict[str, list[str]]:
+    """The web addresses among URLs, by their host."""
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for url in urls:
+        if host := host_or_nothing(url):
+            hosts[host].append(url)
+    return hosts

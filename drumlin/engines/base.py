@@ -31,7 +31,7 @@ from drumlin.model import (
     HostState,
     HostSummary,
     Lease,
-    NewURL,
+    NewURLs,
     Renewal,
     Settlement,
     ShardStats,
@@ -84,9 +84,9 @@ class Engine(Protocol):
     # What is to be fetched
 
     async def add(
-        self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None
+        self, shard: int, found: Sequence[NewURLs], now: float, *, host_urls_max: int | None = None
     ) -> list[Added]:
-        """Queue the URLs that were never accepted before; one answer for each, in order.
+        """Queue the URLs that were never accepted before; one answer for each URL, in order.
 
         The seen-test is exact in practice (128-bit xxh3 of the URL). A new URL joins its host's queue, which is
         ordered by priority, highest first, then by arrival. `CAPPED` URLs, those of a host that already has
@@ -165,7 +165,7 @@ class Engine(Protocol):
     # Several shards at once
 
     async def add_all(
-        self, batches: Mapping[int, Sequence[NewURL]], now: float, *, host_urls_max: int | None = None
+        self, batches: Mapping[int, Sequence[NewURLs]], now: float, *, host_urls_max: int | None = None
     ) -> dict[int, list[Added]]:
         """`add` for each shard named."""
 

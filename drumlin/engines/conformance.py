@@ -16,6 +16,7 @@ and every URL's story.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +30,7 @@ from drumlin.model import (
     HostStanding,
     HostState,
     Lease,
-    NewURL,
+    NewURLs,
     Renewal,
     Settled,
     Settlement,
@@ -39,8 +40,12 @@ from drumlin.model import (
 )
 
 
-def url_of(host: str, path: int) -> NewURL:
-    return NewURL(f"http://{host}/{path}", host)
+def url_of(host: str, path: int) -> str:
+    return f"http://{host}/{path}"
+
+
+def urls_of(host: str, *paths: int) -> NewURLs:
+    return NewURLs(host, [url_of(host, path) for path in paths])
 
 
 def settled(task: Task, capture_id: bytes, state: TaskState = TaskState.DONE, **fields: Any) -> Settled:
@@ -66,7 +71,7 @@ class EngineConformance:
         engine.close()
 
     def seed(self, engine: BlockingEngine, host: str = "a.example", count: int = 3, now: float = 100.0) -> None:
-        engine.add(engine.shard_of(host), [url_of(host, path) for path in range(count)], now)
+        engine.add(engine.shard_of(host), [urls_of(host, *range(count))], now)
 
     def lease(self, engine: BlockingEngine, now: float = 100.0, **changes: Any) -> list[Lease]:
         wanted: dict[str, Any] = {"until": now + 10, "hosts_max": 9, "urls_max": 99, "urls_per_host": 9} | changes
@@ -79,13 +84,13 @@ class EngineConformance:
         return lease
 
     def state(self, engine: BlockingEngine, path: int, host: str = "a.example") -> TaskState | None:
-        story = engine.story(engine.shard_of(host), url_of(host, path).url)
+        story = engine.story(engine.shard_of(host), url_of(host, path))
         return story.state if story else None
 
     # Adding
 
     def test_a_url_is_accepted_once(self, engine: BlockingEngine) -> None:
-        new = url_of("a.example", 1)
+        new = urls_of("a.example", 1)
         shard = engine.shard_of("a.example")
         assert engine.add(shard, [new, new], 1.0) == [Added.ADDED, Added.SEEN]
         assert engine.add(shard, [new], 2.0) == [Added.SEEN]
@@ -95,17 +100,41 @@ class EngineConformance:
         self.seed(engine, count=1)
         lease = self.lease_one(engine)
         engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[0], b"1"), release=True)], 101.0)
-        assert engine.add(lease.shard, [url_of("a.example", 0)], 102.0) == [Added.SEEN]
+        assert engine.add(lease.shard, [urls_of("a.example", 0)], 102.0) == [Added.SEEN]
 
     def test_a_host_at_its_cap_gets_no_more_urls_and_the_refused_are_forgotten(self, engine: BlockingEngine) -> None:
         shard = engine.shard_of("a.example")
-        urls = [url_of("a.example", path) for path in range(3)]
-        assert engine.add(shard, urls, 1.0, host_urls_max=2) == [Added.ADDED, Added.ADDED, Added.CAPPED]
-        assert engine.story(shard, urls[2].url) is None
-        assert engine.add(shard, urls[2:], 1.0, host_urls_max=3) == [Added.ADDED]
+        added = engine.add(shard, [urls_of("a.example", 0), urls_of("a.example", 1, 2)], 1.0, host_urls_max=2)
+        assert added == [Added.ADDED, Added.ADDED, Added.CAPPED]
+        assert engine.story(shard, url_of("a.example", 2)) is None
+        assert engine.add(shard, [urls_of("a.example", 2)], 1.0, host_urls_max=3) == [Added.ADDED]
+
+    def test_urls_found_in_several_places_are_answered_in_order_and_keep_their_origins(
+        self, engine: BlockingEngine
+    ) -> None:
+        shard = engine.shard_of("a.example")
+        other = next(host for n in count() if engine.shard_of(host := f"h{n}.example") == shard)
+        found = [
+            NewURLs("a.example", ["http://a.example/1", "http://a.example/2"], 5, 1, "http://a.example/"),
+            NewURLs(other, [f"http://{other}/1"], 5, 2, "http://a.example/"),
+            NewURLs("a.example", ["http://a.example/2", "https://a.example/3"], 7, 3, "http://b.example/"),
+        ]
+        new, seen = Added.ADDED, Added.SEEN
+        assert engine.add(shard, found, 1.0) == [new, new, new, seen, new]
+        leases = {lease.host: lease.tasks for lease in self.lease(engine)}
+        assert [(task.url, task.priority, task.depth, task.found_on) for task in leases["a.example"]] == [
+            ("https://a.example/3", 7, 3, "http://b.example/"),
+            ("http://a.example/1", 5, 1, "http://a.example/"),
+            ("http://a.example/2", 5, 1, "http://a.example/"),
+        ]
+        ids = [task.id for tasks in leases.values() for task in sorted(tasks, key=lambda task: task.url[-1])]
+        first = min(ids)
+        assert sorted(ids) == [first, first + 1, first + 2, first + 3]
+        assert [task.id for task in leases[other]] == [first + 2]
 
     def test_adding_nothing_is_allowed(self, engine: BlockingEngine) -> None:
         assert engine.add(0, [], 1.0) == []
+        assert engine.add(engine.shard_of("a.example"), [NewURLs("a.example", [])], 1.0) == []
         assert engine.settle(0, [], 1.0) == []
 
     # Leasing
@@ -113,7 +142,7 @@ class EngineConformance:
     def test_higher_priority_comes_first_then_earlier_arrival(self, engine: BlockingEngine) -> None:
         shard = engine.shard_of("a.example")
         priorities = [5, 9, 0, 9]
-        news = [NewURL(f"http://a.example/{n}", "a.example", p) for n, p in enumerate(priorities)]
+        news = [NewURLs("a.example", [f"http://a.example/{n}"], p) for n, p in enumerate(priorities)]
         engine.add(shard, news, 1.0)
         lease = self.lease_one(engine)
         assert [task.url[-1] for task in lease.tasks] == ["1", "3", "0", "2"]
@@ -162,7 +191,7 @@ class EngineConformance:
     def test_a_url_found_while_its_host_is_leased_comes_with_the_extension(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)
         lease = self.lease_one(engine)
-        engine.add(lease.shard, [NewURL("http://a.example/new", "a.example", 9)], 101.0)
+        engine.add(lease.shard, [NewURLs("a.example", ["http://a.example/new"], 9)], 101.0)
         more = engine.extend(lease.shard, lease.host, lease.token, 102.0, until=120.0, urls_max=5)
         assert more is not None
         assert [task.url for task in more.tasks] == ["http://a.example/new"]
@@ -326,7 +355,7 @@ class EngineConformance:
     def test_only_queued_tasks_change_their_priority(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=3)
         lease = self.lease_one(engine, urls_per_host=1)
-        changes = [(url_of("a.example", path).url, 9) for path in (0, 2)]
+        changes = [(url_of("a.example", path), 9) for path in (0, 2)]
         assert engine.reprioritise(lease.shard, changes) == 1
         more = engine.extend(lease.shard, lease.host, lease.token, 101.0, until=120.0, urls_max=9)
         assert more is not None
@@ -334,7 +363,7 @@ class EngineConformance:
 
     def test_of_two_changes_to_one_url_the_second_counts(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)
-        url = url_of("a.example", 0).url
+        url = url_of("a.example", 0)
         assert engine.reprioritise(engine.shard_of("a.example"), [(url, 7), (url, 8)]) == 2
         assert [task.priority for task in self.lease_one(engine).tasks] == [8]
 
@@ -376,9 +405,9 @@ class EngineConformance:
 
     def test_calls_on_several_shards_do_what_calls_on_each_would(self, engine: BlockingEngine) -> None:
         hosts = [f"h{n}.example" for n in range(6)]
-        batches: dict[int, list[NewURL]] = {}
+        batches: dict[int, list[NewURLs]] = {}
         for host in hosts:
-            batches.setdefault(engine.shard_of(host), []).append(url_of(host, 0))
+            batches.setdefault(engine.shard_of(host), []).append(urls_of(host, 0))
         added = engine.add_all(batches, 100.0)
         assert added == {shard: [Added.ADDED] * len(urls) for shard, urls in batches.items()}
         leases = [lease for host in hosts for lease in self.lease(engine, host=host, request=f"node-{host}")]

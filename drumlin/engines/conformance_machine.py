@@ -17,20 +17,24 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.memory import MemoryEngine
-from drumlin.model import HostStanding, Lease, NewURL, Settled, Settlement, TaskState
+from drumlin.model import HostStanding, Lease, NewURLs, Settled, Settlement, TaskState
 
 EXAMPLES_MAX = 25
 STEPS_MAX = 50
 
 # `a` and `a.b` begin alike, and so do their keys in engines that order by bytes.
 _HOSTS = ("a", "a.b", "b:8080", "ü.example")
-_URLS = [NewURL(f"http://{host}/{path}", host) for host in _HOSTS for path in range(5)]
+_PATHS = range(5)
+_HOST_OF_URL = {f"http://{host}/{path}": host for host in _HOSTS for path in _PATHS}
 _DEAD_NODE = "node-1"
 
-_urls = st.sampled_from([new.url for new in _URLS])
+_urls = st.sampled_from(list(_HOST_OF_URL))
 _news = st.builds(
-    lambda new, priority, depth: NewURL(new.url, new.host, priority, depth, "http://a/", ("http://a/r",)),
-    st.sampled_from(_URLS),
+    lambda host, paths, priority, depth: NewURLs(
+        host, [f"http://{host}/{path}" for path in paths], priority, depth, "http://a/", ("http://a/r",)
+    ),
+    st.sampled_from(_HOSTS),
+    st.lists(st.sampled_from(_PATHS), max_size=3),
     st.integers(0, 9),
     st.integers(0, 3),
 )
@@ -67,7 +71,7 @@ class EngineMachine(RuleBasedStateMachine):
         return expected
 
     def shard_of_url(self, url: str) -> int:
-        return self.model.shard_of(next(new.host for new in _URLS if new.url == url))
+        return self.model.shard_of(_HOST_OF_URL[url])
 
     def by_shard(self, urls: list[str]) -> dict[int, list[str]]:
         shards: dict[int, list[str]] = {shard: [] for shard in range(self.model.shard_count)}
@@ -80,7 +84,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.now += seconds
 
     @rule(news=st.lists(_news, max_size=8), cap=st.none() | st.integers(0, 4))
-    def add(self, news: list[NewURL], cap: int | None) -> None:
+    def add(self, news: list[NewURLs], cap: int | None) -> None:
         for shard in range(self.model.shard_count):
             mine = [new for new in news if self.model.shard_of(new.host) == shard]
             self.both("add", shard, mine, self.now, host_urls_max=cap)
@@ -196,8 +200,8 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_url_has_the_same_story(self) -> None:
-        for new in _URLS:
-            self.both("story", self.model.shard_of(new.host), new.url)
+        for url in _HOST_OF_URL:
+            self.both("story", self.shard_of_url(url), url)
         for host in _HOSTS:
             self.both("host_note", self.model.shard_of(host), host)
             self.both("host_state", self.model.shard_of(host), host)
@@ -215,7 +219,7 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def every_accepted_url_is_in_one_state(self) -> None:
         stats = [self.engine.stats(shard, self.now) for shard in range(self.model.shard_count)]
-        accepted = [self.engine.story(self.engine.shard_of(new.host), new.url) for new in _URLS]
+        accepted = [self.engine.story(self.shard_of_url(url), url) for url in _HOST_OF_URL]
         total = sum(one.queued + one.scheduled + one.leased + one.done + one.dead for one in stats)
         assert total == sum(story is not None for story in accepted)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from drumlin.dedupe import ContentIndex, KeyValue
 from drumlin.engines.base import EXPIRE_LIMIT, Added, shard_of
-from drumlin.model import Content, Duplicate, Lease, NewURL, Renewal, Settlement, ShardStats, Verdict
+from drumlin.model import Content, Duplicate, Lease, NewURLs, Renewal, Settlement, ShardStats, Verdict
 
 _META, _ENTRY, _CLAIM = "meta.", "entry.", "claim."
 _TABLE_END = "\0"
@@ -67,7 +67,7 @@ class Embedded:
     # What the engine itself does
 
     async def add(
-        self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None
+        self, shard: int, found: Sequence[NewURLs], now: float, *, host_urls_max: int | None = None
     ) -> list[Added]:
         raise NotImplementedError
 
@@ -91,9 +91,11 @@ class Embedded:
     # Several shards at once
 
     async def add_all(
-        self, batches: Mapping[int, Sequence[NewURL]], now: float, *, host_urls_max: int | None = None
+        self, batches: Mapping[int, Sequence[NewURLs]], now: float, *, host_urls_max: int | None = None
     ) -> dict[int, list[Added]]:
-        return {shard: await self.add(shard, urls, now, host_urls_max=host_urls_max) for shard, urls in batches.items()}
+        return {
+            shard: await self.add(shard, found, now, host_urls_max=host_urls_max) for shard, found in batches.items()
+        }
 
     async def extend_all(self, renewals: Sequence[Renewal], now: float, *, until: float) -> list[Lease | None]:
         return [

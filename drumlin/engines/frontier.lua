@@ -83,7 +83,7 @@ end
 -- Shards and hosts: read at need, changed in memory, written once at the end by `commit`
 
 local function open_shard(T)
-  return {T = T, hosts = {}, names = {}, totals = nil, sums = nil}
+  return {T = T, hosts = {}, names = {}, totals = nil, sums = nil, captures = nil}
 end
 
 local function totals_of(shard)
@@ -108,21 +108,35 @@ local function host_from(name, raw)
   }
 end
 
+-- Reads hosts together: one call in place of many.
+local function look_up(shard, names)
+  for first = 1, #names, ARGUMENTS_MAX do
+    local last = min(first + ARGUMENTS_MAX - 1, #names)
+    local found = call('HMGET', shard.T .. 'h', unpack(names, first, last))
+    for place = first, last do
+      local name, raw = names[place], found[place - first + 1]
+      if shard.hosts[name] == nil then shard.hosts[name] = raw and host_from(name, raw) end
+    end
+  end
+end
+
+-- Has a host written at the end, if it has changed by then.
+local function keep(shard, host)
+  if not host.kept then
+    host.kept = true
+    shard.hosts[host.name] = host
+    shard.names[#shard.names + 1] = host.name
+  end
+end
+
 local function known_host(shard, name)
   local host = shard.hosts[name]
   if host == nil then
     local raw = call('HGET', shard.T .. 'h', name)
     host = raw and host_from(name, raw)
     shard.hosts[name] = host
-    if host then shard.names[#shard.names + 1] = name end
   end
-  return host
-end
-
-local function new_host(shard, name)
-  local host = host_from(name, false)
-  shard.hosts[name] = host
-  shard.names[#shard.names + 1] = name
+  if host then keep(shard, host) end
   return host
 end
 
@@ -379,11 +393,31 @@ local function capture_key(T, id)
   return T .. 'k' .. floor(id / 256)
 end
 
+-- Kept until the end of the call, since tasks that are settled together were mostly found together.
 -- One task in 16 sets the time of forgetting, since nearly every set has one of them and the others can do without.
-local function remember_capture(T, id, mark)
-  local key = capture_key(T, id)
-  call('SADD', key, mark)
-  if id % 16 == 0 then call('EXPIRE', key, CAPTURES_REMEMBERED_S, 'NX') end
+local function remember_capture(shard, id, mark)
+  local key = capture_key(shard.T, id)
+  local marks = shard.captures[key]
+  if not marks then
+    marks = {expires = false}
+    shard.captures[key] = marks
+  end
+  marks[#marks + 1] = mark
+  marks.expires = marks.expires or id % 16 == 0
+end
+
+local function write_captures(shard)
+  for key, marks in pairs(shard.captures) do
+    spread('SADD', key, marks)
+    if marks.expires then call('EXPIRE', key, CAPTURES_REMEMBERED_S, 'NX') end
+  end
+  shard.captures = {}
+end
+
+local function is_captured(shard, id, mark)
+  local key = capture_key(shard.T, id)
+  if shard.captures[key] then write_captures(shard) end
+  return call('SISMEMBER', key, mark) == 1
 end
 
 -- Leases
@@ -505,11 +539,24 @@ local function see_within(T, name, count, marks, room, answers, places)
   return fresh
 end
 
--- A group is some URLs of a host: its name, marks, URLs, the place of each in the order of the call, which rises, and
--- runs: the priority and what records end with, from which position on. Answers with the positions of the new ones.
-local function see_group(T, host, group, cap, answers)
-  local name, marks, places = host.name, group[2], group[4]
-  local count, fresh = bucket_count(host.urls), nil
+-- A group is some URLs of a host: its name, marks, URLs, and runs. A run is URLs found in one place: the position of the
+-- first in the group and its place in the order of the call, priority, and what records end with.
+local RUN = 4
+
+-- The place of each URL of a group in the order of the call.
+local function places_of(marks, runs)
+  local places = {}
+  for run = 1, #runs, RUN do
+    local first, last = runs[run], (runs[run + RUN] or #marks + 1) - 1
+    local shift = runs[run + 1] - first
+    for position = first, last do places[position] = position + shift end
+  end
+  return places
+end
+
+-- The positions of those in the group that are new. `answers` tells of each.
+local function see_group(T, host, marks, places, cap, answers)
+  local name, count, fresh = host.name, bucket_count(host.urls), nil
   for position = 1, #marks do answers[places[position]] = '1' end
   if #marks > ARGUMENTS_MAX or cap and host.urls + #marks > cap then
     fresh = see_within(T, name, count, marks, (cap or math.huge) - host.urls, answers, places)
@@ -534,14 +581,14 @@ local function number_by_place(answers, id)
   return ids
 end
 
-local function push_group(T, host, group, fresh, ids, now)
-  local urls, places, runs, queues, run = group[3], group[4], group[5], {}, 1
+local function push_group(T, host, urls, places, runs, fresh, ids, now)
+  local queues, run = {}, 1
   for _, position in ipairs(fresh) do
-    while runs[run + 5] and runs[run + 5] <= position do run = run + 3 end
-    local priority, url = runs[run], urls[position]
+    while runs[run + RUN] and runs[run + RUN] <= position do run = run + RUN end
+    local priority, url = runs[run + 2], urls[position]
     local queue = queues[priority] or {}
     queues[priority] = queue
-    queue[#queue + 1] = pack('>I6BI2', ids[places[position]], 2 * priority, #url) .. url .. runs[run + 1]
+    queue[#queue + 1] = pack('>I6BI2', ids[places[position]], 2 * priority, #url) .. url .. runs[run + 3]
   end
   wake(host, now)
   for priority, records in pairs(queues) do
@@ -552,16 +599,25 @@ end
 
 local function add(keys, arguments)
   local now, cap, groups = unpack(decode(arguments[1]))
-  local T, shard, answers, news, accepted = keys[1], open_shard(keys[1]), {}, {}, 0
+  local T, shard, answers, names, news, accepted = keys[1], open_shard(keys[1]), {}, {}, {}, 0
+  for number, group in ipairs(groups) do names[number] = group[1] end
+  look_up(shard, names)
   for _, group in ipairs(groups) do
-    local host = known_host(shard, group[1]) or new_host(shard, group[1])
-    local fresh = see_group(T, host, group, cap, answers)
-    accepted = accepted + #fresh
-    if #fresh > 0 then news[#news + 1] = {host, group, fresh} end
+    local name, marks, urls, runs = unpack(group)
+    local host, places = shard.hosts[name] or host_from(name, false), places_of(marks, runs)
+    local fresh = see_group(T, host, marks, places, cap, answers)
+    if #fresh > 0 then
+      accepted = accepted + #fresh
+      keep(shard, host)
+      news[#news + 1] = {host, urls, places, runs, fresh}
+    end
   end
   if accepted > 0 then
     local ids = number_by_place(answers, call('INCRBY', T, accepted) - accepted)
-    for _, new in ipairs(news) do push_group(T, new[1], new[2], new[3], ids, now) end
+    for _, new in ipairs(news) do
+      local host, urls, places, runs, fresh = unpack(new)
+      push_group(T, host, urls, places, runs, fresh, ids, now)
+    end
     commit(shard)
   end
   return table.concat(answers)
@@ -628,6 +684,7 @@ local function lease(keys, arguments)
   if #due == 0 then return {} end
   local shard, leases, given, deadlines = open_shard(T), {}, {}, {}
   local notes = call('HMGET', T .. 'o', unpack(due))
+  look_up(shard, due)
   local written = format('%.17g', deadline)
   for place, name in ipairs(due) do
     local size = min(urls_per_host, urls_max)
@@ -703,7 +760,7 @@ local DONE, SCHEDULED = 0, 1
 -- What a settlement says of one task: id, URL, capture, its mark, state, size, counts, retry time, kind, error.
 local function finish(shard, host, part)
   local id, _, capture, mark, _, size, counts = unpack(part, 1, 7)
-  if capture ~= '' then remember_capture(shard.T, id, mark) end
+  if capture ~= '' then remember_capture(shard, id, mark) end
   host.bytes = host.bytes + size
   local sums = shard.sums
   for position = 1, #counts, 2 do
@@ -735,7 +792,7 @@ end
 -- A task that its lease does not hold, or no more: settled before, waiting for another lease, or in another's hands.
 local function settle_unheld(shard, host, part, live, now)
   local id, url, capture, mark = unpack(part, 1, 4)
-  if capture ~= '' and call('SISMEMBER', capture_key(shard.T, id), mark) == 1 then return 'R' end
+  if capture ~= '' and is_captured(shard, id, mark) then return 'R' end
   if live then return 'X' end
   local scheduled = call('HGET', shard.T .. 'w' .. host.name, pack('>I6', id))
   local key, record = nil, scheduled
@@ -809,9 +866,12 @@ end
 
 local function settle(keys, arguments)
   local now, names, settlements = unpack(decode(arguments[1]))
-  local shard, verdicts = open_shard(keys[1]), {}
-  shard.sums = {}
+  local shard, verdicts, hosts = open_shard(keys[1]), {}, {}
+  shard.sums, shard.captures = {}, {}
+  for place, settlement in ipairs(settlements) do hosts[place] = settlement[1] end
+  look_up(shard, hosts)
   for _, settlement in ipairs(settlements) do settle_lease(shard, settlement, now, verdicts) end
+  write_captures(shard)
   for number, value in pairs(shard.sums) do call('HINCRBY', shard.T .. 'c', names[number], value) end
   commit(shard)
   return table.concat(verdicts)
@@ -1063,7 +1123,8 @@ end
 
 local function set_delay(keys, arguments)
   local shard = open_shard(keys[1])
-  local host = known_host(shard, arguments[1]) or new_host(shard, arguments[1])
+  local host = known_host(shard, arguments[1]) or host_from(arguments[1], false)
+  keep(shard, host)
   host.delay = tonumber(arguments[2])
   commit(shard)
 end

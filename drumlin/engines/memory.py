@@ -24,7 +24,7 @@ from drumlin.model import (
     HostState,
     HostSummary,
     Lease,
-    NewURL,
+    NewURLs,
     Settled,
     Settlement,
     ShardStats,
@@ -216,21 +216,21 @@ class MemoryEngine(Embedded):
     # What is to be fetched
 
     async def add(
-        self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None
+        self, shard: int, found: Sequence[NewURLs], now: float, *, host_urls_max: int | None = None
     ) -> list[Added]:
-        state = self._shards[shard]
-        return [self._add(state, new, now, inf if host_urls_max is None else host_urls_max) for new in urls]
+        state, cap = self._shards[shard], inf if host_urls_max is None else host_urls_max
+        return [self._add(state, new, url, now, cap) for new in found for url in new.urls]
 
-    def _add(self, state: _Shard, new: NewURL, now: float, host_urls_max: float) -> Added:
-        if new.url in state.entries:
+    def _add(self, state: _Shard, new: NewURLs, url: str, now: float, host_urls_max: float) -> Added:
+        if url in state.entries:
             return Added.SEEN
         host = state.host(new.host)
         if host.urls >= host_urls_max:
             return Added.CAPPED
-        task = Task(state.next_id, new.url, new.priority, new.depth, 0, new.found_on, new.redirects, 0, now)
+        task = Task(state.next_id, url, new.priority, new.depth, 0, new.found_on, new.redirects, 0, now)
         state.next_id += 1
         host.urls += 1
-        entry = state.entries[new.url] = _Entry(new.host, task)
+        entry = state.entries[url] = _Entry(new.host, task)
         state.put_queued(entry, now)
         return Added.ADDED
 

@@ -52,7 +52,7 @@ from drumlin.model import (
     HostState,
     HostSummary,
     Lease,
-    NewURL,
+    NewURLs,
     Renewal,
     Settlement,
     ShardStats,
@@ -147,19 +147,19 @@ class RedisEngine:
     # What is to be fetched
 
     async def add(
-        self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None
+        self, shard: int, found: Sequence[NewURLs], now: float, *, host_urls_max: int | None = None
     ) -> list[Added]:
-        return (await self.add_all({shard: urls}, now, host_urls_max=host_urls_max))[shard]
+        return (await self.add_all({shard: found}, now, host_urls_max=host_urls_max))[shard]
 
     async def add_all(
-        self, batches: Mapping[int, Sequence[NewURL]], now: float, *, host_urls_max: int | None = None
+        self, batches: Mapping[int, Sequence[NewURLs]], now: float, *, host_urls_max: int | None = None
     ) -> dict[int, list[Added]]:
-        shards = [shard for shard, urls in batches.items() if urls]
+        shards = [shard for shard, found in batches.items() if found]
         written = [write_urls(batches[shard], now, host_urls_max) for shard in shards]
         commands = [self._shards.call("add", *call) for call in zip(shards, written, strict=True)]
         answers: dict[int, list[Added]] = {shard: [] for shard in batches}
         for shard, reply in zip(shards, await self._client.run(commands), strict=True):
-            answers[shard] = [_ADDED[code] for code in reply]
+            answers[shard] = list(map(_ADDED.__getitem__, reply))
         return answers
 
     async def lease(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from drumlin.model import DeadLetter, HostState, NewURL, Settled, Settlement, Task, TaskState
+from drumlin.model import DeadLetter, HostState, NewURLs, Settled, Settlement, Task, TaskState
 
 SEEN_BITS = 52
 """Bits of a URL's hash that are kept, the most that a number in Lua holds. A new URL is taken for a seen one, and so
@@ -78,52 +78,26 @@ def _capture_mark(task_id: int, url: str, capture_id: bytes) -> int:
 # Adding
 
 
-class _Group:
-    """URLs of a host. Those found in the same place are a run: their records differ only in id and URL."""
-
-    __slots__ = ("depth", "found_on", "host", "marks", "places", "priority", "redirects", "runs", "secure", "urls")
-
-    def __init__(self, host: str) -> None:
-        self.host = host
-        self.secure = "https://" + host
-        self.priority = -1
-        self.marks: list[str] = []
-        self.urls: list[str] = []
-        self.places: list[int] = []
-        self.runs: list[int | msgspec.Raw] = []
-
-    def begin_run(self, new: NewURL, now: float) -> None:
-        self.found_on = new.found_on
-        self.depth = new.depth
-        self.priority = new.priority
-        self.redirects = new.redirects
-        rest = encode((new.depth, now, short_url(new.found_on, self.host), new.redirects))
-        # Lua counts from 1.
-        self.runs += (new.priority, as_string(rest), len(self.urls) + 1)
-
-
-def write_urls(urls: Sequence[NewURL], now: float, host_urls_max: int | None) -> bytes:
-    """URLs as `add` takes them: by host, each with its place in the order given."""
-    groups: dict[str, _Group] = {}
-    for place, new in enumerate(urls, 1):
-        url, host = new.url, new.host
+def write_urls(found: Sequence[NewURLs], now: float, host_urls_max: int | None) -> bytes:
+    """URLs as `add` takes them: by host. Those found in one place are a run: their records differ in id and URL."""
+    groups: dict[str, tuple[str, list[str], list[str], list[int | msgspec.Raw]]] = {}
+    place = 1  # Lua counts from 1.
+    for new in found:
+        if not new.urls:
+            continue
+        host = new.host
         group = groups.get(host)
         if group is None:
-            group = groups[host] = _Group(host)
-        # Links of a page come one after the other.
-        if (
-            new.priority != group.priority
-            or new.found_on != group.found_on
-            or new.depth != group.depth
-            or new.redirects != group.redirects
-        ):
-            group.begin_run(new, now)
-        secure = group.secure
-        group.urls.append("s" + url[len(secure) :] if url.startswith(secure) else short_url(url, host))
-        group.marks.append(str(xxh3_64_intdigest(url.encode()) & _SEEN_MASK))
-        group.places.append(place)
-    written = [(group.host, group.marks, group.urls, group.places, group.runs) for group in groups.values()]
-    return encode((now, False if host_urls_max is None else host_urls_max, written))
+            group = groups[host] = (host, [], [], [])
+        _, marks, urls, runs = group
+        rest = encode((new.depth, now, short_url(new.found_on, host), new.redirects))
+        runs += (len(urls) + 1, place, new.priority, as_string(rest))
+        secure = "https://" + host
+        cut = len(secure)
+        urls += ["s" + url[cut:] if url.startswith(secure) else short_url(url, host) for url in new.urls]
+        marks += [str(xxh3_64_intdigest(url.encode()) & _SEEN_MASK) for url in new.urls]
+        place += len(new.urls)
+    return encode((now, False if host_urls_max is None else host_urls_max, list(groups.values())))
 
 
 # Settling

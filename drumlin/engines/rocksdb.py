@@ -46,7 +46,7 @@ from drumlin.model import (
     HostState,
     HostSummary,
     Lease,
-    NewURL,
+    NewURLs,
     Settled,
     Settlement,
     ShardStats,
@@ -119,22 +119,29 @@ class RocksEngine(Embedded):
     # What is to be fetched
 
     async def add(
-        self, shard: int, urls: Sequence[NewURL], now: float, *, host_urls_max: int | None = None
+        self, shard: int, found: Sequence[NewURLs], now: float, *, host_urls_max: int | None = None
     ) -> list[Added]:
-        state = self._shards[shard]
+        state, cap = self._shards[shard], inf if host_urls_max is None else host_urls_max
         with Change(state) as change:
-            state.load([new.host for new in urls])
-            hosts, written = state.hosts, change.seen_written
-            keys = [hosts[new.host].seen_prefix + xxh3_128_digest(new.url.encode()) for new in urls]
+            state.load([new.host for new in found])
+            keys: list[bytes] = []
+            for new in found:
+                prefix = state.hosts[new.host].seen_prefix
+                keys += [prefix + xxh3_128_digest(url.encode()) for url in new.urls]
+            looked_up = zip(keys, self._storage.get_many("seen", keys), strict=True)
+            written = change.seen_written
             answers: list[Added] = []
-            for new, key, value in zip(urls, keys, self._storage.get_many("seen", keys), strict=True):
-                if value is not None or key in written:
-                    answers.append(_SEEN)
-                elif host_urls_max is not None and hosts[new.host].record.urls >= host_urls_max:
-                    answers.append(_CAPPED)
-                else:
-                    change.put_new(hosts[new.host], key, new, now)
-                    answers.append(_ADDED)
+            for new in found:
+                host = state.hosts[new.host]
+                for url in new.urls:
+                    key, value = next(looked_up)
+                    if value is not None or key in written:
+                        answers.append(_SEEN)
+                    elif host.record.urls >= cap:
+                        answers.append(_CAPPED)
+                    else:
+                        change.put_new(host, key, url, new, now)
+                        answers.append(_ADDED)
             return answers
 
     async def lease(

@@ -42,7 +42,7 @@ from drumlin.engines.rocksdb_layout import (
     unpack_time,
 )
 from drumlin.engines.rocksdb_storage import Storage, translate
-from drumlin.model import PRIORITY_MAX, DeadLetter, NewURL, Task
+from drumlin.model import PRIORITY_MAX, DeadLetter, NewURLs, Task
 
 # Host records kept decoded, over all shards: about 1 KB each. What is evicted is read again.
 HOSTS_CACHED_MAX = 20_000
@@ -237,7 +237,7 @@ class Change:
             self.record.dead -= 1
             self.batch.delete(self.shard.prefix + pack_id(seen.id), self.handles["dead"])
 
-    def put_new(self, host: Host, key: bytes, new: NewURL, now: float) -> None:
+    def put_new(self, host: Host, key: bytes, url: str, new: NewURLs, now: float) -> None:
         """Queue a URL never seen: `put_queued` without what only older tasks need, since new links are the many."""
         shard, record, priority = self.record, host.record, new.priority
         task_id = shard.next_id
@@ -252,7 +252,7 @@ class Change:
         value = self.seen_written[key] = pack_place(WAITING, priority, task_id)
         self.batch.put(key, value, self.seen_handle)
         # The fields of `Task` in their order: a tuple is encoded to the same bytes, and made sooner.
-        task = (task_id, new.url, priority, new.depth, 0, new.found_on, new.redirects, 0, now)
+        task = (task_id, url, priority, new.depth, 0, new.found_on, new.redirects, 0, now)
         self.batch.put(host.queue_key(priority, task_id), encode(task), self.queue_handle)
 
     def put_queued(self, host: Host, key: bytes, task: Task, seen: Seen, now: float = 0.0) -> None:

@@ -11,7 +11,7 @@ import sys
 import msgspec
 
 from drumlin.engines.blocking import BlockingEngine, open_blocking
-from drumlin.model import Lease, NewURL, Settled, Settlement, TaskState
+from drumlin.model import Lease, NewURLs, Settled, Settlement, TaskState
 
 LINKS_PER_ROUND = 40
 HOSTS = 7
@@ -23,9 +23,9 @@ def acknowledge(*event: object) -> None:
     sys.stdout.buffer.flush()
 
 
-def link(number: int) -> NewURL:
+def link(number: int) -> NewURLs:
     host = f"host-{number % HOSTS}.example"
-    return NewURL(f"http://{host}/{number}", host, number % 10)
+    return NewURLs(host, [f"http://{host}/{number}"], number % 10)
 
 
 def settle(engine: BlockingEngine, leases: list[Lease], now: float) -> None:
@@ -48,7 +48,7 @@ def crawl(engine: BlockingEngine, first: int) -> None:
         links = [link(number + offset) for offset in range(LINKS_PER_ROUND)]
         number += LINKS_PER_ROUND
         engine.add(0, links, now)
-        acknowledge("added", [new.url for new in links])
+        acknowledge("added", [url for new in links for url in new.urls])
         engine.expire(0, now)
         leases = engine.lease(0, "node", f"{now}", now, until=now + 5, hosts_max=3, urls_max=30, urls_per_host=10)
         acknowledge("leased", [task.url for lease in leases for task in lease.tasks])

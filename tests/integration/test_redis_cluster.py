@@ -18,7 +18,7 @@ from drumlin.engines.base import shard_of
 from drumlin.engines.redis import RedisEngine, open_redis
 from drumlin.engines.redis_topology import slot_of
 from drumlin.errors import EngineError
-from drumlin.model import Lease, NewURL, Settled, Settlement, TaskState
+from drumlin.model import Lease, NewURLs, Settled, Settlement, TaskState
 from tests.harness.redis import RedisCluster, RedisServer, redis_cluster, redis_server, url_of
 
 SHARDS = 8
@@ -59,14 +59,14 @@ class Load:
         return len(leases)
 
     async def _add(self) -> None:
-        batches: dict[int, list[NewURL]] = {}
+        batches: dict[int, list[NewURLs]] = {}
         for _ in range(URLS_PER_ROUND):
             self._number += 1
             host = f"h{self._number % HOSTS}.example"
-            new = NewURL(f"https://{host}/{self._name}/{self._number}", host)
+            new = NewURLs(host, [f"https://{host}/{self._name}/{self._number}"])
             batches.setdefault(shard_of(host, SHARDS), []).append(new)
         await self._engine.add_all(batches, self.now)
-        self.added |= {new.url for urls in batches.values() for new in urls}
+        self.added |= {new.urls[0] for urls in batches.values() for new in urls}
 
     async def _lease(self, shard: int) -> list[Lease]:
         request = f"{self._name}.{self.rounds}.{shard}"
@@ -181,19 +181,19 @@ def test_a_server_that_joins_without_the_functions_gets_them(tmp_path: Path) -> 
     async def add_after_flush(server: RedisServer) -> None:
         async with engines_on(url_of(server, namespace="n"), 1) as (engine,):
             server.command("FUNCTION", "FLUSH")
-            assert len(await engine.add(0, [NewURL("https://a.example/", "a.example")], 1.0)) == 1
+            assert len(await engine.add(0, [NewURLs("a.example", ["https://a.example/"])], 1.0)) == 1
 
     with redis_server(tmp_path) as server:
         asyncio.run(add_after_flush(server))
 
 
 def test_a_write_that_too_few_replicas_confirm_is_not_acknowledged(tmp_path: Path) -> None:
-    news = [NewURL("https://a.example/", "a.example")]
+    news = [NewURLs("a.example", ["https://a.example/"])]
 
     async def write_without_replica(master: RedisServer, replica: RedisServer) -> None:
         url = url_of(master, namespace="n", options="?replicas=1")
         engine = await open_redis(url, shard_count=1, patience_s=3.0)
-        await engine.add(0, [NewURL("https://b.example/", "b.example")], 1.0)
+        await engine.add(0, [NewURLs("b.example", ["https://b.example/"])], 1.0)
         replica.kill()
         with pytest.raises(EngineError, match="Fewer than 1 replicas"):
             await engine.add(0, news, 1.0)

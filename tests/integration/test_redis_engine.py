@@ -15,7 +15,7 @@ from drumlin.engines.base import Added
 from drumlin.engines.redis import RedisEngine, open_redis
 from drumlin.engines.redis_address import parse_address
 from drumlin.errors import ConfigError, EngineError
-from drumlin.model import Content, Lease, NewURL, Renewal, Settled, Settlement, TaskState, Verdict
+from drumlin.model import Content, Lease, NewURLs, Renewal, Settled, Settlement, TaskState, Verdict
 from tests.harness.certificates import Authority
 from tests.harness.redis import RedisServer, free_port, redis_server, url_of
 
@@ -43,8 +43,8 @@ async def opened(url: str, *, shard_count: int | None = 1) -> AsyncIterator[Redi
         await engine.close()
 
 
-def urls_of(host: str, count: int) -> list[NewURL]:
-    return [NewURL(f"https://{host}/{number}", host) for number in range(count)]
+def urls_of(host: str, count: int) -> list[NewURLs]:
+    return [NewURLs(host, [f"https://{host}/{number}" for number in range(count)])]
 
 
 async def lease(engine: RedisEngine, request: str, *, hosts_max: int = 9, urls_per_host: int = 2) -> list[Lease]:
@@ -127,7 +127,7 @@ def test_engines_in_one_namespace_never_lease_a_host_twice(url: str) -> None:
 
     async def check() -> None:
         async with opened(url, shard_count=shards) as first:
-            batches: dict[int, list[NewURL]] = {}
+            batches: dict[int, list[NewURLs]] = {}
             for number in range(hosts):
                 host = f"h{number}.example"
                 batches.setdefault(shard_of(host, shards), []).extend(urls_of(host, 3))
@@ -148,11 +148,12 @@ def test_a_host_with_many_urls_loses_none_and_accepts_none_twice(url: str) -> No
 
     async def check() -> None:
         async with opened(url) as engine:
-            urls = urls_of("big.example", 20_000)
-            for start in range(0, len(urls), 700):
-                assert set(await engine.add(0, urls[start : start + 700], 1.0)) == {Added.ADDED}
-            assert set(await engine.add(0, urls, 2.0)) == {Added.SEEN}
-            story = await engine.story(0, urls[13_579].url)
+            (found,) = urls_of("big.example", 20_000)
+            for start in range(0, len(found.urls), 700):
+                some = NewURLs(found.host, found.urls[start : start + 700])
+                assert set(await engine.add(0, [some], 1.0)) == {Added.ADDED}
+            assert set(await engine.add(0, [found], 2.0)) == {Added.SEEN}
+            story = await engine.story(0, found.urls[13_579])
             assert story is not None
             assert story.state is TaskState.QUEUED
 
@@ -162,16 +163,17 @@ def test_a_host_with_many_urls_loses_none_and_accepts_none_twice(url: str) -> No
 def test_a_url_deep_in_a_long_queue_can_be_moved_struck_and_settled_late(url: str) -> None:
     async def check() -> None:
         async with opened(url) as engine:
-            urls = urls_of("big.example", 5_000)
-            await engine.add(0, urls, 1.0)
-            assert await engine.reprioritise(0, [(urls[4_321].url, 9), (urls[2_222].url, 8)]) == 2
-            assert not await engine.strike(0, urls[3_333].url, 2.0, limit=2, kind="crash", error="")
+            (found,) = urls_of("big.example", 5_000)
+            await engine.add(0, [found], 1.0)
+            urls = found.urls
+            assert await engine.reprioritise(0, [(urls[4_321], 9), (urls[2_222], 8)]) == 2
+            assert not await engine.strike(0, urls[3_333], 2.0, limit=2, kind="crash", error="")
             (held,) = await lease(engine, "request", urls_per_host=3)
-            assert [task.url for task in held.tasks] == [urls[n].url for n in (4_321, 2_222, 0)]
+            assert [task.url for task in held.tasks] == [urls[n] for n in (4_321, 2_222, 0)]
             await engine.expire(0, 99.0)
             late = Settled(held.tasks[1].id, held.tasks[1].url, TaskState.DONE, b"capture")
             assert await engine.settle(0, [Settlement(held.host, held.token, [late])], 99.0) == [[Verdict.SETTLED]]
-            struck = await engine.story(0, urls[3_333].url)
+            struck = await engine.story(0, urls[3_333])
             assert struck is not None
             assert struck.task is not None
             assert struck.task.crashes == 1

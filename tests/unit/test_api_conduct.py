@@ -14,7 +14,7 @@ from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines import open_engine
-from drumlin.model import NewURL
+from drumlin.model import NewURLs
 from drumlin.protocol import Heartbeat, NodeStatus, Register, WorkRequest
 
 NOW = 1_000_000.0
@@ -99,7 +99,8 @@ def test_an_order_given_at_one_coordinator_binds_the_other() -> None:
 
 def test_a_blocked_host_is_given_to_nobody_and_its_lease_is_not_renewed() -> None:
     async def test(one: Dispatcher, other: Dispatcher) -> None:
-        await other.enqueue([NewURL("http://a.example/", "a.example"), NewURL("http://b.example/", "b.example")], NOW)
+        new = [NewURLs("a.example", ["http://a.example/"]), NewURLs("b.example", ["http://b.example/"])]
+        await other.enqueue(new, NOW)
         leases = (await other.work("n1", WorkRequest(10, request_id="1"), NOW)).leases
         assert {lease.host for lease in leases} == {"a.example", "b.example"}
         assert await one.orders.block("a.example")

@@ -14,7 +14,7 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.base import Added
 from drumlin.engines.blocking import drive
 from drumlin.errors import BusyError
-from drumlin.model import NewURL, Outcome
+from drumlin.model import NewURLs, Outcome
 from drumlin.protocol import (
     Assignment,
     CrawlState,
@@ -282,7 +282,7 @@ def test_two_coordinators_never_lease_a_host_twice_nor_exceed_the_pages_allowed(
 
 def test_a_url_that_a_person_names_widens_the_scope_for_all_coordinators() -> None:
     first, second = both(SEEDS[:1])
-    new = NewURL("http://h3.test/", "h3.test")
+    new = NewURLs("h3.test", ["http://h3.test/"])
     assert drive(first.made.enqueue([new], 0.0)) == [Added.ADDED]
     assert drive(first.made.enqueue([new], 0.0)) == [Added.SEEN]
     second.tick(1.0)

@@ -250,7 +250,7 @@ class RocksEngine(Embedded):
 
     def _settle_task(self, change: Change, host: Host, key: bytes, seen: Seen, settled: Settled, now: float) -> None:
         if settled.state is TaskState.DONE:
-            change.take(host, seen)
+            change.take(host, seen, for_good=True)
             host.record.pages += settled.size > 0
             change.put_done(key, seen._replace(capture_id=settled.capture_id))
         else:

@@ -75,7 +75,15 @@ class Shard:
             record = decode_host(value) if value else HostRecord()
             host = self.hosts[name] = Host(self.prefix, name, record, None)
             if record.deadline is not None:
-                host.lease = decode_lease(self.storage.read("leases", host.key))
+                host.lease = self._read_lease(host)
+
+    def _read_lease(self, host: Host) -> LeaseRecord:
+        """A lease as it is. As it was written it may also name tasks that are done since, and so queued no more."""
+        lease = decode_lease(self.storage.read("leases", host.key))
+        keys = [host.queue_key(priority, task_id) for task_id, priority in lease.tasks.items()]
+        found = zip(lease.tasks.items(), self.storage.get_many("queue", keys), strict=True)
+        lease.tasks = {task_id: priority for (task_id, priority), value in found if value is not None}
+        return lease
 
     def trim(self) -> None:
         """Evict the hosts that came first."""
@@ -181,7 +189,9 @@ class Change:
             self.batch.delete(host.key, self.handles["leases"])
 
     def _move(self, index: str, host: Host, old: float | None, new: float | None, value: bytes) -> None:
-        if old is not None and old != new:
+        if old == new:
+            return
+        if old is not None:
             self.batch.delete(self.shard.prefix + pack_time(old) + host.name.encode(), self.handles[index])
         if new is not None:
             self._put_time(index, self.shard.prefix + pack_time(new) + host.name.encode(), value)
@@ -219,12 +229,15 @@ class Change:
     def _scheduled_key(self, seen: Seen) -> bytes:
         return self.shard.prefix + pack_time(seen.retry_at) + pack_id(seen.id)
 
-    def take(self, host: Host, seen: Seen) -> None:
-        """Remove the task from its queue, lease, schedule or the dead letters, whichever holds it."""
+    def take(self, host: Host, seen: Seen, *, for_good: bool = False) -> None:
+        """Remove the task from its queue, lease, schedule or the dead letters, whichever holds it.
+
+        For one that is done and so never comes back, the lease need not be written: see `Shard._read_lease`.
+        """
         self.touched[host.name] = host
         if seen.code <= WAITING_AGAIN:
             if host.lease is not None and host.lease.tasks.pop(seen.id, None) is not None:
-                host.lease_changed = True
+                host.lease_changed = host.lease_changed or not for_good
                 self.record.leased -= 1
             else:
                 host.record.queued -= 1

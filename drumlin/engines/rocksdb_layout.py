@@ -118,7 +118,7 @@ class HostRecord(msgspec.Struct, array_like=True):
 
 
 class LeaseRecord(msgspec.Struct, array_like=True):
-    """A live lease: `tasks` gives the priority of each task it still holds, by id."""
+    """A live lease: `tasks` gives the priority of each task it still holds, by id; on disk also of some done since."""
 
     token: str
     node: str

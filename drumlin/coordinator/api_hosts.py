@@ -9,6 +9,7 @@ import msgspec
 from drumlin.coordinator.auth import Permission
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.host_budgets import pages_left
 from drumlin.coordinator.messages import (
     HostChange,
     HostsQuery,
@@ -20,7 +21,7 @@ from drumlin.coordinator.messages import (
     URLStory,
     dead_letter_view,
 )
-from drumlin.coordinator.orders import BLOCKED_HOSTS_MAX
+from drumlin.coordinator.orders import HOSTS_APART_MAX
 from drumlin.coordinator.routing import Call, Route
 from drumlin.model import DeadLetter, HostStanding, HostState, Task, TaskState, TaskStory
 from drumlin.protocol import HostNote
@@ -64,12 +65,12 @@ class HostFace:
             Route(
                 method="PATCH",
                 path=HOST,
-                summary="Change a host's delay, or block it",
+                summary="Change a host's delay or budget, or block it",
                 answer=self.change,
                 permission=Permission.OPERATE,
                 takes=HostChange,
                 gives=HostView,
-                refusals=unknown | {409: "Too many hosts are blocked already."},
+                refusals=unknown | {409: "Too many hosts are blocked or on a budget already."},
                 writes="host.change",
             ),
             Route(
@@ -116,11 +117,19 @@ class HostFace:
         host = (await self._known(call.parameters["host"])).host
         if change.delay_s is not msgspec.UNSET:
             await self._engine.set_delay(self._engine.shard_of(host), host, change.delay_s)
-        if change.blocked is True and not await self._dispatcher.orders.block(host):
-            raise Refused(409, "too_many_blocked", f"{BLOCKED_HOSTS_MAX} hosts are blocked already.")
-        if change.blocked is False:
-            await self._dispatcher.orders.unblock(host)
+        await self._order(host, change)
         return self._view(await self._known(host), call.now)
+
+    async def _order(self, host: str, change: HostChange) -> None:
+        orders = self._dispatcher.orders
+        if change.blocked is True and not await orders.block(host):
+            raise Refused(409, "too_many_blocked", f"{HOSTS_APART_MAX} hosts are blocked already.")
+        if change.blocked is False:
+            await orders.unblock(host)
+        if change.budget is None:
+            await orders.unlimit(host)
+        elif change.budget is not msgspec.UNSET and not await orders.limit(host, change.budget):
+            raise Refused(409, "too_many_budgets", f"{HOSTS_APART_MAX} hosts are on a budget already.")
 
     def _view(self, state: HostState, now: float) -> HostView:
         return host_view(
@@ -130,6 +139,7 @@ class HostFace:
             delay_default_s=self._dispatcher.config.delay_s,
             product_token=self._dispatcher.config.product_token,
             blocked=state.host in self._dispatcher.orders.blocked,
+            budget=self._dispatcher.orders.budgets.get(state.host),
         )
 
     # One URL
@@ -176,10 +186,17 @@ def robots_rules(decision: Decision, product_token: str) -> RobotsRules:
 
 
 def host_view(
-    state: HostState, shard: int, now: float, *, delay_default_s: float, product_token: str, blocked: bool
+    state: HostState,
+    shard: int,
+    now: float,
+    *,
+    delay_default_s: float,
+    product_token: str,
+    blocked: bool,
+    budget: int | None = None,
 ) -> HostView:
     delay_s = delay_default_s if state.delay_s is None else max(state.delay_s, delay_default_s)
-    standing, why = _standing(state, now, delay_s, blocked=blocked)
+    standing, why = _standing(state, now, delay_s, blocked=blocked, budget=budget)
     return HostView(
         host=state.host,
         domain=domain_of(state.host),
@@ -195,11 +212,14 @@ def host_view(
         lease_node=state.node,
         lease_until=state.deadline if state.token else None,
         blocked=blocked,
+        budget=budget,
         robots={scheme: robots_rules(one, product_token) for scheme, one in robots_of(state.note).items()},
     )
 
 
-def _standing(state: HostState, now: float, delay_s: float, *, blocked: bool) -> tuple[HostStandingName, str]:
+def _standing(
+    state: HostState, now: float, delay_s: float, *, blocked: bool, budget: int | None
+) -> tuple[HostStandingName, str]:
     """Where the host stands, and a sentence that says why."""
     if blocked:
         return "blocked", "An operator has blocked it: nobody is given its URLs."
@@ -207,6 +227,8 @@ def _standing(state: HostState, now: float, delay_s: float, *, blocked: bool) ->
         return "leased", f"{state.node} may contact it for another {max(0.0, state.deadline - now):.1f} s."
     if not state.queued:
         return "idle", "None of its URLs is queued."
+    if budget is not None and not pages_left(state, budget):
+        return "idle", f"Its budget of {budget:,} pages is spent."
     wait_s = state.next_contact - now
     if wait_s > 0 and math.isfinite(wait_s):
         return (

@@ -179,8 +179,8 @@ class PeopleFace:
         dispatcher = self._dispatcher
         totals, nodes = await self._figures.totals(call.now), await self._figures.nodes(call.now)
         waiting = await self._first_waiting(call.now) if totals.hosts_waiting else []
-        blocked = len(self._dispatcher.orders.blocked)
-        reasons = why_idle(dispatcher.state, dispatcher.stop_reason, totals, nodes, waiting, blocked, call.now)
+        orders = len(dispatcher.orders.blocked), len(dispatcher.orders.budgets)
+        reasons = why_idle(dispatcher.state, dispatcher.stop_reason, totals, nodes, waiting, *orders, call.now)
         return WhyIdle(bool(reasons), reasons)
 
     async def _first_waiting(self, now: float) -> list[HostState]:

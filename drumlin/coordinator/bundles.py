@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import filecmp
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -30,6 +31,8 @@ BUNDLE_BYTES_MAX = 2 * 1024**3
 MEMBERS_MAX = 1_000
 WRITE_BYTES = 1024 * 1024
 BUNDLES_AT_ONCE_MAX = 8
+LEFTOVER_S = 2 * BUNDLE_BYTES_MAX / BODY_RATE_MIN
+"""A folder that nothing was written to for so long is of a coordinator that died: no bundle takes half of it."""
 INCOMING = "incoming"
 BODY = "body.tar"
 SHA256_HEADER = b"x-drumlin-sha256"
@@ -79,13 +82,29 @@ class Bundles:
         folder = store / INCOMING / call.node_id / f"{call.parameters['bundle_id']}.{os.urandom(4).hex()}"
         with translated_disk_errors(store):
             try:
-                await asyncio.to_thread(folder.mkdir, parents=True)
+                await asyncio.to_thread(_make_room, folder, call.now)
                 if await _receive(call, folder / BODY) != digest:
                     raise Refused(409, "damaged", "The body is not what X-Drumlin-Sha256 says.", "Send it again.")
                 await asyncio.to_thread(_unpack, folder, store)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         return BundleStored()
+
+
+def _make_room(folder: Path, now: float) -> None:
+    """A new folder beside those of other bundles of the node; what dead coordinators left there goes."""
+    folder.mkdir(parents=True)
+    for other in folder.parent.iterdir():
+        if _written(other) < now - LEFTOVER_S:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _written(folder: Path) -> float:
+    """When something was last written to a folder, which another coordinator may be removing."""
+    try:
+        return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return math.inf
 
 
 async def _receive(call: Call, part: Path) -> str:

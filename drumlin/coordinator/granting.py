@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.host_budgets import HostBudgets
 from drumlin.coordinator.hunger import Hunger
 from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.orders import Orders
@@ -74,6 +75,7 @@ class Granting:
         self._nodes = nodes
         self._orders = orders
         self._budget = budget
+        self._host_budgets = HostBudgets(engine, orders, name)
         self._name = name
         self._chance = chance
         self._asked_max = shards_asked_max or engine.shard_count
@@ -159,7 +161,7 @@ class Granting:
         each = self._urls_per_host(now)
         renewals: list[Renewal] = []
         for token, host in own:
-            wanted = min(room, each)
+            wanted = 0 if host in self._orders.budgets else min(room, each)
             renewals.append(Renewal(self._engine.shard_of(host), host, token, wanted))
             room -= wanted
         leases = await self._engine.extend_all(renewals, now, until=now + self._config.lease_s)
@@ -184,6 +186,7 @@ class Granting:
         """
         leases = await self._lease_preferred(record, request, hosts, room, now)
         leases += await self._lease_lost(record, request, hosts - len(leases), room - _size(leases), now)
+        leases += await self._lease_budgeted(record, request, hosts - len(leases), room - _size(leases), now)
         own, others = self._shards_for(record)
         leases += await self._lease_from(own, record, request, hosts - len(leases), room - _size(leases), now)
         if leases or not others:
@@ -228,6 +231,21 @@ class Granting:
             del self._lost[shard]
         return await self._ask(shard, record, request, hosts, room, now, only_hosts=chosen)
 
+    async def _lease_budgeted(
+        self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
+    ) -> list[Lease]:
+        """A host of which only so many pages are wanted."""
+        if not self._orders.budgets or hosts <= 0 or room <= 0:
+            return []
+
+        async def take(host: str, pages: int) -> list[Lease]:
+            if host in self._orders.blocked:
+                return []
+            shard = self._engine.shard_of(host)
+            return await self._ask(shard, record, request, 1, min(room, pages), now, only_hosts=(host,), apart=True)
+
+        return await self._host_budgets.lease(take, now)
+
     async def _lease_from(
         self, shards: list[int], record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
     ) -> list[Lease]:
@@ -248,7 +266,10 @@ class Granting:
         room: int,
         now: float,
         only_hosts: Sequence[str] = (),
+        *,
+        apart: bool = False,
     ) -> list[Lease]:
+        """Lease hosts of one shard; those that are set apart only when that is said."""
         self._requests += 1
         config = self._config
         request_id = request.request_id or f"{self._name}-{self._requests:x}"
@@ -263,15 +284,15 @@ class Granting:
             urls_per_host=self._urls_per_host(now),
             horizon_s=min(GRANT_AHEAD_S, config.delay_s),
             delay_default_s=config.delay_s,
-            skip_hosts=self._skipped(record.node_id, shard),
+            skip_hosts=() if apart else self._skipped(record.node_id, shard),
             only_hosts=only_hosts,
         )
 
     def _skipped(self, node: str, shard: int) -> Collection[str]:
-        """Hosts that people have blocked, and those that the node had lately where others shall have their turn."""
+        """Hosts that people have set apart, and those that the node had lately where others shall have their turn."""
         recent = self._recent.get(node) if self._config.affinity == "spread" else None
-        blocked = self._orders.blocked_in(shard)
-        return blocked.union(recent) if recent else blocked
+        apart = self._orders.apart_in(shard)
+        return apart.union(recent) if recent else apart
 
     def _shards_for(self, record: NodeRecord) -> tuple[list[int], list[int]]:
         """The shards to ask for this node, its own and others', beginning with another each time, and as many of them

@@ -29,6 +29,7 @@ ENQUEUE_MAX = 5_000
 LIST_DEFAULT = 100
 LIST_MAX = 1_000
 DELAY_S_MAX = 86_400.0
+PAGES_MAX = 10**12
 ROBOTS_CHARS_MAX = 512 * 1024
 EPOCH_MS_MAX = 1e14
 
@@ -272,6 +273,7 @@ class HostView(msgspec.Struct):
     lease_node: str
     lease_until: float | None
     blocked: bool
+    budget: int | None
     robots: dict[str, RobotsRules]
 
 
@@ -280,10 +282,12 @@ class HostsView(msgspec.Struct):
 
 
 class HostChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What to change of a host; what is left out stays. A null `delay_s` leaves it to the crawl's own delay."""
+    """What to change of a host; what is left out stays. A null `delay_s` leaves it to the crawl's own delay. `budget`
+    is the most pages to take of it, null for no bound."""
 
     delay_s: Annotated[float, msgspec.Meta(ge=0, le=DELAY_S_MAX)] | msgspec.UnsetType | None = msgspec.UNSET
     blocked: bool | msgspec.UnsetType = msgspec.UNSET
+    budget: Annotated[int, msgspec.Meta(ge=0, le=PAGES_MAX)] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class URLQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -18,6 +18,7 @@ def why_idle(
     nodes: Sequence[NodeRecord],
     waiting: Sequence[HostState],
     blocked: int,
+    budgeted: int,
     now: float,
 ) -> list[Reason]:
     """The reasons, most telling first; none when pages are being fetched. `waiting` are some hosts that must wait,
@@ -28,7 +29,7 @@ def why_idle(
     if stopped is not None:
         return [stopped]
     reasons = [*_nothing_queued(totals, now), *_nobody(totals, nodes)]
-    reasons += _hosts(totals, waiting, blocked, now)
+    reasons += _hosts(totals, waiting, blocked, budgeted, now)
     return reasons or [Reason("between", "There is work and there are nodes: they are about to ask for it.")]
 
 
@@ -64,7 +65,7 @@ def _nobody(totals: Totals, nodes: Sequence[NodeRecord]) -> list[Reason]:
     return [Reason("no_active_nodes", f"No node is active: {listed}.")]
 
 
-def _hosts(totals: Totals, waiting: Sequence[HostState], blocked: int, now: float) -> list[Reason]:
+def _hosts(totals: Totals, waiting: Sequence[HostState], blocked: int, budgeted: int, now: float) -> list[Reason]:
     reasons: list[Reason] = []
     if totals.queued and not totals.hosts_ready:
         if totals.hosts_leased and not totals.hosts_waiting:
@@ -74,6 +75,9 @@ def _hosts(totals: Totals, waiting: Sequence[HostState], blocked: int, now: floa
             reasons.append(Reason("all_waiting", _waiting(totals, waiting, now)))
     if blocked and totals.queued:
         reasons.append(Reason("blocked", f"{blocked:,} hosts are blocked by an operator."))
+    if budgeted and totals.queued:
+        message = f"{budgeted:,} hosts have a budget of pages, set by an operator; those that have spent it wait."
+        reasons.append(Reason("budgeted", message))
     return reasons
 
 

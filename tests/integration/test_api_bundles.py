@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from drumlin.coordinator.bundles import BODY, INCOMING, LEFTOVER_S
 from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator
 
 SEGMENT = {
@@ -65,6 +68,20 @@ def test_the_same_bundle_again_changes_nothing(coordinator: RunningCoordinator, 
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
     assert put(coordinator, packed(SEGMENT), name="b2").json == {"status": "stored"}
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()} == before
+
+
+def test_what_a_dead_coordinator_left_goes_with_the_next_bundle_and_what_another_is_at_stays(
+    coordinator: RunningCoordinator, store: Path
+) -> None:
+    incoming = store / INCOMING / "n1"
+    for name, age_s in (("dead.1", LEFTOVER_S + 60), ("alive.1", LEFTOVER_S - 60)):
+        part = incoming / name / BODY
+        part.parent.mkdir(parents=True)
+        part.write_bytes(b"half a bundle")
+        for path in (part, part.parent):
+            os.utime(path, (time.time() - age_s,) * 2)
+    assert put(coordinator, packed(SEGMENT)).json == {"status": "stored"}
+    assert [path.name for path in incoming.iterdir()] == ["alive.1"]
 
 
 def test_a_file_that_is_there_is_never_changed(coordinator: RunningCoordinator, store: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from drumlin.coordinator.api_events import CLIENTS_MAX
 from drumlin.errors import EngineError
-from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, results_body
+from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, result_of, results_body
 
 
 @pytest.fixture
@@ -90,6 +90,27 @@ def test_a_hosts_delay_can_be_changed_and_a_host_blocked(coordinator: RunningCoo
     assert (freed["delay_s"], freed["state"]) == (0.0, "ready")
     assert RemoteNode(coordinator, "n1").take()
     assert coordinator.ask("PATCH", "/api/v1/hosts/p.example", {"delay": 3}).code == "malformed"
+
+
+def test_no_more_pages_of_a_host_are_given_out_than_its_budget_allows(coordinator: RunningCoordinator) -> None:
+    for number in range(5):
+        coordinator.enqueue(f"http://q.example/{number}")
+    changed = coordinator.ask("PATCH", "/api/v1/hosts/q.example", {"budget": 2}).json
+    assert (changed["budget"], changed["state"]) == (2, "ready")
+    node = RemoteNode(coordinator, "n1")
+    taken = node.take()
+    assert len(taken) == 2
+    lease_id = taken[0]["assignment_id"].rpartition("/")[0]
+    release = [{"lease_id": lease_id, "host": "q.example", "release": True}]
+    node.send(json.dumps({"results": [result_of(one) for one in taken], "hosts": release}).encode())
+    spent = coordinator.get("/api/v1/hosts/q.example").json
+    assert (spent["pages"], spent["state"], spent["why"]) == (2, "idle", "Its budget of 2 pages is spent.")
+    assert node.take() == []
+    assert "budgeted" in {reason["code"] for reason in coordinator.get("/api/v1/why-idle").json["reasons"]}
+    freed = coordinator.ask("PATCH", "/api/v1/hosts/q.example", {"budget": None}).json
+    assert (freed["budget"], freed["state"]) == (None, "ready")
+    assert len(node.take()) == 3
+    assert coordinator.ask("PATCH", "/api/v1/hosts/q.example", {"budget": -1}).code == "malformed"
 
 
 def test_the_story_of_a_url_is_told(coordinator: RunningCoordinator) -> None:

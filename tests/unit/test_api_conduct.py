@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 import pytest
 
@@ -15,7 +16,7 @@ from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines import open_engine
 from drumlin.model import NewURLs
-from drumlin.protocol import Heartbeat, NodeStatus, Register, WorkRequest
+from drumlin.protocol import Heartbeat, HostReport, NodeStatus, Register, Result, Results, WorkLease, WorkRequest
 
 NOW = 1_000_000.0
 NODE = Identity(Role.NODE, "n1")
@@ -118,5 +119,59 @@ def test_a_blocked_host_is_given_to_nobody_and_its_lease_is_not_renewed() -> Non
         assert {lease.host for lease in (await other.work("n1", WorkRequest(10, request_id="4"), later)).leases} == {
             "a.example"
         }
+
+    with_dispatchers(test)
+
+
+def fetched(lease: WorkLease, now: float) -> Results:
+    """All pages of a lease, which is given back."""
+    results = [
+        Result(one.assignment_id, one.url, 200, "", [], now, "fetched", size=1, capture_id=one.assignment_id)
+        for one in lease.assignments
+    ]
+    return Results(results, [HostReport(lease.lease_id, lease.host, release=True)])
+
+
+def test_of_a_host_on_a_budget_no_more_pages_are_given_than_it_has_left() -> None:
+    async def test(one: Dispatcher, other: Dispatcher) -> None:
+        new = [NewURLs(host, [f"http://{host}/{n}" for n in range(20)]) for host in ("a.example", "b.example")]
+        await one.enqueue(new, NOW)
+        assert await one.orders.limit("a.example", 11)
+        await other.tick(NOW, 0.0)
+        assert await fetch_all(one, other) == {"a.example": 11, "b.example": 20}
+        assert await other.orders.limit("a.example", 13)
+        await one.tick(NOW, 0.0)
+        assert await fetch_all(one, other) == {"a.example": 2}
+        await one.orders.unlimit("a.example")
+        await other.tick(NOW, 0.0)
+        assert await fetch_all(one, other) == {"a.example": 7}
+
+    async def fetch_all(*dispatchers: Dispatcher) -> dict[str, int]:
+        """Two nodes ask both coordinators in turn, and all at once, until there is nothing more."""
+        pages: dict[str, int] = {}
+        idle, now = 0, next(hours)
+        while idle < 4:
+            now += 1.0
+            asked = [made.work(node, WorkRequest(50), now) for made in dispatchers for node in ("n1", "n2")]
+            leases = [lease for work in await asyncio.gather(*asked) for lease in work.leases]
+            idle = 0 if leases else idle + 1
+            for lease in leases:
+                pages[lease.host] = pages.get(lease.host, 0) + len(lease.assignments)
+                node = lease.lease_id.partition(":")[0]
+                assert (await dispatchers[0].results(node, fetched(lease, now), now)).rejected_count == 0
+        return pages
+
+    hours = count(NOW, 3_600.0)
+    with_dispatchers(test)
+
+
+def test_a_lease_of_a_host_that_gets_a_budget_is_renewed_without_further_urls() -> None:
+    async def test(one: Dispatcher, _: Dispatcher) -> None:
+        await one.enqueue([NewURLs("a.example", [f"http://a.example/{n}" for n in range(20)])], NOW)
+        (lease,) = (await one.work("n1", WorkRequest(3, request_id="1"), NOW)).leases
+        await one.orders.limit("a.example", 2)
+        renewal = WorkRequest(3, request_id="2", renew=[(lease.lease_id, lease.host)])
+        (renewed,) = (await one.work("n1", renewal, NOW + 1)).leases
+        assert (renewed.host, renewed.assignments) == ("a.example", [])
 
     with_dispatchers(test)

@@ -32,8 +32,9 @@ def reasons(
     stop_reason: str = "",
     waiting: Sequence[HostState] = (),
     blocked: int = 0,
+    budgeted: int = 0,
 ) -> list[Reason]:
-    return why_idle(state, stop_reason, figures, nodes, waiting, blocked, NOW)
+    return why_idle(state, stop_reason, figures, nodes, waiting, blocked, budgeted, NOW)
 
 
 def codes(*arguments: Any, **more: Any) -> list[str]:
@@ -83,6 +84,7 @@ def test_waiting_hosts_name_the_first_that_is_due() -> None:
 def test_leased_and_blocked_hosts_are_told() -> None:
     assert codes(totals(queued=9, hosts_leased=4), node()) == ["all_leased"]
     assert codes(totals(queued=9, hosts_leased=4), node(), blocked=2) == ["all_leased", "blocked"]
+    assert codes(totals(queued=9, hosts_leased=4), node(), budgeted=1) == ["all_leased", "budgeted"]
 
 
 def test_there_is_always_a_reason() -> None:

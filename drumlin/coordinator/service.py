@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
+from drumlin.clock import monotonic
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, SECRET_SETTLE_S, Access, OpenAccess, crawl_secret
@@ -247,8 +248,8 @@ class _Service:
             app.bug = None
 
     async def _check_clock(self) -> None:
-        if time.monotonic() >= self._clock_checked:
-            self._clock_checked = time.monotonic() + CLOCK_CHECK_S
+        if monotonic() >= self._clock_checked:
+            self._clock_checked = monotonic() + CLOCK_CHECK_S
             self.clock.offset_s = await self.engine.clock_offset()
 
     async def _count_time(self, dispatcher: Dispatcher) -> None:

@@ -10,13 +10,13 @@ import contextlib
 import os
 import select
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pycurl
 
+from drumlin.clock import monotonic
 from drumlin.fetch.guard import Guard
 from drumlin.model import FailureKind
 
@@ -178,7 +178,7 @@ class Fetcher:
         accept_encoding: str = "gzip, deflate",
         ca_file: str = "",
         connections_max: int = 1024,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._limits = limits
         self._user_agent = user_agent

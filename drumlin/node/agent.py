@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch import Fetcher, Transfer
 from drumlin.model import FailureKind, Outcome, Task
@@ -100,7 +101,7 @@ class Agent:
         """Work until the crawl is finished, or drains and nothing of ours is left; False when results are, because time
         is up or no coordinator answers."""
         while not self._done():
-            now = time.monotonic()
+            now = monotonic()
             if self._drain_asked:
                 self._begin_drain(now)
             if now >= self._leave_by or (self.state in ENDING and self._client.cut_off_s > END_WAIT_S):
@@ -111,7 +112,7 @@ class Agent:
             self.fetcher.run_once(self._idle_s(now))
             self._client.repeat_failed()
             self._settling.step()
-            self._send_heartbeat(time.monotonic())
+            self._send_heartbeat(monotonic())
             self._archive.end_old_segment(now)
             if self._uploads is not None:
                 self._uploads.step(now)
@@ -155,7 +156,7 @@ class Agent:
     # Leases
 
     def granted(self, lease: WorkLease, sent: float) -> None:
-        host = HostWork(lease, sent, time.monotonic(), self.settings.delay_s, self.settings.agent)
+        host = HostWork(lease, sent, monotonic(), self.settings.delay_s, self.settings.agent)
         self.hosts.by_name[lease.host] = host
         if self.state is CrawlState.RUNNING:
             self.hosts.wait(host)
@@ -163,7 +164,7 @@ class Agent:
             self.lost(host)
 
     def renewed(self, host: HostWork) -> None:
-        self.advance(host, time.monotonic())
+        self.advance(host, monotonic())
 
     def lost(self, host: HostWork) -> None:
         """Begin none of the URLs that are left: they return to the queue with the lease."""
@@ -198,7 +199,7 @@ class Agent:
         self._settling.report(report)
 
     def _wait_s(self, host: HostWork) -> float:
-        return max(0.0, host.next_contact - time.monotonic())
+        return max(0.0, host.next_contact - monotonic())
 
     # Contact
 
@@ -315,7 +316,7 @@ class Agent:
             return 0.0
         asked_s = retry_after_s(header_fields(transfer.response_headers()).get("retry-after", ""), wall)
         pause_s = min(max(asked_s, 2 * host.delay_s), SLOW_DOWN_MAX_S)
-        host.next_contact = max(host.next_contact, time.monotonic() + pause_s)
+        host.next_contact = max(host.next_contact, monotonic() + pause_s)
         if pause_s > PAUSE_HELD_MAX_S:
             # Given back with its lease, the pause is kept by the frontier and survives this node.
             host.tasks.clear()
@@ -375,7 +376,7 @@ class Agent:
 
     def _beat_answered(self, reply: HeartbeatReply) -> None:
         self._beating = False
-        self._heartbeat_at = time.monotonic() + reply.next_heartbeat
+        self._heartbeat_at = monotonic() + reply.next_heartbeat
         self.follow(reply.state)
         if reply.revoke:
             revoked = set(reply.revoke)

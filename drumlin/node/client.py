@@ -20,6 +20,7 @@ import msgspec
 import pycurl
 import zstandard
 
+from drumlin.clock import monotonic
 from drumlin.errors import EngineError
 from drumlin.fetch import Fetcher, Transfer
 from drumlin.pipeline import header_fields
@@ -158,7 +159,7 @@ class CoordinatorClient:
 
     @property
     def cut_off_s(self) -> float:
-        return time.monotonic() - self._failing_since if self._failures else 0.0
+        return monotonic() - self._failing_since if self._failures else 0.0
 
     def due(self) -> float:
         """When `repeat_failed` next has something to do."""
@@ -181,7 +182,7 @@ class CoordinatorClient:
         then `on_failure` is called or, without one, CoordinatorGone is raised."""
         body, headers = self._packed(_encoder.encode(message) if message is not None else b"")
         joins = isinstance(message, Register)
-        now = time.monotonic()
+        now = monotonic()
         call = _Call(method, path, body, headers, reply, on_reply, on_failure, now, repeat_s, timeout_s, signed, joins)
         self._send(call)
 
@@ -195,7 +196,7 @@ class CoordinatorClient:
         repeat_s: float = FOREVER,
     ) -> None:
         """Send a file with PUT, as it is, without holding it in memory."""
-        now = time.monotonic()
+        now = monotonic()
         call = _Call("PUT", path, b"", headers, reply, on_reply, None, now, repeat_s, UPLOAD_TIMEOUT_S)
         call.upload, call.upload_bytes = file, os.fstat(file.fileno()).st_size
         self._send(call)
@@ -219,14 +220,14 @@ class CoordinatorClient:
     def wait_for(self, done: Callable[[], bool]) -> None:
         """Let calls run until `done`; for when no other loop turns."""
         while not done():
-            self._fetcher.run_once(min(CALL_POLL_S, max(0.0, self.due() - time.monotonic())))
+            self._fetcher.run_once(min(CALL_POLL_S, max(0.0, self.due() - monotonic())))
             self.repeat_failed()
 
     def repeat_failed(self) -> None:
         """Send again what did not get through, once its pause is over."""
         if not self._repeat:
             return
-        now = time.monotonic()
+        now = monotonic()
         due = [call for at, call in self._repeat if at <= now]
         self._repeat = [entry for entry in self._repeat if entry[0] > now]
         for call in due:
@@ -305,15 +306,15 @@ class CoordinatorClient:
         refusal = _refusal(transfer)
         if transfer.status == UNAUTHORISED and not call.joins and self._rejoin is not None:
             self._join_again(refusal)
-            self._repeat.append((time.monotonic() + RETRY_WAIT_MIN_S, call))
+            self._repeat.append((monotonic() + RETRY_WAIT_MIN_S, call))
             return
         repeatable = transfer.status in REPEATABLE or refusal.code in REPEATABLE_CODES
         if not transfer.failure and 400 <= transfer.status < 500 and not repeatable:
             raise CoordinatorRefused(f"The coordinator refused {call.path}: {refusal.message}", refusal.hint)
         said = refusal.message or transfer.error or f"status {transfer.status}"
         wait_s = self._pause_s(call, transfer, place, said)
-        if time.monotonic() + wait_s - call.since <= call.repeat_s:
-            self._repeat.append((time.monotonic() + wait_s, call))
+        if monotonic() + wait_s - call.since <= call.repeat_s:
+            self._repeat.append((monotonic() + wait_s, call))
         elif call.on_failure is not None:
             call.on_failure()
         else:
@@ -340,7 +341,7 @@ class CoordinatorClient:
 
     def _note_outage(self, said: str) -> None:
         if not self._failures:
-            self._failing_since = time.monotonic()
+            self._failing_since = monotonic()
         self._failures += 1
         if not self._outage_told and self.cut_off_s >= OUTAGE_TOLD_AFTER_S:
             self._outage_told = True

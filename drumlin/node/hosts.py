@@ -8,13 +8,13 @@ however the network delays either. With `per_host` > 1 there is no answer to wai
 from __future__ import annotations
 
 import heapq
-import time
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from drumlin.clock import monotonic
 from drumlin.model import Task
 from drumlin.protocol import Assignment, HostNote, WorkLease
 from drumlin.robots import Decision, Matcher, parse
@@ -130,7 +130,7 @@ class HostWork:
     def may_send(self) -> bool:
         """Whether the lease still lasts, at the very moment when a request is about to be sent: a process can freeze,
         and connecting takes time."""
-        return not self.expired(time.monotonic())
+        return not self.expired(monotonic())
 
     def wants_renewal(self, now: float, tasks_low: int) -> bool:
         """Its time or its URLs run out, and asking lately did not say that there are no more."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from drumlin.clock import monotonic
 from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import HostTable, HostWork
 from drumlin.pipeline import Pipeline
@@ -96,7 +97,7 @@ class Leases:
         on_reply: Callable[[Work, float], None],
         on_failure: Callable[[], None],
     ) -> None:
-        sent = time.monotonic()
+        sent = monotonic()
         self._requests += 1
         request = WorkRequest(
             TASKS_PER_REQUEST,
@@ -114,7 +115,7 @@ class Leases:
 
     def _take(self, work: Work, sent: float) -> None:
         self._asking = False
-        self._ask_at = time.monotonic() + work.retry_after_s
+        self._ask_at = monotonic() + work.retry_after_s
         self._pipeline.widen_scope(work.scope_seeds, work.scope_version)
         self._holder.follow(work.state)
         for lease in work.leases:
@@ -122,17 +123,17 @@ class Leases:
 
     def _ask_failed(self) -> None:
         self._asking = False
-        self._ask_at = time.monotonic() + self._client.wait_s()
+        self._ask_at = monotonic() + self._client.wait_s()
 
     def _renewal_failed(self, hosts: list[HostWork]) -> None:
         """They are asked for again at the next look, as long as their time lasts."""
         self._renewing = False
-        self._renew_at = time.monotonic() + self._client.wait_s()
+        self._renew_at = monotonic() + self._client.wait_s()
         for host in hosts:
             host.renewing = False
 
     def _take_renewals(self, work: Work, sent: float) -> None:
-        now = time.monotonic()
+        now = monotonic()
         self._renewing = False
         self._pipeline.widen_scope(work.scope_seeds, work.scope_version)
         self._holder.follow(work.state)

@@ -20,6 +20,7 @@ from types import FrameType
 import msgspec
 
 from drumlin import __version__
+from drumlin.clock import monotonic
 from drumlin.config import CrawlConfig
 from drumlin.config.quantities import format_size
 from drumlin.errors import DrumlinError, EngineError
@@ -222,11 +223,11 @@ class Node:
 
     def _send_bundles(self) -> None:
         uploads = BundleUploads(self._name, self._gateway, self._paths.spool(self._name))
-        deadline = time.monotonic() + UPLOAD_WAIT_S
+        deadline = monotonic() + UPLOAD_WAIT_S
 
         def done() -> bool:
-            uploads.step(time.monotonic())
-            if time.monotonic() > deadline:
+            uploads.step(monotonic())
+            if monotonic() > deadline:
                 hint = "Start the node again to send them."
                 raise EngineError(f"Bundles wait in {self._paths.spool(self._name)}: none was taken in time.", hint)
             return not uploads.waiting()

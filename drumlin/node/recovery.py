@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode
 from drumlin.model import Capture, FailureKind, Outcome
@@ -47,13 +48,13 @@ class SpoolLock:
         """The lock, or None when another process holds it still after `wait_s`."""
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        deadline = time.monotonic() + wait_s
+        deadline = monotonic() + wait_s
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return cls(fd)
             except BlockingIOError:
-                if time.monotonic() >= deadline:
+                if monotonic() >= deadline:
                     os.close(fd)
                     return None
                 time.sleep(LOCK_POLL_S)

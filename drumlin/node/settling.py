@@ -6,9 +6,9 @@ asked, and what was read is archived all the same (`outbox`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from drumlin.clock import monotonic
 from drumlin.model import Capture
 from drumlin.node.archive import Arrival
 from drumlin.node.blackbox import BlackBox
@@ -83,7 +83,7 @@ class Settling:
 
     def arrive(self, host: HostWork, arrival: Arrival) -> None:
         if not self._arrived:
-            self._arrived_at = time.monotonic()
+            self._arrived_at = monotonic()
         host.unsettled += 1
         self._pages += 1
         self._bytes += held_bytes(arrival.capture)
@@ -104,9 +104,9 @@ class Settling:
     def step(self) -> None:
         """Read one batch if one is ready, and archive and send what has been read."""
         arrived = len(self._arrived)
-        if arrived >= READ_BATCH or (arrived and time.monotonic() >= self._arrived_at + READ_WAIT_S):
+        if arrived >= READ_BATCH or (arrived and monotonic() >= self._arrived_at + READ_WAIT_S):
             self._read()
-        self._hand_over(time.monotonic())
+        self._hand_over(monotonic())
 
     def _read(self) -> None:
         """Parse and fingerprint a batch, then ask which of its contents are known already."""
@@ -158,7 +158,7 @@ class Settling:
 
     def _note_waiting(self) -> None:
         if not self._ready and not self._reports:
-            self._ready_at = time.monotonic()
+            self._ready_at = monotonic()
 
     def _hand_over(self, now: float) -> None:
         """Archive what has been read and have it sent. While the batch before is not answered, only whole batches are,

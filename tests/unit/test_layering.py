@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "drumlin"
 
 # A unit may import the units of earlier rows, and itself.
 LAYERS: list[set[str]] = [
-    {"model", "errors", "protocol", "signing"},
+    {"model", "errors", "protocol", "signing", "clock"},
     {"urls"},
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
@@ -35,6 +35,7 @@ ALLOWED = {
     "errors": set[str](),
     "protocol": {"model", "errors"},
     "signing": {"errors"},
+    "clock": set[str](),
     "config": {"model", "errors", "urls", "robots"},
     "telemetry": {"model", "errors"},
     "tls": {"errors"},

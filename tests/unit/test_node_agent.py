@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
+from drumlin.clock import monotonic
 from drumlin.fetch import Transfer
 from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.hosts import Robots
@@ -59,7 +59,7 @@ def grant(agent: Agent, name: str, urls: int = 3, *, ttl_s: float = 100.0) -> Wo
     lease_id = f"n0:{name}"
     assignments = [Assignment(f"{lease_id}/{n}.0.0", f"http://{name}/{n}", 5, 0.0, name, 0.0) for n in range(urls)]
     lease = WorkLease(lease_id, name, ttl_s, 0.0, assignments)
-    agent.granted(lease, time.monotonic())
+    agent.granted(lease, monotonic())
     if name in agent.hosts.by_name:
         agent.hosts.by_name[name].robots["http"] = Robots(ALLOWED, "drumlin")
     return lease
@@ -72,7 +72,7 @@ def reports(agent: Agent) -> list[HostReport]:
 def beat(agent: Agent, around: Around, **reply: Any) -> Heartbeat:
     """Let the agent send a heartbeat, and answer it."""
     agent._heartbeat_at = 0.0
-    agent._send_heartbeat(time.monotonic())
+    agent._send_heartbeat(monotonic())
     message, on_reply = around.said.pop()
     on_reply(HeartbeatReply("ok", 5.0, "hash", **reply))
     return cast(Heartbeat, message)
@@ -82,8 +82,8 @@ def test_a_heartbeat_says_how_the_node_does_and_is_not_sent_twice_at_once(agent:
     grant(agent, "a.test", 3)
     grant(agent, "b.test", 2)
     agent.hosts.by_name["b.test"].next_contact += 50
-    agent._send_heartbeat(time.monotonic())
-    agent._send_heartbeat(time.monotonic() + 1000)
+    agent._send_heartbeat(monotonic())
+    agent._send_heartbeat(monotonic() + 1000)
     [(message, _)] = around.said
     assert (message.hosts, message.unstarted, message.leases) == (2, 5, ["n0:b.test", "n0:a.test"])
 
@@ -111,7 +111,7 @@ def test_a_pause_gives_back_what_is_not_begun_and_a_resumed_crawl_goes_on(agent:
 
 def test_a_node_that_was_told_to_leave_does_not_go_on_because_the_crawl_does(agent: Agent, around: Around) -> None:
     grant(agent, "a.test")
-    agent._begin_drain(time.monotonic())
+    agent._begin_drain(monotonic())
     beat(agent, around, state=CrawlState.RUNNING)
     assert agent.state is CrawlState.DRAINING
     assert [report.host for report in reports(agent)] == ["a.test"]
@@ -121,17 +121,17 @@ def test_a_node_that_was_told_to_leave_does_not_go_on_because_the_crawl_does(age
 def test_a_host_whose_lease_may_be_over_is_not_contacted_but_given_back(agent: Agent, around: Around) -> None:
     grant(agent, "a.test", ttl_s=0.1)
     host = agent.hosts.by_name["a.test"]
-    agent.advance(host, time.monotonic())
+    agent.advance(host, monotonic())
     assert (around.begun, list(agent.hosts.by_name)) == ([], [])
 
 
 def test_a_request_that_could_not_be_sent_in_time_is_no_result(agent: Agent, around: Around) -> None:
     grant(agent, "a.test", urls=2)
     host = agent.hosts.by_name["a.test"]
-    agent.advance(host, time.monotonic())
+    agent.advance(host, monotonic())
     [(url, may_send, on_done, context)] = around.begun
     assert (url, may_send()) == ("http://a.test/0", True)
-    host.expires = time.monotonic()
+    host.expires = monotonic()
     assert not may_send(), "asked again when the connection stands"
     transfer = Transfer(None)
     transfer.context, transfer.too_late, transfer.failure = context, True, "reset"

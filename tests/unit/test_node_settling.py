@@ -92,7 +92,7 @@ class Parts:
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     made = Parts()
-    monkeypatch.setattr("drumlin.node.settling.time.monotonic", lambda: made.now)
+    monkeypatch.setattr("drumlin.node.settling.monotonic", lambda: made.now)
     return made
 
 

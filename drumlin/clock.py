@@ -1,0 +1,21 @@
+"""The clock by which a node measures how long it may go on: it never jumps, and it runs while the machine sleeps.
+
+Leases run out in a coordinator's time. A laptop that is closed, or a virtual machine that is halted, for longer than a
+lease must know so when it wakes: Linux's plain monotonic clock would not tell.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+
+
+def _monotonic() -> Callable[[], float]:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    return time.monotonic
+
+
+monotonic = _monotonic()
+"""Seconds since some moment in the past."""

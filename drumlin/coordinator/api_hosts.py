@@ -228,7 +228,7 @@ def _standing(
     if not state.queued:
         return "idle", "None of its URLs is queued."
     if budget is not None and not pages_left(state, budget):
-        return "idle", f"Its budget of {budget:,} pages is spent."
+        return "idle", f"Its budget of pages is spent ({budget:,})."
     wait_s = state.next_contact - now
     if wait_s > 0 and math.isfinite(wait_s):
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Collection
@@ -25,6 +26,7 @@ from drumlin.urls import Scope, canonical, domain_of
 
 MALFORMED, NOT_YOURS, STALE = "malformed", "not_yours", "stale"
 DIGEST_HEX_DIGITS = 64
+SHA256_OF_NOTHING = hashlib.sha256().hexdigest()
 OUTCOMES = frozenset(Outcome)
 
 
@@ -161,9 +163,8 @@ class Settler:
             retry_at = now + (wait_s or 0.0)
             counts["dead." + kind if wait_s is None else "retried." + kind] = 1
         capture_id = result.capture_id or f"{key.lease_id}/{key.task_id}"
-        return Settled(
-            key.task_id, result.url, state, capture_id.encode(), retry_at, kind, result.error, result.size, counts
-        )
+        size = result.size or _untold_size(result, outcome)
+        return Settled(key.task_id, result.url, state, capture_id.encode(), retry_at, kind, result.error, size, counts)
 
 
 def outcome_of(result: Result) -> str:
@@ -194,6 +195,11 @@ def _settlement(report: HostReport, settled: list[Settled], now: float) -> Settl
         report.delay_s,
         report.note,
     )
+
+
+def _untold_size(result: Result, outcome: str) -> int:
+    """Who fetches with curl may not tell how large a page was. One byte makes it count as a page of its host."""
+    return 1 if outcome == Outcome.FETCHED and result.content_hash not in ("", SHA256_OF_NOTHING) else 0
 
 
 def _has_content(result: Result) -> bool:

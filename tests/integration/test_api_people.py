@@ -104,7 +104,7 @@ def test_no_more_pages_of_a_host_are_given_out_than_its_budget_allows(coordinato
     release = [{"lease_id": lease_id, "host": "q.example", "release": True}]
     node.send(json.dumps({"results": [result_of(one) for one in taken], "hosts": release}).encode())
     spent = coordinator.get("/api/v1/hosts/q.example").json
-    assert (spent["pages"], spent["state"], spent["why"]) == (2, "idle", "Its budget of 2 pages is spent.")
+    assert (spent["pages"], spent["state"], spent["why"]) == (2, "idle", "Its budget of pages is spent (2).")
     assert node.take() == []
     assert "budgeted" in {reason["code"] for reason in coordinator.get("/api/v1/why-idle").json["reasons"]}
     freed = coordinator.ask("PATCH", "/api/v1/hosts/q.example", {"budget": None}).json

@@ -87,6 +87,17 @@ def test_a_host_is_given_to_one_worker_at_a_time(coordinator: RunningCoordinator
     assert next_url(coordinator, "w2") is None
 
 
+def test_a_page_of_which_no_size_is_told_counts_towards_its_hosts_budget(coordinator: RunningCoordinator) -> None:
+    for number in range(2):
+        coordinator.post("/v1/frontier/enqueue", {"url": f"http://few.example/{number}"})
+    coordinator.ask("PATCH", "/api/v1/hosts/few.example", {"budget": 1})
+    assert next_url(coordinator) is not None
+    assert coordinator.post("/v1/fetch/result", result("http://few.example/0")).status == 204
+    host = coordinator.get("/api/v1/hosts/few.example").json
+    assert (host["pages"], host["why"]) == (1, "Its budget of pages is spent (1).")
+    assert next_url(coordinator) is None
+
+
 def test_a_result_sent_again_is_fine_and_another_one_is_not(coordinator: RunningCoordinator) -> None:
     coordinator.enqueue("http://again.example/")
     next_url(coordinator)

@@ -1,7 +1,8 @@
 """The clock by which a node measures how long it may go on: it never jumps, and it runs while the machine sleeps.
 
-Leases run out in a coordinator's time. A laptop that is closed, or a virtual machine that is halted, for longer than a
-lease must know so when it wakes: Linux's plain monotonic clock would not tell.
+Leases run out in a coordinator's time. A machine that is suspended for longer than a lease must know so when it wakes:
+Linux's plain monotonic clock would not tell. (That a hypervisor has held a virtual machine still, no clock inside it
+tells until it is set right.)
 """
 
 from __future__ import annotations

@@ -115,9 +115,10 @@ class HostFace:
 
     async def change(self, call: Call, change: HostChange) -> HostView:
         host = (await self._known(call.parameters["host"])).host
+        # What may be refused comes first.
+        await self._order(host, change)
         if change.delay_s is not msgspec.UNSET:
             await self._engine.set_delay(self._engine.shard_of(host), host, change.delay_s)
-        await self._order(host, change)
         return self._view(await self._known(host), call.now)
 
     async def _order(self, host: str, change: HostChange) -> None:

@@ -39,6 +39,7 @@ from drumlin.coordinator.messages import (
     node_view,
 )
 from drumlin.coordinator.routing import Answer, Call, Route, Stream, Text
+from drumlin.coordinator.settling import by_host
 from drumlin.coordinator.why import why_idle
 from drumlin.engines.base import Added
 from drumlin.errors import DrumlinError
@@ -246,7 +247,8 @@ class PeopleFace:
 
     async def add_urls(self, call: Call, message: AddURLs) -> AddedURLs:
         urls = [(href, canonical(href)) for href in message.urls]
-        new = [NewURLs(host_of(url), [url], message.priority) for _, url in urls if url]
+        hosts = by_host(url for _, url in urls if url)
+        new = [NewURLs(host, mine, message.priority) for host, mine in hosts.items()]
         answers = await self._dispatcher.enqueue(new, call.now)
         self._work_may_have_come()
         invalid = [href for href, url in urls if not url]

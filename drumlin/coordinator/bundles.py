@@ -82,7 +82,7 @@ class Bundles:
         folder = store / INCOMING / call.node_id / f"{call.parameters['bundle_id']}.{os.urandom(4).hex()}"
         with translated_disk_errors(store):
             try:
-                await asyncio.to_thread(_make_room, folder, call.now)
+                await asyncio.to_thread(folder.mkdir, parents=True)
                 if await _receive(call, folder / BODY) != digest:
                     raise Refused(409, "damaged", "The body is not what X-Drumlin-Sha256 says.", "Send it again.")
                 await asyncio.to_thread(_unpack, folder, store)
@@ -91,12 +91,11 @@ class Bundles:
         return BundleStored()
 
 
-def _make_room(folder: Path, now: float) -> None:
-    """A new folder beside those of other bundles of the node; what dead coordinators left there goes."""
-    folder.mkdir(parents=True)
-    for other in folder.parent.iterdir():
-        if _written(other) < now - LEFTOVER_S:
-            shutil.rmtree(other, ignore_errors=True)
+def sweep(store: Path, now: float) -> None:
+    """Remove what dead coordinators left of bundles; `now` is of the clock that files are dated by."""
+    for folder in (store / INCOMING).glob("*/*"):
+        if _written(folder) < now - LEFTOVER_S:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _written(folder: Path) -> float:

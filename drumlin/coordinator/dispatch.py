@@ -16,7 +16,7 @@ from drumlin.config import CrawlConfig
 from drumlin.coordinator.granting import Granting
 from drumlin.coordinator.nodes import PRESENT, NodeRegistry
 from drumlin.coordinator.orders import ORDERED, Orders
-from drumlin.coordinator.settling import Batch, Kept, Settler, canonical_links, host_or_nothing, read_results
+from drumlin.coordinator.settling import Batch, Kept, Settler, by_host, canonical_links, read_results
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Added, Engine
 from drumlin.errors import BusyError
@@ -101,7 +101,7 @@ class Dispatcher:
         new = 0
         every = iter(urls)
         while batch := list(islice(every, SEED_BATCH)):
-            found = [NewURLs(host, mine, priority_of(0)) for host, mine in _by_host(batch).items()]
+            found = [NewURLs(host, mine, priority_of(0)) for host, mine in by_host(batch).items()]
             new += sum(added.count(Added.ADDED) for added in (await self._offer(found, now)).values())
         return new
 
@@ -254,20 +254,22 @@ class Dispatcher:
         plain, hints, source = priority_of(depth), result.link_hints, result.url
         if not hints:
             # Most links lead to their own host.
-            origin = source[: source.index(kept.host) + len(kept.host) + 1]
+            origin = source[: source.index("/", len("https://")) + 1]
             own = [url for url in links if url.startswith(origin)]
             found = [NewURLs(kept.host, own, plain, depth, source)] if own else []
             if len(own) < len(links):
-                others = _by_host([url for url in links if not url.startswith(origin)])
+                others = by_host([url for url in links if not url.startswith(origin)])
                 found += [NewURLs(host, urls, plain, depth, source) for host, urls in others.items()]
             return found
-        found = []
+        hinted: dict[int, list[str]] = defaultdict(list)
         for place, url in enumerate(links):
             hint = hints[place] if place < len(hints) else -1.0
-            priority = plain if not 0 <= hint <= 1 else priority_of(depth, sitemap_hint=hint)
-            if host := host_or_nothing(url):
-                found.append(NewURLs(host, [url], priority, depth, source))
-        return found
+            hinted[plain if not 0 <= hint <= 1 else priority_of(depth, sitemap_hint=hint)].append(url)
+        return [
+            NewURLs(host, urls, priority, depth, source)
+            for priority, alike in hinted.items()
+            for host, urls in by_host(alike).items()
+        ]
 
     async def _may_follow(self, target: str, depth: int) -> bool:
         """A redirect stays in scope, except that where a seed leads is a seed too: the site has moved, say to www."""
@@ -332,8 +334,14 @@ class Dispatcher:
         spent = self.budget.exhausted(totals.pages, totals.bytes, self.elapsed_s)
         if spent:
             await self.stop(spent)
-        elif self._ends and not totals.pending:
+        elif self._ends and await self._nothing_left(totals):
             await self._enter(CrawlState.FINISHED)
+
+    async def _nothing_left(self, totals: Totals) -> bool:
+        """Whether all is done that is wanted: what is queued beyond the budget of a host is not."""
+        if not totals.pending or totals.pending > totals.queued or not self.orders.budgets:
+            return not totals.pending
+        return totals.queued <= await self._granting.host_budgets.queued_beyond()
 
     async def _follow_state(self) -> None:
         saved = await self.engine.get_meta(STATE_KEY)
@@ -372,12 +380,3 @@ class Dispatcher:
 
     async def totals(self, now: float) -> Totals:
         return add_up(await self.engine.stats_all(now))
-
-
-def _by_host(urls: Iterable[str]) -> dict[str, list[str]]:
-    """The web addresses among URLs, by their host."""
-    hosts: dict[str, list[str]] = defaultdict(list)
-    for url in urls:
-        if host := host_or_nothing(url):
-            hosts[host].append(url)
-    return hosts

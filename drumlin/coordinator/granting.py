@@ -75,7 +75,7 @@ class Granting:
         self._nodes = nodes
         self._orders = orders
         self._budget = budget
-        self._host_budgets = HostBudgets(engine, orders, name)
+        self.host_budgets = HostBudgets(engine, orders, name)
         self._name = name
         self._chance = chance
         self._asked_max = shards_asked_max or engine.shard_count
@@ -241,10 +241,11 @@ class Granting:
         async def take(host: str, pages: int) -> list[Lease]:
             if host in self._orders.blocked:
                 return []
+            room_here = min(room, pages, LEASE_URLS_MAX)
             shard = self._engine.shard_of(host)
-            return await self._ask(shard, record, request, 1, min(room, pages), now, only_hosts=(host,), apart=True)
+            return await self._ask(shard, record, request, 1, room_here, now, only_hosts=(host,), apart=True)
 
-        return await self._host_budgets.lease(take, now)
+        return await self.host_budgets.lease(take, now)
 
     async def _lease_from(
         self, shards: list[int], record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
@@ -269,7 +270,8 @@ class Granting:
         *,
         apart: bool = False,
     ) -> list[Lease]:
-        """Lease hosts of one shard; those that are set apart only when that is said."""
+        """Lease hosts of one shard. Those set apart only when that is said, and then with all the URLs there is room
+        for, since their leases get no further ones."""
         self._requests += 1
         config = self._config
         request_id = request.request_id or f"{self._name}-{self._requests:x}"
@@ -281,7 +283,7 @@ class Granting:
             until=now + config.lease_s,
             hosts_max=hosts,
             urls_max=room,
-            urls_per_host=self._urls_per_host(now),
+            urls_per_host=room if apart else self._urls_per_host(now),
             horizon_s=min(GRANT_AHEAD_S, config.delay_s),
             delay_default_s=config.delay_s,
             skip_hosts=() if apart else self._skipped(record.node_id, shard),

@@ -1,8 +1,8 @@
 """Hosts of which people want no more than so many pages.
 
-They stand apart from the common line, and are given out one at a time: with as many URLs as their budget has left, and
-no more until these are settled. So a budget holds over all coordinators. Only pages of a lease that was lost, and whose
-results come late, can exceed it.
+They stand apart from the common line, and are given out one lease at a time: with no more URLs than their budget has
+left, and no further ones until these are settled. So a budget holds over all coordinators, from when they have heard
+of it. A lease that is out at that moment keeps its URLs, and late results of a lease that was lost count on top.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from drumlin.model import HostState, Lease
 
 LOOK_AGAIN_S = 0.25
 LOOKS_MAX = 4
-"""Hosts looked at for one request, each of which costs some round trips."""
+"""Hosts looked at for one request, each of which costs round trips."""
 CLAIM = "host_budget"
 CLAIM_S = 10.0
 
@@ -31,25 +31,38 @@ class HostBudgets:
         self._orders = orders
         self._name = name
         self._looked: dict[str, float] = {}
+        self._spent: dict[str, int] = {}
+        """Budgets that were found spent. They stay so until they are raised, since pages only become more."""
         self._requests = 0
 
     async def lease(self, take: Take, now: float) -> list[Lease]:
         """The next in turn that has something to give, if any has."""
         for host in self._in_turn(now):
-            if leases := await self._lease(host, take, now):
+            # Most have nothing to give just now, which is found out without a claim.
+            if await self._pages_to_give(host) and (leases := await self._lease(host, take, now)):
                 return leases
         return []
 
     def _in_turn(self, now: float) -> Iterator[str]:
         """Those not looked at for longest."""
-        budgets = self._orders.budgets
-        self._looked = {host: self._looked.get(host, 0.0) for host in budgets}
-        due = [
-            host for host in sorted(budgets, key=self._looked.__getitem__) if self._looked[host] + LOOK_AGAIN_S <= now
-        ]
-        for host in due[:LOOKS_MAX]:
+        open_ones = [host for host, budget in self._orders.budgets.items() if self._spent.get(host) != budget]
+        self._looked = {host: self._looked.get(host, 0.0) for host in open_ones}
+        due = [host for host in open_ones if self._looked[host] + LOOK_AGAIN_S <= now]
+        for host in sorted(due, key=self._looked.__getitem__)[:LOOKS_MAX]:
             self._looked[host] = now
             yield host
+
+    async def _pages_to_give(self, host: str) -> int:
+        """How many pages of a host may be given out: none while somebody has it."""
+        state = await self._engine.host_state(self._engine.shard_of(host), host)
+        # Looked up only now: the budget may have been lifted meanwhile.
+        budget = self._orders.budgets.get(host)
+        if state is None or budget is None or state.token:
+            return 0
+        left = pages_left(state, budget)
+        if not left:
+            self._spent[host] = budget
+        return left if state.queued else 0
 
     async def _lease(self, host: str, take: Take, now: float) -> list[Lease]:
         """Under a claim, since another coordinator may be about to give the same pages."""
@@ -58,11 +71,20 @@ class HostBudgets:
         if not await self._engine.claim(claim, holder, now, until=now + CLAIM_S):
             return []
         try:
-            state = await self._engine.host_state(self._engine.shard_of(host), host)
-            left = pages_left(state, self._orders.budgets[host]) if state is not None and not state.token else 0
-            return await take(host, left) if left > 0 else []
+            pages = await self._pages_to_give(host)
+            return await take(host, pages) if pages else []
         finally:
             await self._engine.claim(claim, holder, now, until=now)
+
+    async def queued_beyond(self) -> int:
+        """How many URLs are queued that no budget allows to be fetched."""
+        beyond = 0
+        for host in list(self._orders.budgets):
+            state = await self._engine.host_state(self._engine.shard_of(host), host)
+            budget = self._orders.budgets.get(host)
+            if state is not None and budget is not None and not pages_left(state, budget):
+                beyond += state.queued
+        return beyond
 
 
 def pages_left(state: HostState, budget: int) -> int:

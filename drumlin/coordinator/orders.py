@@ -73,11 +73,10 @@ class Orders:
 
     async def limit(self, host: str, pages: int) -> bool:
         """Take no more than so many pages of this host; False when there are too many such hosts."""
-        budgets = self.budgets | {host: pages}
-        if len(budgets) > HOSTS_APART_MAX:
+        if len(self.budgets | {host: pages}) > HOSTS_APART_MAX:
             return False
         await self._engine.put_entries(BUDGETS_TABLE, {host: str(pages).encode()})
-        self._set_apart(self.blocked, budgets)
+        self._set_apart(self.blocked, self.budgets | {host: pages})
         return True
 
     async def unlimit(self, host: str) -> None:

@@ -28,6 +28,7 @@ from drumlin.clock import monotonic
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, SECRET_SETTLE_S, Access, OpenAccess, crawl_secret
+from drumlin.coordinator.bundles import sweep
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.wire import LimitedProtocol
 from drumlin.engines import open_engine
@@ -214,6 +215,8 @@ class _Service:
             endpoint=options.public_endpoint or options.listen.endpoint,
         )
         domain_of("example.com")  # reads the list of public suffixes: half a second that no node should wait for
+        if options.store is not None:
+            await asyncio.to_thread(sweep, options.store, time.time())
         collect_seldom()
         async with run_server(app, options.listen, drain=True):
             on_ready(dispatcher)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from drumlin.config import CrawlConfig
@@ -26,7 +25,6 @@ from drumlin.urls import Scope, canonical, domain_of
 
 MALFORMED, NOT_YOURS, STALE = "malformed", "not_yours", "stale"
 DIGEST_HEX_DIGITS = 64
-SHA256_OF_NOTHING = hashlib.sha256().hexdigest()
 OUTCOMES = frozenset(Outcome)
 
 
@@ -52,6 +50,15 @@ def host_or_nothing(url: str) -> str:
     start = 8 if url.startswith("https://") else 7 if url.startswith("http://") else 0
     end = url.find("/", start) if start else -1
     return url[start:end] if end > 0 else ""
+
+
+def by_host(urls: Iterable[str]) -> dict[str, list[str]]:
+    """The web addresses among URLs, by their host."""
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for url in urls:
+        if host := host_or_nothing(url):
+            hosts[host].append(url)
+    return hosts
 
 
 def canonical_links(result: Result, scope: Scope) -> list[str]:
@@ -163,7 +170,7 @@ class Settler:
             retry_at = now + (wait_s or 0.0)
             counts["dead." + kind if wait_s is None else "retried." + kind] = 1
         capture_id = result.capture_id or f"{key.lease_id}/{key.task_id}"
-        size = result.size or _untold_size(result, outcome)
+        size = _page_bytes(result, outcome)
         return Settled(key.task_id, result.url, state, capture_id.encode(), retry_at, kind, result.error, size, counts)
 
 
@@ -197,9 +204,10 @@ def _settlement(report: HostReport, settled: list[Settled], now: float) -> Settl
     )
 
 
-def _untold_size(result: Result, outcome: str) -> int:
-    """Who fetches with curl may not tell how large a page was. One byte makes it count as a page of its host."""
-    return 1 if outcome == Outcome.FETCHED and result.content_hash not in ("", SHA256_OF_NOTHING) else 0
+def _page_bytes(result: Result, outcome: str) -> int:
+    """How large a page was, for its host: what is not a page has no bytes, and a page has one at least, since engines
+    know pages by that. It may be empty, or fetched by somebody who does not tell."""
+    return max(1, result.size) if outcome == Outcome.FETCHED else 0
 
 
 def _has_content(result: Result) -> bool:

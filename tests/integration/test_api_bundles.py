@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.coordinator.bundles import BODY, INCOMING, LEFTOVER_S
+from drumlin.coordinator.bundles import BODY, INCOMING, LEFTOVER_S, sweep
 from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator
 
 SEGMENT = {
@@ -70,18 +70,17 @@ def test_the_same_bundle_again_changes_nothing(coordinator: RunningCoordinator, 
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()} == before
 
 
-def test_what_a_dead_coordinator_left_goes_with_the_next_bundle_and_what_another_is_at_stays(
-    coordinator: RunningCoordinator, store: Path
-) -> None:
-    incoming = store / INCOMING / "n1"
-    for name, age_s in (("dead.1", LEFTOVER_S + 60), ("alive.1", LEFTOVER_S - 60)):
-        part = incoming / name / BODY
+def test_what_a_dead_coordinator_left_is_swept_and_what_another_is_at_stays(store: Path) -> None:
+    now = time.time()
+    for name, age_s in (("n1/dead.1", LEFTOVER_S + 60), ("n2/alive.1", LEFTOVER_S - 60)):
+        part = store / INCOMING / name / BODY
         part.parent.mkdir(parents=True)
         part.write_bytes(b"half a bundle")
         for path in (part, part.parent):
-            os.utime(path, (time.time() - age_s,) * 2)
-    assert put(coordinator, packed(SEGMENT)).json == {"status": "stored"}
-    assert [path.name for path in incoming.iterdir()] == ["alive.1"]
+            os.utime(path, (now - age_s,) * 2)
+    sweep(store, now)
+    assert [path.name for path in (store / INCOMING).glob("*/*")] == ["alive.1"]
+    sweep(store / "missing", now)
 
 
 def test_a_file_that_is_there_is_never_changed(coordinator: RunningCoordinator, store: Path) -> None:

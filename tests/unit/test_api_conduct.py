@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import cast
 
 import pytest
 
@@ -14,9 +15,20 @@ from drumlin.coordinator.auth import Identity, Role
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.engines import open_engine
-from drumlin.model import NewURLs
-from drumlin.protocol import Heartbeat, HostReport, NodeStatus, Register, Result, Results, WorkLease, WorkRequest
+from drumlin.coordinator.host_budgets import HostBudgets
+from drumlin.engines import Engine, open_engine
+from drumlin.model import HostState, Lease, NewURLs
+from drumlin.protocol import (
+    CrawlState,
+    Heartbeat,
+    HostReport,
+    NodeStatus,
+    Register,
+    Result,
+    Results,
+    WorkLease,
+    WorkRequest,
+)
 
 NOW = 1_000_000.0
 NODE = Identity(Role.NODE, "n1")
@@ -163,6 +175,65 @@ def test_of_a_host_on_a_budget_no_more_pages_are_given_than_it_has_left() -> Non
 
     hours = count(NOW, 3_600.0)
     with_dispatchers(test)
+
+
+def test_pages_count_towards_a_budget_whatever_their_size_and_redirects_do_not() -> None:
+    async def test(one: Dispatcher, _: Dispatcher) -> None:
+        await one.enqueue([NewURLs("a.example", [f"http://a.example/{n}" for n in range(3)])], NOW)
+        (lease,) = (await one.work("n1", WorkRequest(3), NOW)).leases
+        results = fetched(lease, NOW)
+        results.results[0].size = 0
+        results.results[1].outcome, results.results[1].status_code = "redirected", 301
+        await one.results("n1", results, NOW)
+        state = await one.engine.host_state(one.engine.shard_of("a.example"), "a.example")
+        assert state is not None
+        assert state.pages == (await one.totals(NOW)).pages == 2
+
+    with_dispatchers(test)
+
+
+def test_spent_budgets_are_not_looked_at_again_and_keep_no_crawl_from_ending() -> None:
+    async def test(one: Dispatcher, _: Dispatcher) -> None:
+        ending = Dispatcher(one.engine, one.config, [], chance=random.Random(1), name="c", ends=True)
+        urls = {host: [f"http://{host}/{n}" for n in range(2)] for host in ("a.example", "b.example")}
+        await ending.enqueue([NewURLs(host, mine) for host, mine in urls.items()], NOW)
+        await ending.orders.limit("a.example", 1)
+        for now in (NOW + 1, NOW + 2):
+            for lease in (await ending.work("n1", WorkRequest(10), now)).leases:
+                await ending.results("n1", fetched(lease, now), now)
+        await ending.tick(NOW + 3, 3.0)
+        assert ending.state is CrawlState.FINISHED
+        await ending.resume()
+        await ending.orders.limit("a.example", 2)
+        (lease,) = (await ending.work("n1", WorkRequest(10), NOW + 4)).leases
+        assert len(lease.assignments) == 1
+
+    with_dispatchers(test)
+
+
+def test_a_budget_that_is_lifted_while_its_host_is_looked_at_is_no_accident() -> None:
+    async def test(one: Dispatcher, _: Dispatcher) -> None:
+        await one.enqueue([NewURLs("a.example", ["http://a.example/"])], NOW)
+        await one.orders.limit("a.example", 1)
+        budgets = HostBudgets(cast(Engine, Lifting(one)), one.orders, "x")
+        assert await budgets.lease(nothing, NOW) == []
+
+    async def nothing(host: str, pages: int) -> list[Lease]:
+        raise AssertionError("it has no budget any more")
+
+    with_dispatchers(test)
+
+
+class Lifting:
+    """An engine during whose look at a host its budget is lifted."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self.shard_of = dispatcher.engine.shard_of
+
+    async def host_state(self, shard: int, host: str) -> HostState | None:
+        await self._dispatcher.orders.unlimit(host)
+        return await self._dispatcher.engine.host_state(shard, host)
 
 
 def test_a_lease_of_a_host_that_gets_a_budget_is_renewed_without_further_urls() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumlin.clock import monotonic
 from drumlin.model import Task
 from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import LEASE_MARGIN_S, RENEW_EMPTY_WAIT_S, HostTable, HostWork, Robots
@@ -274,7 +274,7 @@ def test_after_a_failure_hosts_are_asked_for_and_leases_renewed_again_but_not_at
     asking.leases.ask(0.0, 5)
     first = asking.client.sent[0][0].request_id
     asking.client.fail()
-    assert asking.leases.due() > time.monotonic() + 2.0
+    assert asking.leases.due() > monotonic() + 2.0
     asking.leases.ask(0.0, 5)
     assert asking.client.sent == []
     asking.leases.ask(asking.leases.due(), 5)

@@ -194,7 +194,7 @@ def host_view(
     delay_default_s: float,
     product_token: str,
     blocked: bool,
-    budget: int | None = None,
+    budget: int | None,
 ) -> HostView:
     delay_s = delay_default_s if state.delay_s is None else max(state.delay_s, delay_default_s)
     standing, why = _standing(state, now, delay_s, blocked=blocked, budget=budget)

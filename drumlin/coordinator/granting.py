@@ -239,8 +239,6 @@ class Granting:
             return []
 
         async def take(host: str, pages: int) -> list[Lease]:
-            if host in self._orders.blocked:
-                return []
             room_here = min(room, pages, LEASE_URLS_MAX)
             shard = self._engine.shard_of(host)
             return await self._ask(shard, record, request, 1, room_here, now, only_hosts=(host,), apart=True)

@@ -45,7 +45,8 @@ class HostBudgets:
 
     def _in_turn(self, now: float) -> Iterator[str]:
         """Those not looked at for longest."""
-        open_ones = [host for host, budget in self._orders.budgets.items() if self._spent.get(host) != budget]
+        blocked, budgets = self._orders.blocked, self._orders.budgets.items()
+        open_ones = [host for host, budget in budgets if host not in blocked and self._spent.get(host) != budget]
         self._looked = {host: self._looked.get(host, 0.0) for host in open_ones}
         due = [host for host in open_ones if self._looked[host] + LOOK_AGAIN_S <= now]
         for host in sorted(due, key=self._looked.__getitem__)[:LOOKS_MAX]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.totals import Totals
+from drumlin.engines import open_engine
 from drumlin.engines.blocking import drive
 from drumlin.engines.memory import MemoryEngine
 from drumlin.model import Outcome
@@ -126,3 +129,15 @@ def batch_of(results: list[Result], hosts: list[HostReport] | None = None) -> Re
 
 def release(lease: WorkLease, next_contact_s: float = 0.0, **more: Any) -> HostReport:
     return HostReport(lease.lease_id, lease.host, True, next_contact_s, **more)
+
+
+def with_dispatchers(test: Callable[[Dispatcher, Dispatcher], Awaitable[None]]) -> None:
+    """Run a test with two dispatchers on one engine."""
+
+    async def run() -> None:
+        engine = await open_engine("memory:", shard_count=2)
+        config = CrawlConfig(delay_s=0.0)
+        two = [Dispatcher(engine, config, [], chance=random.Random(1), name=name, ends=False) for name in "ab"]
+        await test(*two)
+
+    asyncio.run(run())

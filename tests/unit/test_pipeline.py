@@ -162,7 +162,10 @@ def test_no_body_breaks_the_pipeline(body: bytes) -> None:
     made = pipeline()
     for mime in (b"text/html", b"text/plain", b"application/xml", b"image/png", b"", b"no/such; charset=\xff"):
         head = b"HTTP/1.1 200 OK\r\nContent-Type: " + mime + b"\r\n\r\n"
-        made.discover(captured(made, transfer(body, head)))
+        capture = captured(made, transfer(body, head))
+        found = made.discover(capture)
+        assert (capture.body, len(capture.digest)) == (body, 32)
+        assert all(url.startswith("http://a.test/") for url in found.urls)
 
 
 def test_header_fields_are_joined_and_repeated_tags_kept_apart() -> None:

@@ -37,7 +37,7 @@ def test_no_character_of_a_signature_can_be_changed(data: st.DataObject) -> None
     header = signed()
     place = data.draw(st.integers(0, len(header) - 1))
     other = data.draw(st.characters().filter(lambda character: character != header[place]))
-    refusal(header[:place] + other + header[place + 1 :])
+    assert refusal(header[:place] + other + header[place + 1 :]) in ("signature_malformed", "signature_wrong")
 
 
 @given(st.binary(min_size=1, max_size=200), st.data())

@@ -58,13 +58,13 @@ def command(
 
     from drumlin.cli.crawl import read_seeds
     from drumlin.coordinator.dispatch import Dispatcher
-    from drumlin.coordinator.service import ServiceOptions, serve
+    from drumlin.coordinator.service import ServiceOptions, serve, shards_to_found
 
     place = read_listen(listen, cert, key, insecure=insecure, auth=not no_auth)
     seeds = read_seeds(urls, input_file) if urls or input_file else []
     spec = _engine(loaded)
     options = ServiceOptions(
-        spec, place, store, public, auth=not no_auth, finish=finish, shard_count=_shard_count(spec)
+        spec, place, store, public, auth=not no_auth, finish=finish, shard_count=shards_to_found(spec)
     )
     _log_to_stderr()
 
@@ -106,14 +106,6 @@ def _engine(loaded: Loaded) -> str:
         hint = "Give --engine redis://HOST:PORT/NAMESPACE, or rocksdb:DIR for a single coordinator."
         raise ConfigError("A coordinator needs an engine.", hint)
     return spec
-
-
-def _shard_count(spec: str) -> int | None:
-    """For a new frontier; one on disk has what it was founded with."""
-    from drumlin.coordinator.service import SHARD_COUNT_FLEET
-
-    on_disk = spec.startswith("rocksdb:") and Path(spec.removeprefix("rocksdb:")).exists()
-    return None if on_disk else SHARD_COUNT_FLEET
 
 
 def _asked_config(loaded: Loaded) -> CrawlConfig | None:

@@ -188,7 +188,7 @@ def revoke(token_id: str, engine: str) -> None:
 def _open(spec: str, *, founds: bool = False) -> Iterator[BlockingEngine]:
     """The crawl's engine. Tokens may be made before the first coordinator starts: who `founds` a frontier then does it
     as a coordinator would."""
-    from drumlin.coordinator.service import SHARD_COUNT_FLEET
+    from drumlin.coordinator.service import shards_to_found
     from drumlin.engines.blocking import open_blocking
 
     if spec == "memory":
@@ -196,8 +196,7 @@ def _open(spec: str, *, founds: bool = False) -> Iterator[BlockingEngine]:
     place = Path(spec.removeprefix("rocksdb:")) if spec.startswith("rocksdb:") else None
     if place is not None and not founds and not place.exists():
         raise ConfigError(f"There is no crawl in {place}.", "Name its engine with --engine rocksdb:DIR.")
-    exists = place is not None and place.exists()
-    engine = open_blocking(spec, shard_count=SHARD_COUNT_FLEET if founds and not exists else None)
+    engine = open_blocking(spec, shard_count=shards_to_found(spec) if founds else None)
     try:
         yield engine
     finally:

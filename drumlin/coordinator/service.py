@@ -154,6 +154,13 @@ async def _until_started(server: uvicorn.Server, serving: asyncio.Task[None], li
         await asyncio.sleep(0.01)
 
 
+def shards_to_found(engine: str) -> int | None:
+    """How many shards the frontier that `engine` names should be founded with; None where it is there already, or says
+    so itself, as Redis does by its masters."""
+    on_disk = engine.startswith("rocksdb:") and Path(engine.removeprefix("rocksdb:")).exists()
+    return None if on_disk or engine.startswith("redis") else SHARD_COUNT_FLEET
+
+
 class Clock:
     """The time that all coordinators of an engine share."""
 

@@ -63,6 +63,7 @@ local LEASED = 1024
 local PRIORITY_MAX = 9
 local TOTALS = '>I6I6I6I6'
 local HOST = '>ddI5I5I5I8I2'
+local HOST_URLS = 17
 local HISTORY = '>I2I2dI4I2c0'
 
 -- Lists of arguments of any length
@@ -73,10 +74,11 @@ local function spread(command, key, arguments)
   end
 end
 
-local function read_fields(key, fields)
-  if #fields <= ARGUMENTS_MAX then return call('HMGET', key, unpack(fields)) end
+-- The values of the fields that a list names, from one index to another.
+local function read_fields(key, fields, first, last)
+  if last - first < ARGUMENTS_MAX then return call('HMGET', key, unpack(fields, first, last)) end
   local values = {}
-  for position, field in ipairs(fields) do values[position] = call('HGET', key, field) end
+  for index = first, last do values[index - first + 1] = call('HGET', key, fields[index]) end
   return values
 end
 
@@ -216,6 +218,8 @@ local function bucket_count(urls)
 end
 
 local function seen_key(T, name, bucket)
+  -- Writing numbers is dear, and most hosts have one bucket.
+  if bucket == 0 then return T .. 's0:' .. name end
   return T .. 's' .. bucket .. ':' .. name
 end
 
@@ -483,92 +487,102 @@ end
 
 -- Adding
 
--- The marks among these that are new, in order, as positions; they are seen from now on.
-local function see_few(key, marks)
-  if #marks == 1 then return call('SADD', key, marks[1]) == 1 and {1} or {} end
-  local fresh, added, seen = {}, {}, call('SMISMEMBER', key, unpack(marks))
-  for position = 1, #marks do
-    if seen[position] == 0 then
-      fresh[#fresh + 1] = position
-      added[#added + 1] = marks[position]
-    end
-  end
-  if #added == 0 or call('SADD', key, unpack(added)) == #added then return fresh end
-  -- Some were given twice: only the first of each is new.
-  local first, listed = {}, {}
-  for _, position in ipairs(fresh) do
-    if not listed[marks[position]] then first[#first + 1] = position end
-    listed[marks[position]] = true
-  end
-  return first
+-- URLs come in groups, one for each host, all in one flat list: a table for each would cost more than the work on it. The
+-- list is the time, the most URLs that a host may have (or false), how many URLs and groups there are, the groups' hosts,
+-- and then of each group: how many URLs and runs it has, the URLs' marks, the URLs, the runs. A run is URLs found in one place: the
+-- position of the first in the group and its place in the order of the call, priority, and what records end with.
+local RUN = 4
+local NONE = {}
+
+-- Where the parts of the group that begins at `start` are in the list: before the first mark, URL and run, and the last.
+local function parts_of(list, start)
+  local count, marks = list[start], start + 1
+  local runs = marks + 2 * count
+  return count, marks, marks + count, runs, runs + RUN * list[start + 1]
 end
 
-local function see_in_buckets(T, name, count, marks)
+-- The marks among list[first] to list[last] that are new, in order, as indices; they are seen from now on.
+local function see_few(key, list, first, last)
+  if first == last then return call('SADD', key, list[first]) == 1 and {first} or NONE end
+  local fresh, added, count, seen = {}, {}, 0, call('SMISMEMBER', key, unpack(list, first, last))
+  for place = 1, #seen do
+    if seen[place] == 0 then
+      count = count + 1
+      fresh[count] = first + place - 1
+      added[count] = list[first + place - 1]
+    end
+  end
+  if count == 0 or call('SADD', key, unpack(added)) == count then return fresh end
+  -- Some were given twice: only the first of each is new.
+  local firsts, listed = {}, {}
+  for _, index in ipairs(fresh) do
+    if not listed[list[index]] then firsts[#firsts + 1] = index end
+    listed[list[index]] = true
+  end
+  return firsts
+end
+
+local function see_in_buckets(T, name, count, list, first, last)
   local span, buckets, new, fresh = span_of(count), {}, {}, {}
-  for position, mark in ipairs(marks) do
-    local number = bucket_of(mark, count, span)
+  for index = first, last do
+    local number = bucket_of(list[index], count, span)
     local bucket = buckets[number]
     if not bucket then
-      bucket = {marks = {}, positions = {}}
+      bucket = {marks = {}, indices = {}}
       buckets[number] = bucket
     end
-    bucket.marks[#bucket.marks + 1] = mark
-    bucket.positions[#bucket.positions + 1] = position
+    bucket.marks[#bucket.marks + 1] = list[index]
+    bucket.indices[#bucket.indices + 1] = index
   end
   for number, bucket in pairs(buckets) do
-    local found = see_few(seen_key(T, name, number), bucket.marks)
-    for _, place in ipairs(found) do new[bucket.positions[place]] = true end
+    local found = see_few(seen_key(T, name, number), bucket.marks, 1, #bucket.marks)
+    for place = 1, #found do new[bucket.indices[found[place]]] = true end
   end
-  for position = 1, #marks do
-    if new[position] then fresh[#fresh + 1] = position end
+  for index = first, last do
+    if new[index] then fresh[#fresh + 1] = index end
   end
   return fresh
 end
 
--- As above, one by one, while there is room; `answers` tells those that found none.
-local function see_within(T, name, count, marks, room, answers, places)
-  local span, fresh = span_of(count), {}
-  for position, mark in ipairs(marks) do
-    local key = seen_key(T, name, bucket_of(mark, count, span))
+-- As above, one by one, while there is room; also those that found none.
+local function see_within(T, name, count, list, first, last, room)
+  local span, fresh, refused = span_of(count), {}, {}
+  for index = first, last do
+    local key = seen_key(T, name, bucket_of(list[index], count, span))
     if #fresh < room then
-      if call('SADD', key, mark) == 1 then fresh[#fresh + 1] = position end
-    elseif call('SISMEMBER', key, mark) == 0 then
-      answers[places[position]] = '2'
+      if call('SADD', key, list[index]) == 1 then fresh[#fresh + 1] = index end
+    elseif call('SISMEMBER', key, list[index]) == 0 then
+      refused[#refused + 1] = index
     end
   end
-  return fresh
+  return fresh, refused
 end
 
--- A group is some URLs of a host: its name, marks, URLs, and runs. A run is URLs found in one place: the position of the
--- first in the group and its place in the order of the call, priority, and what records end with.
-local RUN = 4
-
--- The place of each URL of a group in the order of the call.
-local function places_of(marks, runs)
-  local places = {}
-  for run = 1, #runs, RUN do
-    local first, last = runs[run], (runs[run + RUN] or #marks + 1) - 1
-    local shift = runs[run + 1] - first
-    for position = first, last do places[position] = position + shift end
-  end
-  return places
-end
-
--- The positions of those in the group that are new. `answers` tells of each.
-local function see_group(T, host, marks, places, cap, answers)
-  local name, count, fresh = host.name, bucket_count(host.urls), nil
-  for position = 1, #marks do answers[places[position]] = '1' end
-  if #marks > ARGUMENTS_MAX or cap and host.urls + #marks > cap then
-    fresh = see_within(T, name, count, marks, (cap or math.huge) - host.urls, answers, places)
+-- The indices of the marks in a group that are new, and of those that would be but for the cap.
+local function see_group(T, name, urls, list, first, last, cap)
+  local count = bucket_count(urls)
+  local refused, fresh = NONE, nil
+  if last - first >= ARGUMENTS_MAX or cap and urls + last - first + 1 > cap then
+    fresh, refused = see_within(T, name, count, list, first, last, (cap or math.huge) - urls)
   elseif count == 1 then
-    fresh = see_few(seen_key(T, name, 0), marks)
+    fresh = see_few(seen_key(T, name, 0), list, first, last)
+  elseif first == last then
+    fresh = see_few(seen_key(T, name, bucket_of(list[first], count, span_of(count))), list, first, last)
   else
-    fresh = see_in_buckets(T, name, count, marks)
+    fresh = see_in_buckets(T, name, count, list, first, last)
   end
-  for _, position in ipairs(fresh) do answers[places[position]] = '0' end
-  if #fresh > 0 then grow(T, name, host.urls, host.urls + #fresh) end
-  host.urls = host.urls + #fresh
-  return fresh
+  if #fresh > 0 then grow(T, name, urls, urls + #fresh) end
+  return fresh, refused
+end
+
+-- Notes the answer for those of a group that are given as indices of their marks. `runs` and `last` bound its runs.
+local function answer(answers, list, marks, runs, last, indices, code)
+  local run = runs + 1
+  for position = 1, #indices do
+    local index = indices[position] - marks
+    while run + RUN <= last and list[run + RUN] <= index do run = run + RUN end
+    answers[list[run + 1] + index - list[run]] = code
+  end
 end
 
 -- The ids of new URLs by their places in the call: tasks are numbered in the order of arrival, whatever their hosts.
@@ -581,43 +595,51 @@ local function number_by_place(answers, id)
   return ids
 end
 
-local function push_group(T, host, urls, places, runs, fresh, ids, now)
-  local queues, run = {}, 1
-  for _, position in ipairs(fresh) do
-    while runs[run + RUN] and runs[run + RUN] <= position do run = run + RUN end
-    local priority, url = runs[run + 2], urls[position]
-    local queue = queues[priority] or {}
-    queues[priority] = queue
-    queue[#queue + 1] = pack('>I6BI2', ids[places[position]], 2 * priority, #url) .. url .. runs[run + 3]
+local function push_group(shard, list, ids, now, name, raw, start, fresh)
+  local _, marks, urls, runs, last = parts_of(list, start)
+  local host, queues, run = host_from(name, raw), {}, runs + 1
+  for position = 1, #fresh do
+    local index = fresh[position] - marks
+    while run + RUN <= last and list[run + RUN] <= index do run = run + RUN end
+    local priority, url, id = list[run + 2], list[urls + index], ids[list[run + 1] + index - list[run]]
+    local queue = queues[priority]
+    if not queue then
+      queue = {}
+      queues[priority] = queue
+    end
+    queue[#queue + 1] = pack('>I6BI2', id, 2 * priority, #url) .. url .. list[run + 3]
   end
+  keep(shard, host)
+  host.urls = host.urls + #fresh
   wake(host, now)
   for priority, records in pairs(queues) do
-    spread('RPUSH', queue_key(T, priority, host.name), records)
+    spread('RPUSH', queue_key(shard.T, priority, name), records)
     note_queued(host, priority, #records)
   end
 end
 
 local function add(keys, arguments)
-  local now, cap, groups = unpack(decode(arguments[1]))
-  local T, shard, answers, names, news, accepted = keys[1], open_shard(keys[1]), {}, {}, {}, 0
-  for number, group in ipairs(groups) do names[number] = group[1] end
-  look_up(shard, names)
-  for _, group in ipairs(groups) do
-    local name, marks, urls, runs = unpack(group)
-    local host, places = shard.hosts[name] or host_from(name, false), places_of(marks, runs)
-    local fresh = see_group(T, host, marks, places, cap, answers)
+  local list = decode(arguments[1])
+  local now, cap, total, groups = unpack(list, 1, 4)
+  local T, answers, news, accepted, start = keys[1], {}, {}, 0, 5 + groups
+  for place = 1, total do answers[place] = '1' end
+  local hosts = read_fields(T .. 'h', list, 5, 4 + groups)
+  for group = 1, groups do
+    local name, raw = list[4 + group], hosts[group]
+    local count, marks, _, runs, last = parts_of(list, start)
+    local urls = raw and unpack_from('>I5', raw, HOST_URLS) or 0
+    local fresh, refused = see_group(T, name, urls, list, marks + 1, marks + count, cap)
     if #fresh > 0 then
+      answer(answers, list, marks, runs, last, fresh, '0')
       accepted = accepted + #fresh
-      keep(shard, host)
-      news[#news + 1] = {host, urls, places, runs, fresh}
+      news[#news + 1] = {name, raw, start, fresh}
     end
+    answer(answers, list, marks, runs, last, refused, '2')
+    start = last + 1
   end
   if accepted > 0 then
-    local ids = number_by_place(answers, call('INCRBY', T, accepted) - accepted)
-    for _, new in ipairs(news) do
-      local host, urls, places, runs, fresh = unpack(new)
-      push_group(T, host, urls, places, runs, fresh, ids, now)
-    end
+    local shard, ids = open_shard(T), number_by_place(answers, call('INCRBY', T, accepted) - accepted)
+    for _, new in ipairs(news) do push_group(shard, list, ids, now, unpack(new)) end
     commit(shard)
   end
   return table.concat(answers)
@@ -854,7 +876,7 @@ local function settle_lease(shard, settlement, now, verdicts)
   end
   local ids = {''}
   for place, part in ipairs(parts) do ids[place + 1] = pack('>I6', part[1]) end
-  local held = host.leased and read_fields(lease_key(shard.T, name), ids) or {}
+  local held = host.leased and read_fields(lease_key(shard.T, name), ids, 1, #ids) or {}
   local grant = held[1] and unpack_grant(held[1])
   local live = grant and grant.token == token
   settle_parts(shard, host, parts, ids, held, live, now, verdicts)
@@ -1177,7 +1199,7 @@ local function record_contents(keys, arguments)
   if known >= 0 and length ~= known then return {call('GETRANGE', log, known, -1)} end
   local digests, fields, fresh, room = {}, {}, {}, contents_max - call('HLEN', entries)
   for place, content in ipairs(contents) do digests[place] = content[1] end
-  local stored, answers = read_fields(entries, digests), {}
+  local stored, answers = read_fields(entries, digests, 1, #digests), {}
   for place, content in ipairs(contents) do
     local digest, simhash, joins, entry = unpack(content)
     if not stored[place] and not answers[digest] and room > 0 then

@@ -62,8 +62,9 @@ from drumlin.model import (
 )
 from drumlin.urls import host_of
 
-SHARDS_DEFAULT = 128
-"""Shards of a new frontier: enough for some dozens of masters, few enough to be asked all at once every second."""
+SHARDS_PER_MASTER = 32
+"""Shards of a new frontier for each master that there is when it is founded: enough to spread evenly over some times as
+many, few enough that a batch of links takes few calls, and that all can be asked every second."""
 FORMAT = b"1"
 CLOCK_SAMPLES = 5
 SCAN_HOSTS = 1_000
@@ -95,8 +96,9 @@ async def _found(client: RedisClient, address: RedisAddress, shard_count: int | 
     """How many shards the namespace has: as it was founded, or is now."""
     tag = address.namespace
     key, slot = f"{{{tag}}}", slot_of(tag)
+    wanted = shard_count or SHARDS_PER_MASTER * client.masters_count
     commands = [
-        Command(slot, packed("HSETNX", key, "shards", shard_count or SHARDS_DEFAULT), key),
+        Command(slot, packed("HSETNX", key, "shards", wanted), key),
         Command(slot, packed("HSETNX", key, "format", FORMAT), key),
         Command(slot, packed("HMGET", key, "shards", "format")),
     ]
@@ -154,7 +156,7 @@ class RedisEngine:
     async def add_all(
         self, batches: Mapping[int, Sequence[NewURLs]], now: float, *, host_urls_max: int | None = None
     ) -> dict[int, list[Added]]:
-        shards = [shard for shard, found in batches.items() if found]
+        shards = [shard for shard, found in batches.items() if any(new.urls for new in found)]
         written = [write_urls(batches[shard], now, host_urls_max) for shard in shards]
         commands = [self._shards.call("add", *call) for call in zip(shards, written, strict=True)]
         answers: dict[int, list[Added]] = {shard: [] for shard in batches}

@@ -243,6 +243,10 @@ class RedisClient:
         masters = self._map.masters
         await asyncio.gather(*map(self._load, masters), *map(self._refuse_eviction, masters))
 
+    @property
+    def masters_count(self) -> int:
+        return len(self._map.masters)
+
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         """The answers to commands that travel at once; any that cannot be had now are asked for again."""
         replies = await self._attempt(commands)

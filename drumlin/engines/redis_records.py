@@ -29,6 +29,7 @@ _HISTORY = struct.Struct(">HHdIH")
 _PACE = struct.Struct(">dd")
 _HOST = struct.Struct(">dd5s5s5sQ2s")
 _TOTAL_BYTES = 6
+RUN_FIELDS = 4
 _SETTLED_CODES = {TaskState.DONE: 0, TaskState.SCHEDULED: 1, TaskState.DEAD: 2}
 
 encode = msgspec.msgpack.Encoder().encode
@@ -80,7 +81,7 @@ def _capture_mark(task_id: int, url: str, capture_id: bytes) -> int:
 
 def write_urls(found: Sequence[NewURLs], now: float, host_urls_max: int | None) -> bytes:
     """URLs as `add` takes them: by host. Those found in one place are a run: their records differ in id and URL."""
-    groups: dict[str, tuple[str, list[str], list[str], list[int | msgspec.Raw]]] = {}
+    groups: dict[str, tuple[list[str], list[str], list[int | msgspec.Raw]]] = {}
     place = 1  # Lua counts from 1.
     for new in found:
         if not new.urls:
@@ -88,8 +89,8 @@ def write_urls(found: Sequence[NewURLs], now: float, host_urls_max: int | None) 
         host = new.host
         group = groups.get(host)
         if group is None:
-            group = groups[host] = (host, [], [], [])
-        _, marks, urls, runs = group
+            group = groups[host] = ([], [], [])
+        marks, urls, runs = group
         rest = encode((new.depth, now, short_url(new.found_on, host), new.redirects))
         runs += (len(urls) + 1, place, new.priority, as_string(rest))
         secure = "https://" + host
@@ -97,7 +98,13 @@ def write_urls(found: Sequence[NewURLs], now: float, host_urls_max: int | None) 
         urls += ["s" + url[cut:] if url.startswith(secure) else short_url(url, host) for url in new.urls]
         marks += [str(xxh3_64_intdigest(url.encode()) & _SEEN_MASK) for url in new.urls]
         place += len(new.urls)
-    return encode((now, False if host_urls_max is None else host_urls_max, list(groups.values())))
+    written: list[Any] = [now, False if host_urls_max is None else host_urls_max, place - 1, len(groups), *groups]
+    for marks, urls, runs in groups.values():
+        written += (len(urls), len(runs) // RUN_FIELDS)
+        written += marks
+        written += urls
+        written += runs
+    return encode(written)
 
 
 # Settling

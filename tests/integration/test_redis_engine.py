@@ -12,7 +12,7 @@ import pytest
 
 from drumlin.engines import shard_of
 from drumlin.engines.base import Added
-from drumlin.engines.redis import RedisEngine, open_redis
+from drumlin.engines.redis import SHARDS_PER_MASTER, RedisEngine, open_redis
 from drumlin.engines.redis_address import parse_address
 from drumlin.errors import ConfigError, EngineError
 from drumlin.model import Content, Lease, NewURLs, Renewal, Settled, Settlement, TaskState, Verdict
@@ -188,6 +188,14 @@ def test_the_number_of_shards_is_fixed_when_a_namespace_is_founded(url: str) -> 
                 assert again.shard_count == 3
             with pytest.raises(EngineError, match="has 3 shards, not 4"):
                 await open_redis(url, shard_count=4)
+
+    asyncio.run(check())
+
+
+def test_a_new_frontier_has_shards_for_its_masters(url: str) -> None:
+    async def check() -> None:
+        async with opened(url, shard_count=None) as alone:
+            assert alone.shard_count == SHARDS_PER_MASTER
 
     asyncio.run(check())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.engines.base import shard_of
-from drumlin.engines.redis import RedisEngine, open_redis
+from drumlin.engines.redis import SHARDS_PER_MASTER, RedisEngine, open_redis
 from drumlin.engines.redis_topology import slot_of
 from drumlin.errors import EngineError
 from drumlin.model import Lease, NewURLs, Settled, Settlement, TaskState
@@ -143,6 +143,16 @@ def test_nothing_acknowledged_is_lost_when_a_master_is_killed(tmp_path: Path) ->
         url = url_of(*cluster.servers[1:3], namespace="n", options="?replicas=1")
         longest_s = asyncio.run(through(url, kill_a_master))
         print(f"the longest call around the loss of a master took {longest_s:.1f} s")
+
+
+def test_a_new_frontier_has_shards_for_each_master(tmp_path: Path) -> None:
+    async def count(url: str) -> int:
+        engine = await open_redis(url)
+        await engine.close()
+        return engine.shard_count
+
+    with redis_cluster(tmp_path, masters=2) as cluster:
+        assert asyncio.run(count(url_of(cluster.servers[0], namespace="n"))) == 2 * SHARDS_PER_MASTER
 
 
 def test_calls_go_on_while_slots_move_to_another_master(tmp_path: Path) -> None:

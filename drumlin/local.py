@@ -15,6 +15,7 @@ import fcntl
 import os
 import random
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,7 +28,14 @@ from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import OpenAccess
 from drumlin.coordinator.dispatch import KILLS_MAX, Dispatcher
 from drumlin.coordinator.report import Report, make_report
-from drumlin.coordinator.service import ELAPSED_KEY, Clock, Listen, collect_seldom, run_server
+from drumlin.coordinator.service import (
+    CONNECTIONS_WAITING_MAX,
+    ELAPSED_KEY,
+    Clock,
+    Listen,
+    collect_seldom,
+    run_server,
+)
 from drumlin.coordinator.totals import Totals
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
@@ -36,7 +44,7 @@ from drumlin.model import FailureKind
 from drumlin.node.archive import CrawlPaths
 from drumlin.node.blackbox import read_blackbox
 from drumlin.node.main import NodeOptions
-from drumlin.processes import NodeProcess, fork_node, start_node
+from drumlin.processes import NodeProcess, fork_node, set_apart_what_is_loaded, start_node
 from drumlin.protocol import CrawlState, Failure
 from drumlin.store import discard_unfinished, merge
 
@@ -129,22 +137,27 @@ class LocalCrawl:
         self._failure: Failure | None = None
         self._interrupts = 0
         self._processes: dict[str, NodeProcess] = {}
-        self._socket = ""
+        self._socket_path = ""
+        self._socket: socket.socket
         self._clock = Clock()
 
     def run(self) -> Report:
         """Crawl; the report says how it ended. Raises DrumlinError when it could not go on."""
         self.directory.open()
-        self._socket = _socket_path(self.options.out)
+        self._socket_path = _socket_path(self.options.out)
         try:
-            # Before the frontier, whose threads would make forking unsafe; nodes wait until the coordinator listens.
-            for index in range(self.options.nodes):
-                self._processes[f"n{index}"] = fork_node(self._node_options(f"n{index}"), self._log(f"n{index}"))
-            return asyncio.run(self._run_on_frontier())
+            with _listening_at(self._socket_path) as self._socket:
+                # Before the frontier, whose threads would make forking unsafe. What nodes say waits in the socket
+                # until the coordinator is there.
+                set_apart_what_is_loaded()
+                for index in range(self.options.nodes):
+                    name = f"n{index}"
+                    self._processes[name] = fork_node(self._node_options(name), self._log(name), self._socket)
+                return asyncio.run(self._run_on_frontier())
         finally:
             for process in self._processes.values():
                 process.end(signal.SIGKILL)
-            Path(self._socket).unlink(missing_ok=True)
+            Path(self._socket_path).unlink(missing_ok=True)
             self.directory.close()
 
     async def _run_on_frontier(self) -> Report:
@@ -209,7 +222,7 @@ class LocalCrawl:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._interrupt)
-        listen = Listen(unix=self._socket)
+        listen = Listen(unix=self._socket_path)
         app = CoordinatorApp(
             self.dispatcher,
             access=OpenAccess(),
@@ -219,7 +232,7 @@ class LocalCrawl:
             endpoint=listen.endpoint,
         )
         collect_seldom()
-        async with run_server(app, listen, drain=False):
+        async with run_server(app, listen, drain=False, listening=self._socket):
             try:
                 await self._supervise(app)
             finally:
@@ -290,7 +303,7 @@ class LocalCrawl:
     def _node_options(self, name: str) -> NodeOptions:
         options = self.options
         return NodeOptions(
-            name, f"unix:{self._socket}", options.out, options.concurrency, options.sync, parent_pid=os.getpid()
+            name, f"unix:{self._socket_path}", options.out, options.concurrency, options.sync, parent_pid=os.getpid()
         )
 
     def _log(self, name: str) -> Path:
@@ -338,6 +351,18 @@ def _socket_path(out: Path) -> str:
     path = f"{folder}/socket"
     Path(path).unlink(missing_ok=True)
     return path
+
+
+def _listening_at(path: str) -> socket.socket:
+    """A Unix socket that takes connections from now on, whoever will answer them."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(path)
+        listener.listen(CONNECTIONS_WAITING_MAX)
+    except OSError as cause:
+        listener.close()
+        raise StorageError(f"Cannot listen on {path}: {cause.strerror}.", "Choose another --out.") from cause
+    return listener
 
 
 def _failure_error(failure: Failure) -> DrumlinError:

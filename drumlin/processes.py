@@ -7,7 +7,9 @@ is safe only while it has no threads. A node that died later is started as a new
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import socket
 import subprocess
 import sys
 import traceback
@@ -55,12 +57,20 @@ class NodeProcess:
         return self.returncode
 
 
-def fork_node(options: NodeOptions, log: Path) -> NodeProcess:
-    """A node as a copy of this process, which must not have threads."""
+def set_apart_what_is_loaded() -> None:
+    """Have the garbage collector look at nothing of what is there now: in a child it would copy every page it is on."""
+    gc.collect()
+    gc.freeze()
+
+
+def fork_node(options: NodeOptions, log: Path, listener: socket.socket) -> NodeProcess:
+    """A node as a copy of this process, which must not have threads. `listener` stays the parent's alone: were it kept
+    open here, nodes would wait for answers of a parent that is gone."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
+        listener.close()
         _be_a_node(options, log)
     return NodeProcess(pid)
 

@@ -123,7 +123,10 @@ def curl_options(authority: Path | None, client: Path | None = None) -> dict[int
     """The same for libcurl: options for `pycurl.Curl.setopt`."""
     import pycurl
 
-    client_context(authority, client)  # libcurl would complain only when it connects, and say less
+    if authority is not None or client is not None:
+        # libcurl would complain only when it connects, and say less. The system's own authorities are left to it, since
+        # reading them takes longer than the rest of a node's start.
+        client_context(authority, client)
     options: dict[int, str | int] = {
         pycurl.SSL_VERIFYPEER: 1,
         pycurl.SSL_VERIFYHOST: 2,

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,12 @@ class CoordinatorApp:
             gives=dict,
             gives_media_types=(JSON,),
         )
-        self._document = encode(document([*routes, description], controlled=self._access.signed), JSON)
         return [*routes, description]
+
+    @cached_property
+    def _document(self) -> bytes:
+        """Made when it is first asked for: a crawl on one machine need not wait for it."""
+        return encode(document(self._router.routes, controlled=self._access.signed), JSON)
 
     async def _describe(self, call: Call, message: None) -> Text:
         return Text(self._document, JSON)

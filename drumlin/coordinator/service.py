@@ -100,8 +100,11 @@ def collect_seldom() -> None:
 
 
 @contextlib.asynccontextmanager
-async def run_server(app: CoordinatorApp, listen: Listen, *, drain: bool) -> AsyncIterator[None]:
-    """Serve `app` for as long as the context lasts. With `drain` the requests under way are answered at the end."""
+async def run_server(
+    app: CoordinatorApp, listen: Listen, *, drain: bool, listening: socket.socket | None = None
+) -> AsyncIterator[None]:
+    """Serve `app` for as long as the context lasts, on a socket that is `listening` already or a new one. With `drain`
+    the requests under way are answered at the end."""
     config = uvicorn.Config(
         app,
         host=listen.host or "127.0.0.1",
@@ -120,7 +123,7 @@ async def run_server(app: CoordinatorApp, listen: Listen, *, drain: bool) -> Asy
         ssl_context_factory=_context_factory(listen),
     )
     server = _Server(config)
-    serving = asyncio.create_task(server.serve())
+    serving = asyncio.create_task(server.serve([listening] if listening is not None else None))
     try:
         await _until_started(server, serving, listen)
         yield

@@ -9,7 +9,7 @@ import itertools
 
 from drumlin.protocol import NodeRecord
 
-LITTLE_WORK_S = 0.1
+LITTLE_WORK_S = 0.3
 FEW_HOSTS_SHARE = 0.5
 LATELY_S = 0.25
 LOOKED_AT = 8

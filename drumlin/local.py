@@ -31,20 +31,21 @@ from drumlin.coordinator.report import Report, make_report
 from drumlin.coordinator.service import (
     CONNECTIONS_WAITING_MAX,
     ELAPSED_KEY,
+    GC_THRESHOLDS,
     Clock,
     Listen,
-    collect_seldom,
     run_server,
 )
 from drumlin.coordinator.totals import Totals
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import EXIT_INTERNAL, BusyError, DrumlinError, StorageError
+from drumlin.garbage import collect_seldom, set_apart_what_is_loaded
 from drumlin.model import FailureKind
 from drumlin.node.archive import CrawlPaths
 from drumlin.node.blackbox import read_blackbox
 from drumlin.node.main import NodeOptions
-from drumlin.processes import NodeProcess, fork_node, set_apart_what_is_loaded, start_node
+from drumlin.processes import NodeProcess, fork_node, start_node
 from drumlin.protocol import CrawlState, Failure
 from drumlin.store import discard_unfinished, merge
 
@@ -231,7 +232,7 @@ class LocalCrawl:
             store=self.options.out,
             endpoint=listen.endpoint,
         )
-        collect_seldom()
+        collect_seldom(*GC_THRESHOLDS)
         async with run_server(app, listen, drain=False, listening=self._socket):
             try:
                 await self._supervise(app)

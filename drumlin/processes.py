@@ -7,7 +7,6 @@ is safe only while it has no threads. A node that died later is started as a new
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import socket
 import subprocess
@@ -55,12 +54,6 @@ class NodeProcess:
             _, status = os.waitpid(self.pid, 0)
             self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
-
-
-def set_apart_what_is_loaded() -> None:
-    """Have the garbage collector look at nothing of what is there now: in a child it would copy every page it is on."""
-    gc.collect()
-    gc.freeze()
 
 
 def fork_node(options: NodeOptions, log: Path, listener: socket.socket) -> NodeProcess:

@@ -10,6 +10,7 @@ import itertools
 from drumlin.protocol import NodeRecord
 
 LITTLE_WORK_S = 0.3
+"""About as long as a host takes to change hands: what its node has fetched of it is settled first."""
 FEW_HOSTS_SHARE = 0.5
 LATELY_S = 0.25
 LOOKED_AT = 8

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import random
@@ -34,6 +33,7 @@ from drumlin.coordinator.wire import LimitedProtocol
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError
+from drumlin.garbage import collect_seldom
 from drumlin.protocol import Failure
 from drumlin.tls import server_context
 from drumlin.urls import domain_of
@@ -90,13 +90,6 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def collect_seldom() -> None:
-    """Leave what is there for good to itself, and look for garbage now and then: hardly anything here forms cycles."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 @contextlib.asynccontextmanager
@@ -227,7 +220,7 @@ class _Service:
         domain_of("example.com")  # reads the list of public suffixes: half a second that no node should wait for
         if options.store is not None:
             await asyncio.to_thread(sweep, options.store, time.time())
-        collect_seldom()
+        collect_seldom(*GC_THRESHOLDS)
         async with run_server(app, options.listen, drain=True):
             on_ready(dispatcher)
             while not self._stopping.is_set():

@@ -63,7 +63,7 @@ local LEASED = 1024
 local PRIORITY_MAX = 9
 local TOTALS = '>I6I6I6I6'
 local HOST = '>ddI5I5I5I8I2'
-local HOST_URLS = 17
+local HOST_URLS = 17  -- where the URLs accepted stand in it
 local HISTORY = '>I2I2dI4I2c0'
 
 -- Lists of arguments of any length
@@ -489,8 +489,9 @@ end
 
 -- URLs come in groups, one for each host, all in one flat list: a table for each would cost more than the work on it. The
 -- list is the time, the most URLs that a host may have (or false), how many URLs and groups there are, the groups' hosts,
--- and then of each group: how many URLs and runs it has, the URLs' marks, the URLs, the runs. A run is URLs found in one place: the
--- position of the first in the group and its place in the order of the call, priority, and what records end with.
+-- and then of each group: how many URLs and runs it has, the URLs' marks, the URLs, the runs. A run is URLs found in one
+-- place: the position of the first in the group and its place in the order of the call, priority, and what records end
+-- with.
 local RUN = 4
 local NONE = {}
 

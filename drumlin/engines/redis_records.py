@@ -29,7 +29,7 @@ _HISTORY = struct.Struct(">HHdIH")
 _PACE = struct.Struct(">dd")
 _HOST = struct.Struct(">dd5s5s5sQ2s")
 _TOTAL_BYTES = 6
-RUN_FIELDS = 4
+_RUN_FIELDS = 4
 _SETTLED_CODES = {TaskState.DONE: 0, TaskState.SCHEDULED: 1, TaskState.DEAD: 2}
 
 encode = msgspec.msgpack.Encoder().encode
@@ -100,7 +100,7 @@ def write_urls(found: Sequence[NewURLs], now: float, host_urls_max: int | None) 
         place += len(new.urls)
     written: list[Any] = [now, False if host_urls_max is None else host_urls_max, place - 1, len(groups), *groups]
     for marks, urls, runs in groups.values():
-        written += (len(urls), len(runs) // RUN_FIELDS)
+        written += (len(urls), len(runs) // _RUN_FIELDS)
         written += marks
         written += urls
         written += runs

@@ -7,7 +7,6 @@ through outages, drains on SIGTERM, and stops at once on a second one, which los
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import random
 import signal
@@ -26,6 +25,7 @@ from drumlin.config.quantities import format_size
 from drumlin.errors import DrumlinError, EngineError
 from drumlin.fetch import Fetcher, FetchLimits
 from drumlin.fetch.guard import Guard
+from drumlin.garbage import collect_seldom
 from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.archive import Archive
 from drumlin.node.blackbox import BlackBox
@@ -241,11 +241,9 @@ class Node:
 
 
 def prepare_process() -> None:
-    """Tune the allocator and the garbage collector for parsing pages all day: nearly nothing here forms cycles."""
+    """Tune the allocator and the garbage collector for parsing pages all day."""
     keep_freed_memory()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom(*GC_THRESHOLDS)
 
 
 def node_settings(config: CrawlConfig, options: NodeOptions, name: str) -> NodeSettings:

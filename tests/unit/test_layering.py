@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "drumlin"
 
 # A unit may import the units of earlier rows, and itself.
 LAYERS: list[set[str]] = [
-    {"model", "errors", "protocol", "signing", "clock"},
+    {"model", "errors", "protocol", "signing", "clock", "garbage"},
     {"urls"},
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
@@ -36,6 +36,7 @@ ALLOWED = {
     "protocol": {"model", "errors"},
     "signing": {"errors"},
     "clock": set[str](),
+    "garbage": set[str](),
     "config": {"model", "errors", "urls", "robots"},
     "telemetry": {"model", "errors"},
     "tls": {"errors"},

@@ -98,10 +98,17 @@ def scrapy_same_command(seeds: Path, out: Path, options: argparse.Namespace) -> 
     return [*scrapy_command(seeds, out, options), "--same-job"]
 
 
+def scrapy_docs_command(seeds: Path, out: Path, options: argparse.Namespace) -> list[str]:
+    """Scrapy as its manual says, in one process."""
+    python = str(ROOT / ".venv-bench" / "bin" / "python")
+    return [python, str(ROOT / "bench" / "scrapy_docs_spider.py"), str(seeds), str(out)]
+
+
 TOOLS: dict[str, Command] = {
     "drumlin": drumlin_command,
     "scrapy": scrapy_command,
     "scrapy-same": scrapy_same_command,
+    "scrapy-docs": scrapy_docs_command,
     "wget2": wget2_command,
 }
 
@@ -184,7 +191,7 @@ def speed(options: argparse.Namespace) -> list[Run]:
     with serving(options.hosts or 200, options.pages or 100) as site:
         runs = run_rounds("speed", site, options.tools, options)
     print_summary(runs)
-    for other in ("scrapy", "scrapy-same", "wget2"):
+    for other in list(TOOLS)[1:]:
         print_ratio(runs, ("speed", "drumlin"), ("speed", other))
     return runs
 
@@ -264,14 +271,14 @@ SCENARIOS: dict[str, Callable[[argparse.Namespace], list[Run]]] = {
 def print_run(run: Run) -> None:
     faults = f"missed {run.missed} doubled {run.doubles} denied {run.denied} unknown {run.unknown}"
     print(
-        f"{run.scenario:12} {run.tool:8} {run.pages_per_s:8,.0f} pages/s {run.cpu_ms_per_page:7.3f} CPU-ms/page "
+        f"{run.scenario:12} {run.tool:11} {run.pages_per_s:8,.0f} pages/s {run.cpu_ms_per_page:7.3f} CPU-ms/page "
         f"{run.peak_mb:6,.0f} MB peak {run.wall_s:7.1f} s  {faults}",
         flush=True,
     )
 
 
 def print_summary(runs: list[Run]) -> None:
-    head = f"{'scenario':12} {'tool':8} {'pages/s: median (range)':>28} {'CPU-ms/page':>24} {'peak MB':>18}"
+    head = f"{'scenario':12} {'tool':11} {'pages/s: median (range)':>28} {'CPU-ms/page':>24} {'peak MB':>18}"
     print(f"\n{head}  missed doubled denied")
     for scenario, tool in dict.fromkeys((run.scenario, run.tool) for run in runs):
         mine = [run for run in runs if (run.scenario, run.tool) == (scenario, tool)]
@@ -279,7 +286,7 @@ def print_summary(runs: list[Run]) -> None:
         costs = _spread([run.cpu_ms_per_page for run in mine], ".3f")
         peaks = _spread([run.peak_mb for run in mine], ",.0f")
         faults = f"{sum(r.missed for r in mine):6} {sum(r.doubles for r in mine):7} {sum(r.denied for r in mine):6}"
-        print(f"{scenario:12} {tool:8} {speeds:>28} {costs:>24} {peaks:>18}  {faults}")
+        print(f"{scenario:12} {tool:11} {speeds:>28} {costs:>24} {peaks:>18}  {faults}")
 
 
 def _spread(values: list[float], form: str) -> str:
@@ -298,7 +305,7 @@ def print_ratio(runs: list[Run], mine: tuple[str, str], other: tuple[str, str]) 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.run", description=__doc__.split("\n", 1)[0] if __doc__ else "")
     parser.add_argument("scenario", nargs="?", default="speed", choices=[*SCENARIOS, "all"])
-    parser.add_argument("--tools", type=lambda text: text.split(","), help="of drumlin,scrapy,scrapy-same,wget2")
+    parser.add_argument("--tools", type=lambda text: text.split(","), help=f"of {','.join(TOOLS)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--hosts", type=int, help="another number of hosts than the scenario's")
     parser.add_argument("--pages", type=int, help="another number of pages per host than the scenario's")

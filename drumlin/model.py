@@ -204,6 +204,18 @@ class HostState(msgspec.Struct, frozen=True):
     note: builtins.bytes = b""
 
 
+class Visit(msgspec.Struct, frozen=True, array_like=True):
+    """What a lease of one very host shall be, without URLs of it. `token` must be unlike that of any other lease; the
+    host's next contact must come no later than `due_by`."""
+
+    host: str
+    node: str
+    token: str
+    until: float
+    due_by: float
+    delay_default_s: float = 0.0
+
+
 class Renewal(msgspec.Struct, frozen=True, array_like=True):
     """A lease that wants more time, and up to `urls_max` further URLs."""
 

@@ -25,6 +25,7 @@ RESULTS_MAX = 5_000
 LINKS_MAX = 20_000
 HOSTS_MAX = 10_000
 RENEWALS_MAX = 10_000
+VISITS_MAX = 16
 NOTE_BYTES_MAX = 1 << 20
 SIMHASH_MAX = (1 << 64) - 1
 NODE_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
@@ -92,7 +93,8 @@ class Registered(msgspec.Struct):
 class WorkRequest(msgspec.Struct):
     """Room for `max_hosts` further hosts and `max_tasks` URLs. `renew` names leases, and their hosts, that want more
     time and URLs. `unstarted` is how many URLs the node has that it has not begun. `scope_version` is how many of the
-    seeds that joined the scope on the way the node knows. `flat` asks for `assignments` beside `leases`."""
+    seeds that joined the scope on the way the node knows. `flat` asks for `assignments` beside `leases`. `visits` names
+    hosts that the node has to contact although it wants none of their URLs."""
 
     max_tasks: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
     preferred_domains: Annotated[list[HostText], msgspec.Meta(max_length=100)] = []
@@ -102,6 +104,7 @@ class WorkRequest(msgspec.Struct):
     scope_version: Count = 0
     flat: bool = True
     unstarted: Count = 0
+    visits: Annotated[list[HostText], msgspec.Meta(max_length=VISITS_MAX)] = []
 
 
 class Assignment(msgspec.Struct):
@@ -137,7 +140,8 @@ class WorkLease(msgspec.Struct):
 
 class Work(msgspec.Struct):
     """`lost` names the hosts whose leases could not be renewed. `scope_seeds` are all seeds that joined the scope on
-    the way, when the node does not know them all."""
+    the way, when the node does not know them all. A host to be visited has a lease without assignments; where others
+    hold it, or its next contact is not due, `notes` has what earlier leases learnt of it."""
 
     leases: list[WorkLease]
     assignments: list[Assignment]
@@ -146,6 +150,7 @@ class Work(msgspec.Struct):
     lost: list[str] = []
     scope_seeds: list[str] = []
     scope_version: int = 0
+    notes: dict[str, bytes] = {}
 
 
 class Result(msgspec.Struct, omit_defaults=True):

@@ -19,7 +19,7 @@ from drumlin.coordinator.placement import Placement
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Engine
 from drumlin.frontier import Budget
-from drumlin.model import Lease, Renewal, ShardStats
+from drumlin.model import Lease, Renewal, ShardStats, Visit
 from drumlin.protocol import (
     Assignment,
     CrawlState,
@@ -30,6 +30,7 @@ from drumlin.protocol import (
     WorkRequest,
     assignment_id,
 )
+from drumlin.urls import is_host
 
 LEASE_URLS_MAX = 100
 LEASE_URLS_UNDELAYED = 8
@@ -98,6 +99,8 @@ class Granting:
             await self._fill_alone(work, record, request, room, now)
         else:
             await self._fill(work, record, request, room, now)
+        for host in request.visits:
+            await self._visit(work, record, request, host, now)
         if request.flat:
             work.assignments = [assignment for lease in work.leases for assignment in lease.assignments]
 
@@ -175,6 +178,30 @@ class Granting:
         work.lost += [host for token, host in kept if not token.startswith(prefix) or host in blocked]
         work.lost += [host for _, host in taken_back]
         return given
+
+    # Visits
+
+    async def _visit(self, work: Work, record: NodeRecord, request: WorkRequest, host: str, now: float) -> None:
+        """A lease of a host that the node has to contact though it wants no URL of it, or what is known of the host."""
+        if not is_host(host):
+            return
+        shard, config = self._engine.shard_of(host), self._config
+        lease = None
+        if host not in self._orders.blocked:
+            token = self._lease_request(record, request, shard, unlike_others=True) + ".0"
+            until, due_by = now + config.lease_s, now + min(GRANT_AHEAD_S, config.delay_s)
+            visit = Visit(host, record.node_id, token, until, due_by, config.delay_s)
+            lease = await self._engine.visit(shard, visit, now)
+        if lease is not None:
+            work.leases.append(self._work_lease(lease, now))
+        else:
+            work.notes[host] = await self._engine.host_note(shard, host)
+
+    def _lease_request(self, record: NodeRecord, request: WorkRequest, shard: int, *, unlike_others: bool) -> str:
+        """What the tokens of a lease begin with; `unlike_others` of the same request and shard, too."""
+        self._requests += 1
+        request_id = request.request_id or f"{self._name}-{self._requests:x}"
+        return f"{record.node_id}:{request_id}.{shard}" + (f"-{self._requests:x}" if unlike_others else "")
 
     # New leases
 
@@ -270,13 +297,11 @@ class Granting:
     ) -> list[Lease]:
         """Lease hosts of one shard. Those set apart only when that is said, and then with all the URLs there is room
         for, since their leases get no further ones."""
-        self._requests += 1
         config = self._config
-        request_id = request.request_id or f"{self._name}-{self._requests:x}"
         return await self._engine.lease(
             shard,
             record.node_id,
-            f"{record.node_id}:{request_id}.{shard}" + (f"-{self._requests:x}" if only_hosts else ""),
+            self._lease_request(record, request, shard, unlike_others=bool(only_hosts)),
             now,
             until=now + config.lease_s,
             hosts_max=hosts,

@@ -37,6 +37,7 @@ from drumlin.model import (
     ShardStats,
     TaskStory,
     Verdict,
+    Visit,
 )
 
 SHARD_COUNT_DEFAULT = 1
@@ -117,6 +118,13 @@ class Engine(Protocol):
         `request.0`, `request.1`, … `not_before` is when the host may first be contacted. `delay_default_s` is
         how far its next contact moves when the lease is lost and the host has no delay of its own. With `only_hosts` no
         others are eligible.
+        """
+
+    async def visit(self, shard: int, visit: Visit, now: float) -> Lease | None:
+        """Give a node a host to contact for something that is none of its queued URLs: a lease without tasks.
+
+        None when somebody holds the host, or its next contact is later than `due_by`. A host that nothing was ever
+        accepted of can be visited too; all that is known of it then is its pace.
         """
 
     async def extend(

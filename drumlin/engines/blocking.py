@@ -68,6 +68,7 @@ class BlockingEngine:
 
     add: Callable[..., list[Added]] = _blocking("add")
     lease: Callable[..., list[Lease]] = _blocking("lease")
+    visit: Callable[..., Lease | None] = _blocking("visit")
     extend: Callable[..., Lease | None] = _blocking("extend")
     settle: Callable[..., list[list[Verdict]]] = _blocking("settle")
     expire: Callable[..., list[str]] = _blocking("expire")

@@ -37,6 +37,7 @@ from drumlin.model import (
     Task,
     TaskState,
     Verdict,
+    Visit,
 )
 
 
@@ -172,6 +173,39 @@ class EngineConformance:
         self.seed(engine)
         assert self.lease(engine, skip_hosts={"a.example"}) == []
         assert len(self.lease(engine)) == 1
+
+    def visit(self, engine: BlockingEngine, host: str, node: str, now: float, **more: float) -> Lease | None:
+        visit = Visit(host, node, f"{node}:{now}", 120.0, **{"due_by": now, **more})
+        return engine.visit(engine.shard_of(host), visit, now)
+
+    def test_a_host_is_visited_by_one_node_at_a_time_at_its_own_pace(self, engine: BlockingEngine) -> None:
+        lease = self.visit(engine, "v.example", "n1", 100.0)
+        assert lease is not None
+        assert (lease.token, lease.tasks, lease.not_before) == ("n1:100.0", [], 100.0)
+        assert self.visit(engine, "v.example", "n2", 100.0) is None
+        engine.settle(lease.shard, [settlement(lease, release=True, next_contact=105.0, note=b"seen")], 101.0)
+        assert self.visit(engine, "v.example", "n2", 104.0) is None
+        again = self.visit(engine, "v.example", "n2", 104.0, due_by=105.0)
+        assert again is not None
+        assert (again.not_before, again.note) == (105.0, b"seen")
+
+    def test_a_visited_host_is_leased_to_nobody_else_and_keeps_its_queue(self, engine: BlockingEngine) -> None:
+        self.seed(engine, count=2)
+        lease = self.visit(engine, "a.example", "n1", 100.0, delay_default_s=5.0)
+        assert lease is not None
+        assert self.lease(engine) == []
+        assert self.visit(engine, "a.example", "n2", 100.0) is None
+        assert engine.expire(lease.shard, 120.0) == ["a.example"]
+        assert self.lease(engine, 124.0) == []
+        assert len(self.lease_one(engine, 125.0).tasks) == 2
+
+    def test_a_visit_is_extended_like_any_lease(self, engine: BlockingEngine) -> None:
+        self.seed(engine, count=2)
+        lease = self.visit(engine, "a.example", "n1", 100.0)
+        assert lease is not None
+        more = engine.extend(lease.shard, "a.example", lease.token, 101.0, until=130.0, urls_max=5)
+        assert more is not None
+        assert len(more.tasks) == 2
 
     def test_an_extended_lease_holds_further_tasks_and_a_new_deadline(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=5)

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.memory import MemoryEngine
-from drumlin.model import HostStanding, Lease, NewURLs, Settled, Settlement, TaskState
+from drumlin.model import HostStanding, Lease, NewURLs, Settled, Settlement, TaskState, Visit
 
 EXAMPLES_MAX = 25
 STEPS_MAX = 50
@@ -106,6 +106,21 @@ class EngineMachine(RuleBasedStateMachine):
             request, until = f"{node}/{self.requests}", self.now + lasts_s
             limits.update(until=until, skip_hosts=skip, only_hosts=only)
             self.leases += self.both("lease", shard, node, request, self.now, **limits)
+
+    @rule(
+        node=st.sampled_from(("node-0", _DEAD_NODE)),
+        host=st.sampled_from(_HOSTS),
+        lasts_s=_seconds,
+        horizon_s=_seconds,
+        delay_default_s=_seconds,
+    )
+    def visit(self, node: str, host: str, lasts_s: float, horizon_s: float, delay_default_s: float) -> None:
+        self.requests += 1
+        until, due_by = self.now + lasts_s, self.now + horizon_s
+        visit = Visit(host, node, f"{node}/{self.requests}.0", until, due_by, delay_default_s)
+        lease = self.both("visit", self.model.shard_of(host), visit, self.now)
+        if lease is not None:
+            self.leases.append(lease)
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), lasts_s=_seconds, urls_max=_few)

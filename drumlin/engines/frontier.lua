@@ -731,6 +731,26 @@ local function lease(keys, arguments)
   return leases
 end
 
+-- A lease without tasks, of any host that nobody holds and whose next contact has come.
+local function visit(keys, arguments)
+  local name, node, token, deadline, due_by, delay = unpack(decode(arguments[1]))
+  local T = keys[1]
+  local shard = open_shard(T)
+  local host = known_host(shard, name) or host_from(name, false)
+  local before = host.leased and live_grant(shard, name)
+  -- With this very token it is the same call, sent again.
+  if not (before and before.token == token) then
+    if before or host.next_contact > due_by then return false end
+    keep(shard, host)
+    hand_out(shard, host, {token = token, node = node, deadline = deadline, delay = delay}, 0)
+    host.leased = true
+    call('ZADD', T .. 'd', deadline, name)
+    call('SADD', T .. 'n' .. node, name)
+    commit(shard)
+  end
+  return {name, token, pace_of(host), call('HGET', T .. 'o', name) or '', {}, format('%.17g', deadline)}
+end
+
 local function extended(shard, name, grant, tasks)
   local note = call('HGET', shard.T .. 'o', name) or ''
   local pace, deadline = pace_of(known_host(shard, name)), format('%.17g', grant.deadline)
@@ -1232,6 +1252,7 @@ end
 
 register('add', add)
 register('lease', lease)
+register('visit', visit)
 register('extend', extend)
 register('settle', settle)
 register('expire', expire)

@@ -32,6 +32,7 @@ from drumlin.model import (
     TaskState,
     TaskStory,
     Verdict,
+    Visit,
 )
 
 _AFTER_EVERY_NAME = "\U0010ffff"
@@ -263,6 +264,15 @@ class MemoryEngine(Embedded):
                 leases.append(self._grant_tasks(state, shard, host, host.grant, size, now))
                 urls_max -= len(leases[-1].tasks)
         return leases
+
+    async def visit(self, shard: int, visit: Visit, now: float) -> Lease | None:
+        state = self._shards[shard]
+        host = state.host(visit.host)
+        if host.grant is not None or host.next_contact > visit.due_by:
+            return None
+        state.leased[host.name] = host
+        host.grant = _Grant(visit.token, visit.node, visit.until, visit.delay_default_s)
+        return self._grant_tasks(state, shard, host, host.grant, 0, now)
 
     def _grant_tasks(self, state: _Shard, shard: int, host: _Host, grant: _Grant, urls_max: int, now: float) -> Lease:
         entries = [state.entries[url] for _, _, url in host.queue[: max(urls_max, 0)]]

@@ -59,6 +59,7 @@ from drumlin.model import (
     TaskState,
     TaskStory,
     Verdict,
+    Visit,
 )
 from drumlin.urls import host_of
 
@@ -185,6 +186,10 @@ class RedisEngine:
         wanted = encode((node, request, now, until, *limits, skipped, sorted(set(only_hosts))))
         reply = await self._call("lease", shard, wanted)
         return [_lease(shard, fields, node, now) for fields in reply]
+
+    async def visit(self, shard: int, visit: Visit, now: float) -> Lease | None:
+        fields = await self._call("visit", shard, encode(visit))
+        return _lease(shard, fields, visit.node, now) if fields else None
 
     async def extend(
         self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int

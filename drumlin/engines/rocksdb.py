@@ -15,12 +15,7 @@ from msgspec.structs import replace
 from rocksdict import Checkpoint, WriteBatch
 from xxhash import xxh3_128_digest
 
-from drumlin.engines.base import (
-    DEAD_LETTERS_LIMIT,
-    EXPIRE_LIMIT,
-    SHARD_COUNT_DEFAULT,
-    Added,
-)
+from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
 from drumlin.engines.embedded import Embedded, EmbeddedContents
 from drumlin.engines.rocksdb_change import HOSTS_CACHED_MAX, Change, Shard
 from drumlin.engines.rocksdb_layout import (
@@ -54,6 +49,7 @@ from drumlin.model import (
     TaskState,
     TaskStory,
     Verdict,
+    Visit,
 )
 from drumlin.urls import host_of
 
@@ -172,6 +168,14 @@ class RocksEngine(Embedded):
                     leases.append(self._grant(change, shard, host, lease, size, now))
                     urls_max -= len(leases[-1].tasks)
         return leases
+
+    async def visit(self, shard: int, visit: Visit, now: float) -> Lease | None:
+        with Change(self._shards[shard]) as change:
+            host = change.host(visit.host)
+            if host.lease is not None or host.record.next_contact > visit.due_by:
+                return None
+            lease = LeaseRecord(visit.token, visit.node, visit.until, visit.delay_default_s)
+            return self._grant(change, shard, host, lease, 0, now)
 
     def _due(self, change: Change, until: float, only_hosts: Sequence[str]) -> Iterator[str]:
         """The hosts that may be leased, those due first coming first."""

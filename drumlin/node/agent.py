@@ -34,6 +34,7 @@ from drumlin.node.outcomes import (
     status_failure,
 )
 from drumlin.node.settling import Settling
+from drumlin.node.visits import Visits
 from drumlin.pipeline import Pipeline, header_fields, redirect_target
 from drumlin.protocol import CrawlState, Heartbeat, HeartbeatReply, HostReport, Result, WorkLease
 
@@ -85,6 +86,7 @@ class Agent:
         self.fetched_bytes = 0
         self._client = client
         self._leases = Leases(settings.node, client, self.hosts, pipeline, self)
+        self.visits = Visits(self, self._leases)
         self._archive = archive
         self._uploads = uploads
         outbox = Outbox(settings.node, client, pipeline, archive, spool_bytes_max=settings.spool_bytes_max)
@@ -168,8 +170,15 @@ class Agent:
 
     def lost(self, host: HostWork) -> None:
         """Begin none of the URLs that are left: they return to the queue with the lease."""
-        host.tasks.clear()
+        self._begin_no_more(host)
         self._release_if_idle(host)
+
+    def _begin_no_more(self, host: HostWork) -> None:
+        host.tasks.clear()
+        guests = list(host.guests)
+        host.guests.clear()
+        for guest in guests:
+            guest.turned_away()
 
     def follow(self, state: CrawlState) -> None:
         """Do as the coordinator says; when it wants no more, give back every URL that was not begun."""
@@ -209,12 +218,12 @@ class Agent:
                 self.advance(host, now)
 
     def advance(self, host: HostWork, now: float) -> None:
-        """Contact the host if it may be contacted now; else have it wait; without URLs, give it back."""
-        while host.tasks:
-            if host.failures >= FAILURES_MAX:
+        """Contact the host if it may be contacted now; else have it wait; without URLs or guests, give it back."""
+        while host.tasks or host.guests:
+            if host.tasks and host.failures >= FAILURES_MAX:
                 self.fail_tasks(host, FailureKind.CONNECT, "the host could not be reached; this URL was not tried")
             elif host.expired(now):
-                host.tasks.clear()
+                self._begin_no_more(host)
             elif not host.may_contact(now, self.settings.per_host):
                 if host.in_flight < self.settings.per_host and not host.robots_in_flight:
                     self.hosts.wait(host)
@@ -227,7 +236,13 @@ class Agent:
         self._release_if_idle(host)
 
     def _contact(self, host: HostWork, now: float) -> None:
-        """Take the next URL as far as it goes: to robots.txt, to a decision without contact, or to the site."""
+        """Let a guest in, or take the next URL as far as it goes: to robots.txt, to a decision without contact, or to
+        the site."""
+        if host.guests:
+            guest = host.guests.popleft()
+            if not guest.finds(host.host, host.robots):
+                guest.begin(host, now)
+            return
         task = host.tasks[0]
         scheme = task.url.partition(":")[0]
         robots = host.robots.get(scheme)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch import Transfer
 from drumlin.fetch.decode import decode
@@ -15,7 +16,7 @@ from drumlin.model import FailureKind
 from drumlin.node.hosts import HostWork, Robots
 from drumlin.pipeline import header_fields
 from drumlin.robots import BODY_BYTES_MAX, REDIRECTS_MAX, decide, parse
-from drumlin.urls import canonical
+from drumlin.urls import canonical, host_of
 
 if TYPE_CHECKING:
     from drumlin.node.agent import Agent
@@ -25,38 +26,75 @@ ROBOTS_BYTES_MAX = 16 * 1024 * 1024
 ROBOTS_DECODED_BYTES_MAX = 16 * 1024 * 1024
 # Failures before anything could be asked: they are the host's, and every URL of it would fail in the same way.
 HOST_FAILURES = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TLS, FailureKind.FORBIDDEN_ADDRESS})
+REFUSALS_MAX = 4
+REFUSAL_WAIT_S = 0.5
 _MAX_AGE = re.compile(r"max-age=(\d{1,9})")
 
 
 class RobotsContact:
-    """One fetch of robots.txt, following redirects. The host's other URLs wait for it.
+    """One fetch of robots.txt, following redirects. The host's URLs wait for it.
 
-    A redirect may lead to another host, whose lease we do not hold: RFC 9309 wants it followed all the same, and
-    without the rules nothing here may be fetched. It is one small request a day for each host that redirects so.
+    A redirect may lead to another host. RFC 9309 wants it followed all the same; see `drumlin.node.visits` for how.
     """
 
     def __init__(self, agent: Agent, host: HostWork, scheme: str) -> None:
         self._agent = agent
         self._host = host
         self._scheme = scheme
-        self._url = f"{scheme}://{host.host}/robots.txt"
+        self._url = robots_url(scheme, host.host)
         self._redirects = 0
+        self._refusals = 0
 
     def start(self, now: float) -> None:
+        """Take the next step: here, or where a redirect led."""
         self._host.robots_in_flight = True
         self._host.robots_contact = None
-        self._agent.began_contact(self._host, now)
+        place = host_of(self._url)
+        if place == self._host.host:
+            self.begin(self._host, now)
+        else:
+            self._agent.visits.ask(place, self)
+
+    def begin(self, place: HostWork, now: float) -> None:
+        """Ask for the file, under the lease of the host that it is on."""
+        self._agent.began_contact(place, now)
         self._agent.fetcher.start(
-            self._url, self._arrived, self, body_bytes_max=ROBOTS_BYTES_MAX, may_send=self._host.may_send
+            self._url, self._arrived, place, body_bytes_max=ROBOTS_BYTES_MAX, may_send=place.may_send
         )
 
+    def finds(self, place: str, known: dict[str, Robots]) -> bool:
+        """Whether `known`, the robots rules of the host that a redirect led to, are what was to be asked for there."""
+        scheme = self._url.partition(":")[0]
+        robots = known.get(scheme)
+        if robots is None or robots.decision.expires <= time.time() or self._url != robots_url(scheme, place):
+            return False
+        self._host.robots_in_flight = False
+        self._remember(self._host, self._scheme, robots, monotonic())
+        self._agent.advance(self._host, monotonic())
+        return True
+
+    def turned_away(self) -> None:
+        """The host that a redirect led to cannot be had now: try again later, and at last leave it to other leases."""
+        host, now = self._host, monotonic()
+        host.robots_in_flight = False
+        self._refusals += 1
+        if self._refusals > REFUSALS_MAX:
+            reason = f"robots.txt redirects to {self._url}, and that host is not to be had"
+            self._agent.fail_tasks(host, FailureKind.ROBOTS_UNREACHABLE, reason)
+        else:
+            host.robots_contact = self
+            host.next_contact = max(host.next_contact, now + REFUSAL_WAIT_S * 2**self._refusals)
+        self._agent.advance(host, now)
+
     def _arrived(self, transfer: Transfer) -> None:
-        host = self._host
+        host, place = self._host, transfer.context
         host.robots_in_flight = False
         if transfer.too_late:
-            self._agent.came_too_late(host)
+            self._agent.came_too_late(place)
+            if place is not host:
+                self.turned_away()
             return
-        self._agent.ended_contact(host, transfer)
+        self._agent.ended_contact(place, transfer)
         target = self._redirect_target(transfer)
         if target:
             # The next step waits its turn like every contact of the host.
@@ -64,7 +102,9 @@ class RobotsContact:
             self._url = target
             host.robots_contact = self
         else:
-            self._decide(transfer)
+            self._decide(transfer, place)
+        if place is not host:
+            self._agent.advance(place, transfer.finished)
         self._agent.advance(host, transfer.finished)
 
     def _redirect_target(self, transfer: Transfer) -> str:
@@ -74,7 +114,7 @@ class RobotsContact:
         target = canonical(location, self._url) if location else None
         return target if target and target != self._url else ""
 
-    def _decide(self, transfer: Transfer) -> None:
+    def _decide(self, transfer: Transfer, place: HostWork) -> None:
         host, wall = self._host, time.time()
         headers = header_fields(transfer.response_headers())
         max_age = _MAX_AGE.search(headers.get("cache-control", ""))
@@ -95,7 +135,12 @@ class RobotsContact:
             )
             return
         expires = min(decision.expires, wall + self._agent.settings.robots_ttl_s)
-        self._remember(Robots(msgspec.structs.replace(decision, expires=expires), self._agent.settings.agent), transfer)
+        robots = Robots(msgspec.structs.replace(decision, expires=expires), self._agent.settings.agent)
+        self._remember(host, self._scheme, robots, transfer.first_byte)
+        scheme = self._url.partition(":")[0]
+        if place is not host and self._url == robots_url(scheme, place.host):
+            # They are that host's own rules too, and it need not be asked again for its next guest.
+            self._remember(place, scheme, robots, transfer.first_byte)
 
     def _failure_kind(self, transfer: Transfer) -> str:
         """A host that cannot be reached at all is called that, not a host without rules. (A redirect's target is
@@ -104,15 +149,19 @@ class RobotsContact:
         own = not self._redirects and transfer.failure in HOST_FAILURES
         return transfer.failure if own else FailureKind.ROBOTS_UNREACHABLE
 
-    def _remember(self, robots: Robots, transfer: Transfer) -> None:
-        host, settings = self._host, self._agent.settings
-        host.robots[self._scheme] = robots
+    def _remember(self, host: HostWork, scheme: str, robots: Robots, heard: float) -> None:
+        settings = self._agent.settings
+        host.robots[scheme] = robots
         host.robots_failures = 0
         rules = parse(robots.decision.rules_body or b"")
         host.delay_s = max(host.delay_s, rules.crawl_delay(settings.agent) or 0.0)
-        host.next_contact = max(host.next_contact, transfer.first_byte + host.delay_s)
+        host.next_contact = max(host.next_contact, heard + host.delay_s)
         sitemaps = [canonical(href) for href in rules.sitemaps[:SITEMAPS_MAX]] if settings.sitemaps else []
         self._agent.report_note(host, [url for url in sitemaps if url])
+
+
+def robots_url(scheme: str, host: str) -> str:
+    return f"{scheme}://{host}/robots.txt"
 
 
 def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str]:

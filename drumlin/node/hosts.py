@@ -61,6 +61,15 @@ class Robots:
         return self.decision.allow_all or self.matcher.allowed(url)
 
 
+def read_note(raw: bytes) -> HostNote:
+    return _note_decoder.decode(raw) if raw else HostNote()
+
+
+def robots_of(note: HostNote, agent: str) -> dict[str, Robots]:
+    """What robots.txt of each scheme says to `agent`, as far as the host's note knows."""
+    return {scheme: Robots(_decision_decoder.decode(raw), agent) for scheme, raw in note.robots.items()}
+
+
 class HostWork:
     """One leased host: its URLs to fetch, its pace, its robots rules."""
 
@@ -69,6 +78,7 @@ class HostWork:
         "exhausted_until",
         "expires",
         "failures",
+        "guests",
         "host",
         "hsts_until",
         "in_flight",
@@ -101,12 +111,13 @@ class HostWork:
         self.waiting = False
         self.exhausted_until = 0.0
         self.note_changed = False
+        self.guests: deque[RobotsContact] = deque()
         self.robots_contact: RobotsContact | None = None
         self.robots_in_flight = False
-        note = _note_decoder.decode(lease.note) if lease.note else HostNote()
+        note = read_note(lease.note)
         self.hsts_until = note.hsts_until
         self.robots_failures = note.robots_failures
-        self.robots = {scheme: Robots(_decision_decoder.decode(raw), agent) for scheme, raw in note.robots.items()}
+        self.robots = robots_of(note, agent)
 
     def note(self) -> bytes:
         """What to remember of this host beyond the lease."""
@@ -115,8 +126,8 @@ class HostWork:
 
     @property
     def idle(self) -> bool:
-        """Nothing to fetch and nothing on its way to the coordinator: the lease can be given back."""
-        return not self.tasks and not self.in_flight and not self.unsettled
+        """Nothing to fetch, no guest, and nothing on its way to the coordinator: the lease can be given back."""
+        return not (self.tasks or self.guests or self.in_flight or self.unsettled)
 
     def may_contact(self, now: float, per_host: int) -> bool:
         if self.in_flight >= per_host or self.robots_in_flight:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from drumlin.clock import monotonic
@@ -60,6 +60,15 @@ class Leases:
         self._asking = True
         self._post(min(room, HOSTS_PER_REQUEST), [], self._take, self._ask_failed)
 
+    def visit(self, host: str, on_reply: Callable[[Work], None], on_failure: Callable[[], None]) -> None:
+        """Ask for a lease of this very host, to contact it for something that is none of its URLs."""
+
+        def take(work: Work, sent: float) -> None:
+            self._heed(work, sent)
+            on_reply(work)
+
+        self._post(0, [], take, on_failure, visits=[host])
+
     def due(self) -> float:
         """When `ask` may next have something to do."""
         return float("inf") if self._asking else self._ask_at
@@ -96,6 +105,7 @@ class Leases:
         renew: list[tuple[str, str]],
         on_reply: Callable[[Work, float], None],
         on_failure: Callable[[], None],
+        visits: Sequence[str] = (),
     ) -> None:
         sent = monotonic()
         self._requests += 1
@@ -108,6 +118,7 @@ class Leases:
             scope_version=self._pipeline.scope_version,
             flat=False,
             unstarted=self._hosts.unstarted if max_hosts else 0,
+            visits=list(visits),
         )
         path = f"/api/v1/nodes/{self._node}/work/request"
         # Never repeated as it is: a lease granted unheard runs out by itself, and each request has a name of its own.
@@ -116,6 +127,9 @@ class Leases:
     def _take(self, work: Work, sent: float) -> None:
         self._asking = False
         self._ask_at = monotonic() + work.retry_after_s
+        self._heed(work, sent)
+
+    def _heed(self, work: Work, sent: float) -> None:
         self._pipeline.widen_scope(work.scope_seeds, work.scope_version)
         self._holder.follow(work.state)
         for lease in work.leases:

@@ -17,7 +17,7 @@ Limits: a canonical URL has at most URL_LENGTH_MAX characters. A host is an addr
 """
 
 from drumlin.urls.canonical import HREF_LENGTH_MAX, URL_LENGTH_MAX, canonical
-from drumlin.urls.host import domain_of, host_of
+from drumlin.urls.host import domain_of, host_of, is_host
 from drumlin.urls.resolver import LinkResolver
 from drumlin.urls.scope import Scope, ScopeMode
 
@@ -30,4 +30,5 @@ __all__ = [
     "canonical",
     "domain_of",
     "host_of",
+    "is_host",
 ]

@@ -6,6 +6,8 @@ from functools import cache
 
 from publicsuffixlist import PublicSuffixList
 
+from drumlin.urls.canonical import canonical
+
 # How many hosts' domains are remembered; all are forgotten when it is full. About 10 MB.
 DOMAINS_CACHED_MAX = 65_536
 
@@ -15,6 +17,11 @@ _domains: dict[str, str] = {}
 def host_of(url: str) -> str:
     """The authority of a canonical URL: "example.com", "127.0.0.1:8080", "[::1]"."""
     return url.split("/", 3)[2]
+
+
+def is_host(text: str) -> bool:
+    """Whether this is the authority of some canonical URL."""
+    return any(canonical(url) == url for url in (f"http://{text}/", f"https://{text}/"))
 
 
 def domain_of(host: str) -> str:

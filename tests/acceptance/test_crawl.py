@@ -400,6 +400,29 @@ def test_two_contacts_of_a_host_are_never_closer_than_the_delay_also_across_kill
     assert len(stored_urls(tmp_path / "crawl")) == 42
 
 
+def test_a_host_that_robots_files_redirect_to_is_contacted_at_its_own_pace(tmp_path: Path, web: FakeWeb) -> None:
+    """Its own pages are crawled meanwhile, by whichever node has its lease; another is asked for rules only."""
+    rules = Response(body="User-agent: *\nDisallow: /private\n", content_type="text/plain")
+    for path in ("/robots.txt", "/rules/for-all.txt"):
+        web.respond("central", path, rules)
+    web.respond("aside", "/robots.txt", rules)
+    targets = [("central", "/robots.txt"), ("central", "/rules/for-all.txt"), ("aside", "/robots.txt")]
+    guests = [f"guest{number}" for number in range(9)]
+    seeds = [chain(web, "central", 12)]
+    for number, guest in enumerate(guests):
+        target = web.url(*targets[number % len(targets)])
+        web.respond(guest, "/robots.txt", Response(status=301, headers={"location": target}))
+        web.page(guest, "/", f'{guest}: <a href="/open">open</a> <a href="/private">private</a>')
+        web.page(guest, "/open", f"the open page of {guest}")
+        seeds.append(web.url(guest))
+    done = drumlin(tmp_path, "crawl", "--allow-private", "--delay", "0.3", "--nodes", "2", *seeds)
+    assert done.returncode == EXIT_OK
+    assert {host: web.min_gap(host) for host in ("central", "aside") if web.min_gap(host) < 0.3} == {}
+    assert len(stored_urls(tmp_path / "crawl")) == 12 + 2 * len(guests)
+    assert report(tmp_path)["robots_denied"] == len(guests)
+    assert not {web.url(guest, "/private") for guest in guests} & web.requested
+
+
 # Failures
 
 

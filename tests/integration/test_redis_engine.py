@@ -15,7 +15,7 @@ from drumlin.engines.base import Added
 from drumlin.engines.redis import SHARDS_PER_MASTER, RedisEngine, open_redis
 from drumlin.engines.redis_address import parse_address
 from drumlin.errors import ConfigError, EngineError
-from drumlin.model import Content, Lease, NewURLs, Renewal, Settled, Settlement, TaskState, Verdict
+from drumlin.model import Content, Lease, NewURLs, Renewal, Settled, Settlement, TaskState, Verdict, Visit
 from tests.harness.certificates import Authority
 from tests.harness.redis import RedisServer, free_port, redis_server, url_of
 
@@ -90,12 +90,14 @@ def test_every_changing_call_sent_twice_changes_once(url: str) -> None:
             sent = _send_everything_twice(engine)
             more = await engine.extend_all([Renewal(0, held.host, held.token, 3)], 11.0, until=30.0)
             assert [task.url[-1] for one in more if one for task in one.tasks] == ["1", "2", "3"]
+            visit = await engine.visit(0, Visit("b.example", "n0", "n0:v", 30.0, 11.0), 11.0)
+            assert visit is not None
             await engine.count(0, {"pages": 5})
             assert not await engine.strike(0, held.tasks[0].url, 11.0, limit=2, kind="crash", error="")
             assert await engine.strike(0, held.tasks[0].url, 12.0, limit=2, kind="crash", error="")
             stats = await engine.stats(0, 12.0)
             assert (stats.leased, stats.queued, stats.dead, stats.counters) == (3, 5, 1, {"pages": 5})
-            assert len(sent) == 2 * 5
+            assert len(sent) == 2 * 6
 
     asyncio.run(check())
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from drumlin.coordinator.placement import Placement
-from drumlin.protocol import (
-    Heartbeat,
-    WorkLease,
-    WorkRequest,
-)
+from drumlin.engines.blocking import drive
+from drumlin.protocol import Heartbeat, Work, WorkLease, WorkRequest
 from tests.harness.dispatching import HOSTS, SEEDS, Asker, batch_of, dispatcher, release
 
 
@@ -102,6 +99,31 @@ def test_a_host_whose_lease_was_lost_goes_to_the_next_node_that_asks() -> None:
     made.tick(30.0)
     assert lost.host not in {lease.host for lease in Asker(made, "n1").work(30.5)}, "its delay counts from its end"
     assert lost.host in {lease.host for lease in Asker(made, "n2").work(31.0)}
+
+
+def test_a_host_is_visited_by_one_node_at_a_time_and_others_hear_what_is_known_of_it() -> None:
+    made = dispatcher()
+
+    def ask(node: str, request: str, now: float) -> Work:
+        visits = ["rules.test", "no host"]
+        return made.work(node, WorkRequest(0, max_hosts=0, request_id=request, visits=visits), now)
+
+    first = ask("n0", "1", 0.0)
+    (lease,) = first.leases
+    assert (lease.host, lease.assignments, first.notes) == ("rules.test", [], {})
+    second = ask("n1", "1", 0.0)
+    assert (second.leases, second.notes) == ([], {"rules.test": b""})
+    made.results(batch_of([], [release(lease, 5.0, note=b"known")]), 1.0)
+    assert ask("n1", "2", 2.0).notes == {"rules.test": b"known"}, "its next contact is not due"
+    (later,) = ask("n1", "3", 5.5).leases
+    assert (later.wait_s, later.note) == (0.5, b"known")
+
+
+def test_a_host_that_is_blocked_is_not_visited() -> None:
+    made = dispatcher()
+    drive(made.made.orders.block("rules.test"))
+    work = made.work("n0", WorkRequest(0, max_hosts=0, visits=["rules.test"]), 0.0)
+    assert (work.leases, work.notes) == ([], {"rules.test": b""})
 
 
 def test_a_node_gets_no_more_than_it_can_do_in_a_lease() -> None:

@@ -1,0 +1,167 @@
+"""A robots.txt that redirects to another host: who is asked, when, and under whose lease."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+import pytest
+
+from drumlin.clock import monotonic
+from drumlin.fetch import Transfer
+from drumlin.node.agent import Agent, NodeSettings
+from drumlin.node.contact import REFUSALS_MAX
+from drumlin.node.hosts import HostWork, Robots
+from drumlin.protocol import Assignment, CrawlState, HostReport, Work, WorkLease, WorkRequest
+from drumlin.robots import Decision
+from tests.unit.test_node_agent import Around
+
+NODE = NodeSettings("n0", "drumlin", 0.0, 1, 100, 5, 1e9, False)
+ELSEWHERE = "http://b.test/robots.txt"
+FORBIDDING = Decision(b"User-agent: *\nDisallow: /\n", False, False, time.time() + 1e6, False, "rules")
+
+
+class Web(Around):
+    """Answers what the agent asks for, when the test says so."""
+
+    def widen_scope(self, seeds: list[str], version: int) -> None: ...
+
+    def answer(self, status: int, location: str = "", body: bytes = b"") -> str:
+        """Answer the oldest request; what it was for."""
+        url, _, on_done, context = self.begun.pop(0)
+        transfer = Transfer(None)
+        transfer.context, transfer.status, transfer.body = context, status, [body]
+        transfer.first_byte = transfer.finished = monotonic()
+        transfer.header_lines = [b"HTTP/1.1 %d X\r\n" % status, b"Location: %b\r\n" % location.encode()]
+        on_done(transfer)
+        return url
+
+    def grant_visit(self, *leases: WorkLease, **more: Any) -> list[str]:
+        """Answer the oldest request for a visit; the hosts that it names."""
+        place = next(place for place, (message, _) in enumerate(self.said) if isinstance(message, WorkRequest))
+        message, on_reply = self.said.pop(place)
+        on_reply(Work(list(leases), [], 0.0, **more))
+        return cast(WorkRequest, message).visits
+
+
+@pytest.fixture
+def web() -> Web:
+    return Web()
+
+
+@pytest.fixture
+def agent(web: Web) -> Agent:
+    anything = cast(Any, web)
+    return Agent(NODE, anything, anything, anything, anything, anything)
+
+
+def lease_of(name: str, *paths: str, note: bytes = b"") -> WorkLease:
+    lease_id = f"n0:{name}"
+    assignments = [
+        Assignment(f"{lease_id}/{n}.0.0", f"http://{name}{path}", 5, 0.0, name, 0.0) for n, path in enumerate(paths)
+    ]
+    return WorkLease(lease_id, name, 100.0, 0.0, assignments, note=note)
+
+
+def redirected(agent: Agent, web: Web, name: str = "a.test", target: str = ELSEWHERE) -> HostWork:
+    """A host whose robots.txt has just said to look elsewhere."""
+    agent.granted(lease_of(name, "/1"), monotonic())
+    host = agent.hosts.by_name[name]
+    agent.advance(host, monotonic())
+    assert web.answer(301, target) == f"http://{name}/robots.txt"
+    return host
+
+
+def reports(agent: Agent) -> list[HostReport]:
+    return agent._settling._reports
+
+
+def note_of(decision: Decision) -> bytes:
+    known = HostWork(lease_of("b.test"), 0.0, 0.0, 0.0, "drumlin")
+    known.robots["http"] = Robots(decision, "drumlin")
+    return known.note()
+
+
+def test_the_other_host_is_asked_under_a_lease_that_is_given_back_at_once(agent: Agent, web: Web) -> None:
+    host = redirected(agent, web)
+    assert web.begun == [], "not without a lease"
+    assert web.grant_visit(lease_of("b.test")) == ["b.test"]
+    assert web.answer(200, body=b"User-agent: *\nAllow: /\n") == ELSEWHERE
+    assert list(agent.hosts.by_name) == ["a.test"]
+    assert ("b.test", True) in [(report.host, report.release) for report in reports(agent)]
+    assert host.robots["http"].allows("http://a.test/1")
+    assert web.begun[0][0] == "http://a.test/1"
+
+
+def test_what_is_known_of_the_other_host_needs_no_contact(agent: Agent, web: Web) -> None:
+    host = redirected(agent, web)
+    web.grant_visit(notes={"b.test": note_of(FORBIDDING)})
+    assert not host.robots["http"].allows("http://a.test/1")
+    assert (web.begun, list(agent.hosts.by_name)) == ([], ["a.test"]), "its one URL is denied and on its way"
+
+
+def test_a_host_that_the_node_holds_itself_lets_the_guest_in_at_its_own_pace(agent: Agent, web: Web) -> None:
+    agent.granted(lease_of("b.test", "/1"), monotonic())
+    held = agent.hosts.by_name["b.test"]
+    held.robots["http"] = Robots(Decision(None, True, False, 1e12, False, "all allowed"), "drumlin")
+    held.next_contact = monotonic() + 60
+    redirected(agent, web, target="http://b.test/rules.txt")
+    assert (web.begun, web.of(WorkRequest)) == ([], [])
+    held.next_contact = 0.0
+    agent.advance(held, monotonic())
+    assert [url for url, *_ in web.begun] == ["http://b.test/rules.txt"], "guests first, and one contact at a time"
+
+
+def test_guests_of_one_host_share_a_lease(agent: Agent, web: Web) -> None:
+    first, second = redirected(agent, web), redirected(agent, web, "c.test")
+    assert len(web.of(WorkRequest)) == 1
+    web.grant_visit(lease_of("b.test"))
+    assert web.answer(200, body=b"User-agent: *\nAllow: /\n") == ELSEWHERE
+    assert [host.robots["http"].allows("http://a.test/") for host in (first, second)] == [True, True]
+    assert sorted(url for url, *_ in web.begun) == ["http://a.test/1", "http://c.test/1"], "one contact for both"
+
+
+def test_guests_for_another_file_are_let_in_one_after_the_other(agent: Agent, web: Web) -> None:
+    target = "http://b.test/rules.txt"
+    first, second = redirected(agent, web, target=target), redirected(agent, web, "c.test", target)
+    web.grant_visit(lease_of("b.test"))
+    assert web.answer(200) == target
+    assert (list(first.robots), list(second.robots)) == (["http"], [])
+    assert web.answer(200) == target
+    assert list(second.robots) == ["http"]
+
+
+def test_a_host_that_is_not_to_be_had_is_asked_for_later_and_at_last_left_to_other_leases(
+    agent: Agent, web: Web
+) -> None:
+    host = redirected(agent, web)
+    for _ in range(REFUSALS_MAX):
+        assert web.grant_visit(notes={"b.test": b""}) == ["b.test"]
+        assert host.next_contact > monotonic()
+        assert not web.of(WorkRequest), "not before it waited"
+        host.next_contact = 0.0
+        agent.advance(host, monotonic())
+    web.grant_visit(notes={"b.test": b""})
+    assert not host.tasks
+    assert web.begun == []
+
+
+def test_guests_are_sent_away_when_the_lease_is_lost(agent: Agent, web: Web) -> None:
+    host = redirected(agent, web)
+    web.grant_visit(lease_of("b.test"))
+    held = agent.hosts.by_name["b.test"]
+    held.expires = 0.0
+    url, _, on_done, context = web.begun.pop()
+    transfer = Transfer(None)
+    transfer.context, transfer.too_late = context, True
+    on_done(transfer)
+    assert url == ELSEWHERE
+    assert "b.test" not in agent.hosts.by_name
+    assert (host.robots_in_flight, bool(host.robots_contact), len(host.tasks)) == (False, True, 1)
+
+
+def test_a_visit_granted_to_a_node_that_drains_is_given_back(agent: Agent, web: Web) -> None:
+    redirected(agent, web)
+    web.grant_visit(lease_of("b.test"), state=CrawlState.DRAINING)
+    assert (agent.hosts.by_name, web.begun) == ({}, [])
+    assert sorted(report.host for report in reports(agent) if report.release) == ["a.test", "b.test"]

@@ -163,7 +163,8 @@ class LocalCrawl:
 
     async def _run_on_frontier(self) -> Report:
         spec = self.options.engine or f"rocksdb:{self.options.out / 'frontier'}"
-        engine = await open_engine(spec, shard_count=SHARD_COUNT, sync=self.options.sync)
+        shard_count = None if self.options.engine else SHARD_COUNT
+        engine = await open_engine(spec, shard_count=shard_count, sync=self.options.sync)
         try:
             report = await self._run(engine)
         except BaseException:

@@ -296,6 +296,7 @@ class Capture(msgspec.Struct):
     text: bytes = b""
     noindex: bool = False
     nofollow: bool = False
+    soft_404: bool = False
     links: LinkSet = msgspec.field(default_factory=LinkSet)
     # fingerprints
     digest: bytes = b""

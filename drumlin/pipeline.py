@@ -21,7 +21,7 @@ from drumlin.dedupe import digest, simhashes
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode
 from drumlin.fetch.http import Transfer
-from drumlin.frontier import TrapFilter, TrapLimits
+from drumlin.frontier import SOFT_404, TrapFilter, TrapLimits, soft_404
 from drumlin.model import Capture, FailureKind, LinkSet, Task
 from drumlin.parse import (
     ASSET_KINDS,
@@ -140,6 +140,7 @@ class Pipeline:
         capture.description = page.description
         capture.languages = page.languages
         capture.text = page.text
+        capture.soft_404 = soft_404(page.title, page.text, capture.status)
         tags = header_values(capture.response_headers, "x-robots-tag") if "x-robots-tag" in headers else []
         if tags or page.robots:
             asked = directives(page.robots + tags, self._reading.agent)
@@ -159,7 +160,10 @@ class Pipeline:
             return found
         depth = capture.depth + 1
         followed = self._followed_at(depth)
-        if capture.mime in HTML_TYPES:
+        if capture.soft_404:
+            # Every address of such a site gives a page, and where its links are relative each gives further addresses.
+            found.refused = {SOFT_404: len(capture.links.urls)} if capture.links.urls else {}
+        elif capture.mime in HTML_TYPES:
             self._discover_in_page(capture.links, followed, depth, found)
         elif capture.mime == STYLE_TYPE:
             if followed >= ASSET_KINDS:

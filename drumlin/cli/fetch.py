@@ -182,6 +182,8 @@ class Explained:
             self.say("page", f"title {capture.title!r}, language {capture.languages or 'unknown'}")
             text = capture.text.decode("utf-8", "replace")
             self.say("text", f"{len(capture.text):,} bytes: {text[:TEXT_SHOWN_CHARS]!r}")
+        if capture.soft_404:
+            self.say("soft 404", "the page says that it is not there, so a crawl would not follow its links")
         asked = [name for name, said in (("noindex", capture.noindex), ("nofollow", capture.nofollow)) if said]
         self.say("directives", ", ".join(asked) or "none: the page may be indexed and its links followed")
         near = f"{capture.simhash:016x}" if capture.simhash is not None else "none (too little text)"

@@ -151,10 +151,8 @@ async def _until_started(server: uvicorn.Server, serving: asyncio.Task[None], li
 
 
 def shards_to_found(engine: str) -> int | None:
-    """How many shards the frontier that `engine` names should be founded with; None where it is there already, or says
-    so itself, as Redis does by its masters."""
-    on_disk = engine.startswith("rocksdb:") and Path(engine.removeprefix("rocksdb:")).exists()
-    return None if on_disk or engine.startswith("redis") else SHARD_COUNT_FLEET
+    """How many shards a fleet's frontier is founded with; None for Redis, which goes by its masters."""
+    return None if engine.startswith("redis") else SHARD_COUNT_FLEET
 
 
 class Clock:

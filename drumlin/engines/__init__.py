@@ -26,7 +26,7 @@ async def open_engine(spec: str, *, shard_count: int | None = None, sync: bool =
     """Open the engine that `spec` names: `memory`, `rocksdb:PATH` (founded there if it does not exist), or
     `redis://HOST:PORT[,HOST:PORT…]/[NAMESPACE]` (`rediss://` with TLS).
 
-    `shard_count` is for a new frontier; None accepts what an existing one has. `sync` makes every call safe from
+    `shard_count` is for a new frontier; an existing one keeps the number that it has. `sync` makes every call safe from
     power loss, not only from kill -9.
     """
     kind, _, place = spec.partition(":")

@@ -79,7 +79,7 @@ _VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Ve
 async def open_redis(url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S) -> RedisEngine:
     """Open the frontier that `url` names, and found it if there is none (`drumlin.engines.redis_address`).
 
-    `shard_count` is for a new frontier; one that exists must have been founded with it, or it must be None.
+    `shard_count` is for a new frontier, None leaving it to the number of masters; one that exists keeps its own.
     """
     address = parse_address(url)
     version, source = load_library()
@@ -108,11 +108,6 @@ async def _found(client: RedisClient, address: RedisAddress, shard_count: int | 
         raise EngineError(
             f"The frontier at {address} is in format {form.decode()}, which this version cannot read.",
             "Use the version of drumlin that made it, or another namespace.",
-        )
-    if shard_count is not None and int(shards) != shard_count:
-        raise EngineError(
-            f"The frontier at {address} has {int(shards)} shards, not {shard_count}: their number is fixed for good.",
-            "Open it with that number, or use another namespace.",
         )
     return int(shards)
 

@@ -92,7 +92,8 @@ class RocksEngine(Embedded):
             self._shards = [Shard(self._storage, number, hosts_max) for number in range(self.shard_count)]
 
     def _agree(self, shard_count: int | None) -> int:
-        """Check that this version can read what is there, and how many shards it has; a new one is founded."""
+        """Check that this version can read what is there, and how many shards it has; a new one is founded with
+        `shard_count` of them."""
         found, shards = self._storage.get("meta", b"format"), self._storage.get("meta", b"shard_count")
         if found is None or shards is None:
             wanted = shard_count or SHARD_COUNT_DEFAULT
@@ -105,10 +106,6 @@ class RocksEngine(Embedded):
             raise EngineError(
                 f"The frontier is of format {found!r}, and this version reads {FORMAT!r}.",
                 "Resume it with the version that began it.",
-            )
-        if shard_count not in (None, int(shards)):
-            raise EngineError(
-                f"The frontier has {int(shards)} shards, not {shard_count}.", "Leave the number as it was."
             )
         return int(shards)
 

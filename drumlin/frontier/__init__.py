@@ -9,10 +9,11 @@ Invariants: a failure kind always has a retry rule; no budget is exceeded by wha
 from drumlin.frontier.backoff import RETRY_RULES, RetryRule, next_step
 from drumlin.frontier.budgets import Budget
 from drumlin.frontier.priorities import priority_of
-from drumlin.frontier.traps import TrapFilter, TrapLimits, soft_404
+from drumlin.frontier.traps import SOFT_404, TrapFilter, TrapLimits, soft_404
 
 __all__ = [
     "RETRY_RULES",
+    "SOFT_404",
     "Budget",
     "RetryRule",
     "TrapFilter",

@@ -22,6 +22,7 @@ PATH_REPETITION = "path_repetition"
 QUERY_EXPLOSION = "query_explosion"
 CALENDAR = "calendar"
 SESSION_ID = "session_id"
+SOFT_404 = "soft_404"  # said of the links of a page that says it is not there: see `soft_404`
 
 REASONS = (DEPTH, URL_LENGTH, PATH_DEPTH, PATH_REPETITION, QUERY_EXPLOSION, CALENDAR, SESSION_ID)
 

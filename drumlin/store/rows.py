@@ -86,6 +86,7 @@ def page_row(capture: Capture, node: str, truncated: str) -> tuple[Any, ...]:
         distance,
         capture.noindex,
         capture.nofollow,
+        capture.soft_404,
         len(capture.body),
         capture.duration_s,
         capture.protocol,

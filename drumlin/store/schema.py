@@ -49,6 +49,7 @@ PAGE_COLUMNS: Final[dict[str, Any]] = {
     "duplicate_distance": pa.int16(),
     "noindex": pa.bool_(),
     "nofollow": pa.bool_(),
+    "soft_404": pa.bool_(),
     "bytes": pa.int64(),
     "duration_s": pa.float32(),
     "protocol": _TEXT,

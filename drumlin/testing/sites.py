@@ -252,12 +252,16 @@ def repetition(site: Site) -> None:
 
 
 def soft_missing(site: Site) -> None:
-    """Every unknown page says "not found" with status 200."""
-    apology = "<!DOCTYPE html><title>Page not found</title><h1>404</h1><p>We could not find that page."
+    """Every unknown page says "not found" with status 200, and leads to another that says the same."""
+    apology = (
+        "<!DOCTYPE html><title>Page not found</title><h1>404</h1><p>We could not find that page. "
+        'Did you mean <a href="/lost1.html?again=1">this</a>?'
+    )
     site.page("/", links=["/real.html", "/lost1.html", "/lost2.html"])
     site.page("/real.html")
     site.web.respond(site.host, "/lost*", Response(body=apology))
     site.web.expected.fetched |= {site.url("/lost1.html"), site.url("/lost2.html")}
+    site.web.expected.never.add(site.url("/lost1.html?again=1"))
 
 
 SPECIAL: dict[str, Callable[[Site], None]] = {

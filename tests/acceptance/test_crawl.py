@@ -81,7 +81,7 @@ def test_the_demo_crawls_its_web_keeps_its_rules_and_exits_0(tmp_path: Path) -> 
         "robots_unreachable": 1,
     }
     assert said["duplicates"] == {"exact": 3, "near": 1}
-    assert {"calendar", "path_repetition"} <= set(said["refused"])
+    assert {"calendar", "path_repetition", "soft_404"} <= set(said["refused"])
 
 
 # One crawl that many tests look at

@@ -85,6 +85,15 @@ def test_links_out_of_scope_are_counted() -> None:
     assert made.discover(captured(made, transfer())).refused == {"out_of_scope": 1}
 
 
+def test_the_links_of_a_page_that_says_it_is_not_there_are_counted_and_not_followed() -> None:
+    made = pipeline()
+    apology = b'<title>Page not found</title><h1>404</h1> <a href="again/">again</a> <a href="/">home</a>'
+    capture = captured(made, transfer(apology))
+    assert (capture.soft_404, len(capture.links.urls)) == (True, 2)
+    found = made.discover(capture)
+    assert (found.urls, found.refused) == ([], {"soft_404": 2})
+
+
 def test_assets_are_followed_when_asked_for() -> None:
     made = pipeline(assets=True)
     assert "http://a.test/pic.png" in made.discover(captured(made, transfer())).urls

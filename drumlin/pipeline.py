@@ -44,6 +44,8 @@ STYLE_TYPE = "text/css"
 RECENT_URLS_MAX = 100_000
 # How far beyond the crawl's depth a page's assets may be: a stylesheet imports others, and those use images.
 ASSET_DEPTH_EXTRA = 5
+_ONLY_LINKED = " "
+"""Before a URL that is out of scope as a link, and would not be as an asset. No URL begins with it."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -159,7 +161,7 @@ class Pipeline:
         if capture.nofollow or capture.status >= 300:
             return found
         depth = capture.depth + 1
-        followed = self._followed_at(depth)
+        followed = self._followed_from(capture)
         if capture.soft_404:
             # Every address of such a site gives a page, and where its links are relative each gives further addresses.
             found.refused = {SOFT_404: len(capture.links.urls)} if capture.links.urls else {}
@@ -168,7 +170,7 @@ class Pipeline:
         elif capture.mime == STYLE_TYPE:
             if followed >= ASSET_KINDS:
                 for href in style_hrefs(capture.body):
-                    self._offer_href(href, capture, found)
+                    self._offer_href(href, capture, found, asset=True)
         elif followed >= FOLLOWED_KINDS:
             self._discover_in_sitemap(capture, found)
         return found
@@ -180,11 +182,14 @@ class Pipeline:
             return
         for url, kind, rel in zip(links.urls, links.kinds, links.rels, strict=True):
             if url is not None and url in untold and kind in followed and not (rel and "nofollow" in rel):
-                self._offer(url, depth, found)
+                self._offer(url, depth, found, asset=kind in ASSET_KINDS)
 
-    def _followed_at(self, depth: int) -> frozenset[str]:
-        """Which kinds of links lead on. Beyond the crawl's depth there are no pages, only what its last pages show."""
-        depth_max = self._reading.depth_max
+    def _followed_from(self, capture: Capture) -> frozenset[str]:
+        """Which kinds of links lead on from here. Beyond the crawl's depth there are no pages, only what its last pages
+        show; and a page that is out of scope is there because another one shows it, not for its own sake."""
+        depth, depth_max = capture.depth + 1, self._reading.depth_max
+        if self._reading.assets and capture.depth and capture.mime in HTML_TYPES and not self.in_scope(capture.url):
+            return frozenset()
         if depth_max is None or depth <= depth_max:
             return self._followed
         return ASSET_KINDS & self._followed if depth <= depth_max + ASSET_DEPTH_EXTRA else frozenset()
@@ -220,24 +225,31 @@ class Pipeline:
                 found.hints.extend([-1.0] * (len(found.urls) - len(found.hints) - 1))
                 found.hints.append(-1.0 if entry.priority is None else entry.priority)
 
-    def _offer_href(self, href: str, capture: Capture, found: Discovered) -> bool:
+    def _offer_href(self, href: str, capture: Capture, found: Discovered, *, asset: bool = False) -> bool:
         url = canonical(href, capture.url)
-        return url is not None and self._offer(url, capture.depth + 1, found)
+        return url is not None and self._offer(url, capture.depth + 1, found, asset=asset)
 
-    def _offer(self, url: str, depth: int, found: Discovered) -> bool:
-        """Keep one link if it should be told; most have been, lately, and cost only this look."""
-        if url in self._recent or url in self._recent_before:
+    def _offer(self, url: str, depth: int, found: Discovered, *, asset: bool = False) -> bool:
+        """Keep one link if it should be told; most have been, lately, and cost only this look.
+
+        What a page shows may be anywhere, so that it looks as it did."""
+        if self._is_recent(url):
             return False
-        self._remember(url)
-        if not self._scope.allows(url):
-            reason = "out_of_scope"
-        else:
-            reason = self._traps.reject(url, depth, self._year)
+        within = self._scope.allows(url) or (asset and not self._scope.excludes(url))
+        # A page may link to a picture and another show it.
+        mark = url if within or asset or not self._reading.assets else _ONLY_LINKED + url
+        if mark is not url and self._is_recent(mark):
+            return False
+        self._remember(mark)
+        reason = self._traps.reject(url, depth, self._year) if within else "out_of_scope"
         if reason:
             found.refused[reason] = found.refused.get(reason, 0) + 1
             return False
         found.urls.append(url)
         return True
+
+    def _is_recent(self, url: str) -> bool:
+        return url in self._recent or url in self._recent_before
 
     def _remember(self, url: str) -> None:
         self._recent.add(url)

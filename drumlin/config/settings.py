@@ -46,7 +46,9 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = "host"
     include: Annotated[tuple[str, ...], Key(Kind.PATTERNS, "follow only links to URLs that match one of these")] = ()
     exclude: Annotated[tuple[str, ...], Key(Kind.PATTERNS, "never follow links to URLs that match one of these")] = ()
-    assets: Annotated[bool, Key(Kind.SWITCH, "also fetch the images, styles and scripts of pages")] = False
+    assets: Annotated[bool, Key(Kind.SWITCH, "also fetch what pages show: images, styles, scripts, from anywhere")] = (
+        False
+    )
     sitemaps: Annotated[bool, Key(Kind.SWITCH, "take URLs from the sitemaps that robots.txt names")] = True
     near_duplicates: Annotated[bool, Key(Kind.SWITCH, "recognise pages with nearly the same text")] = True
     # how much

@@ -238,7 +238,7 @@ class Dispatcher:
             found += self._links(kept, trusted=trusted)
             target = canonical(kept.result.redirect_to) if kept.result.redirect_to else None
             depth = kept.key.depth
-            if target and await self._may_follow(target, depth):
+            if target and await self._may_follow(kept.result.url, target, depth):
                 chain = (*kept.result.redirect_chain, kept.result.url)
                 found.append(NewURLs(host_of(target), [target], priority_of(depth), depth, kept.result.url, chain))
         for report in batch.reports:
@@ -271,10 +271,13 @@ class Dispatcher:
             for host, urls in by_host(alike).items()
         ]
 
-    async def _may_follow(self, target: str, depth: int) -> bool:
-        """A redirect stays in scope, except that where a seed leads is a seed too: the site has moved, say to www."""
+    async def _may_follow(self, source: str, target: str, depth: int) -> bool:
+        """A redirect stays in scope, except that where a seed leads is a seed too: the site has moved, say to www. What
+        was out of scope from the start is something that a page shows, and may be anywhere."""
         if self._scope.allows(target):
             return True
+        if self.config.assets and depth > 0 and not self._scope.allows(source):
+            return not self._scope.excludes(target)
         if depth > 0 or self.config.scope == "page":
             return depth == 0
         await self.engine.put_entries(SCOPE_SEEDS_TABLE, {target: b""})

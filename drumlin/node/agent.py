@@ -200,11 +200,11 @@ class Agent:
             HostReport(host.lease_id, host.host, release=True, next_contact_s=self._wait_s(host), note=note)
         )
 
-    def report_note(self, host: HostWork, sitemaps: list[str]) -> None:
-        """Have the coordinator remember a host's robots rules and pace, and queue its sitemaps."""
+    def report_note(self, host: HostWork, sitemaps: list[str], own_delay_s: float | None) -> None:
+        """Have the coordinator remember a host's robots rules and the pace that it wishes, and queue its sitemaps."""
         host.note_changed = False
         wanted = [url for url in sitemaps if self.pipeline.in_scope(url)]
-        report = HostReport(host.lease_id, host.host, False, self._wait_s(host), host.delay_s, host.note(), wanted)
+        report = HostReport(host.lease_id, host.host, False, self._wait_s(host), own_delay_s, host.note(), wanted)
         self._settling.report(report)
 
     def _wait_s(self, host: HostWork) -> float:

@@ -154,10 +154,13 @@ class RobotsContact:
         host.robots[scheme] = robots
         host.robots_failures = 0
         rules = parse(robots.decision.rules_body or b"")
-        host.delay_s = max(host.delay_s, rules.crawl_delay(settings.agent) or 0.0)
+        wished_s = rules.crawl_delay(settings.agent) or 0.0
+        host.delay_s = max(host.delay_s, wished_s)
         host.next_contact = max(host.next_contact, heard + host.delay_s)
         sitemaps = [canonical(href) for href in rules.sitemaps[:SITEMAPS_MAX]] if settings.sitemaps else []
-        self._agent.report_note(host, [url for url in sitemaps if url])
+        # The crawl's own delay is not the host's: a crawl that is resumed with a shorter one means it.
+        own_delay_s = host.delay_s if wished_s == host.delay_s > settings.delay_s else None
+        self._agent.report_note(host, [url for url in sitemaps if url], own_delay_s)
 
 
 def robots_url(scheme: str, host: str) -> str:

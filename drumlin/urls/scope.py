@@ -76,6 +76,10 @@ class Scope:
         within = url.split("/", 3)[2] in self._places if self.mode == "host" else self._within(url)
         return within and not ((self._excludes or self._includes) and self._narrowed(url))
 
+    def excludes(self, url: str) -> bool:
+        """Whether an exclude keeps a canonical URL out, wherever it leads."""
+        return any(search(url) for search in self._excludes)
+
     def why_not(self, url: str) -> Literal["", "scope", "exclude", "include"]:
         """The rule that keeps a canonical URL out, or "" if none does."""
         return self._narrowed(url) if self._within(url) else "scope"
@@ -125,7 +129,7 @@ class Scope:
         return ""
 
     def _narrowed(self, url: str) -> Literal["", "exclude", "include"]:
-        if any(search(url) for search in self._excludes):
+        if self.excludes(url):
             return "exclude"
         if not self._includes or any(search(url) for search in self._includes):
             return ""

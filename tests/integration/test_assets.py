@@ -44,3 +44,22 @@ def test_a_page_is_fetched_with_all_that_it_shows(tmp_path: Path, flags: tuple[s
         crawl = Crawl(tmp_path / "crawl", web.url("shop"), "--nodes", "1", *flags)
         crawl.run(CRAWL_S_MAX)
         assert set(stored_urls(crawl.out)) == {web.url("shop", path) for path in paths}
+
+
+def test_what_a_page_shows_may_be_anywhere_but_leads_no_further(tmp_path: Path) -> None:
+    """From another host come a style, its font and a picture; a frame there is a page, and out of scope like any."""
+    with FakeWeb(hosts=0) as web:
+        style = f"@font-face {{ src: url({web.url('fonts', '/f.woff2')}) }}"
+        web.respond("cdn", "/a.css", Response(body=style, content_type="text/css"))
+        web.respond("fonts", "/f.woff2", Response(status=302, headers={"location": web.url("fonts", "/2/f.woff2")}))
+        web.respond("fonts", "/2/f.woff2", Response(body=b"wOF2", content_type="font/woff2"))
+        web.respond("cdn", "/a.png", Response(body=b"\x89PNG\r\n\x1a\n", content_type="image/png"))
+        web.page("cdn", "/object.html", '<a href="/page.html">page</a><img src="/deep.png">')
+        shown = f'<link rel="stylesheet" href="{web.url("cdn", "/a.css")}"><a href="{web.url("cdn", "/a.png")}">'
+        shown += f'<img src="{web.url("cdn", "/a.png")}"></a><object data="{web.url("cdn", "/object.html")}"></object>'
+        shown += f'<img src="{web.url("ads", "/ad.png")}"><iframe src="{web.url("cdn", "/frame.html")}"></iframe>'
+        home = web.page("shop", "/", shown)
+        crawl = Crawl(tmp_path / "crawl", home, "--nodes", "1", "--assets", "--exclude", web.address("ads"))
+        crawl.run(CRAWL_S_MAX)
+        fetched = {web.url("cdn", path) for path in ("/a.css", "/a.png", "/object.html")}
+        assert set(stored_urls(crawl.out)) == fetched | {home, web.url("fonts", "/2/f.woff2")}

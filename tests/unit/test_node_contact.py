@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gzip
+from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
+from drumlin.clock import monotonic
 from drumlin.fetch import Transfer
 from drumlin.model import FailureKind
+from drumlin.node.agent import Agent
 from drumlin.node.contact import request_block, robots_body
 from drumlin.robots import BODY_BYTES_MAX, decide
+from tests.unit.test_node_visits import NODE, Web, lease_of
 
 RULES = b"User-agent: *\nDisallow: /\n"
 
@@ -58,3 +63,23 @@ def test_a_robots_txt_that_could_not_be_read_allows_nothing() -> None:
 )
 def test_the_request_is_recorded_as_it_was_sent(url: str, host: str, line: bytes) -> None:
     assert request_block(url, host, b"User-Agent: x\r\n\r\n") == line + b"User-Agent: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("rules", "pace", "reported"),
+    [(b"", 2.0, None), (b"Crawl-delay: 1", 2.0, None), (b"Crawl-delay: 7", 7.0, 7.0)],
+    ids=["no-wish", "wishes-less", "wishes-more"],
+)
+def test_only_the_pace_that_a_host_wishes_is_remembered_as_its_own(
+    rules: bytes, pace: float, reported: float | None
+) -> None:
+    """The crawl's delay may be another when it is resumed."""
+    web = Web()
+    anything = cast(Any, web)
+    agent = Agent(replace(NODE, delay_s=2.0), anything, anything, anything, anything, anything)
+    agent.granted(lease_of("a.test", "/1"), monotonic())
+    host = agent.hosts.by_name["a.test"]
+    agent.advance(host, monotonic())
+    web.answer(200, body=b"User-agent: *\nAllow: /\n" + rules)
+    assert host.delay_s == pace
+    assert [report.delay_s for report in agent._settling._reports] == [reported]

@@ -90,7 +90,7 @@ class Agent:
         self._archive = archive
         self._uploads = uploads
         outbox = Outbox(settings.node, client, pipeline, archive, spool_bytes_max=settings.spool_bytes_max)
-        self._settling = Settling(settings.node, client, pipeline, outbox, blackbox, self._release_if_idle)
+        self._settling = Settling(settings.node, client, pipeline, outbox, blackbox, self.release_if_idle)
         self._request_headers = fetcher.request_headers
         self._heartbeat_at = 0.0
         self._beating = False
@@ -159,7 +159,11 @@ class Agent:
 
     def granted(self, lease: WorkLease, sent: float) -> None:
         host = HostWork(lease, sent, monotonic(), self.settings.delay_s, self.settings.agent)
+        before = self.hosts.by_name.get(lease.host)
         self.hosts.by_name[lease.host] = host
+        if before is not None:
+            # Its lease ran out before we looked.
+            self._begin_no_more(before)
         if self.state is CrawlState.RUNNING:
             self.hosts.wait(host)
         else:
@@ -171,7 +175,7 @@ class Agent:
     def lost(self, host: HostWork) -> None:
         """Begin none of the URLs that are left: they return to the queue with the lease."""
         self._begin_no_more(host)
-        self._release_if_idle(host)
+        self.release_if_idle(host)
 
     def _begin_no_more(self, host: HostWork) -> None:
         host.tasks.clear()
@@ -189,7 +193,7 @@ class Agent:
             for host in list(self.hosts.by_name.values()):
                 self.lost(host)
 
-    def _release_if_idle(self, host: HostWork) -> None:
+    def release_if_idle(self, host: HostWork) -> None:
         """Give a host back once it has no URLs left and its results are sent, at the latest with this report."""
         if not host.idle or self.hosts.by_name.get(host.host) is not host:
             return
@@ -225,7 +229,7 @@ class Agent:
             elif host.expired(now):
                 self._begin_no_more(host)
             elif not host.may_contact(now, self.settings.per_host):
-                if host.in_flight < self.settings.per_host and not host.robots_in_flight:
+                if host.in_flight < self.settings.per_host and not host.waits_for_robots:
                     self.hosts.wait(host)
                 return
             elif self.fetcher.in_flight >= self.settings.concurrency or self._full:
@@ -233,7 +237,7 @@ class Agent:
                 return
             else:
                 self._contact(host, now)
-        self._release_if_idle(host)
+        self.release_if_idle(host)
 
     def _contact(self, host: HostWork, now: float) -> None:
         """Let a guest in, or take the next URL as far as it goes: to robots.txt, to a decision without contact, or to
@@ -334,7 +338,7 @@ class Agent:
         host.next_contact = max(host.next_contact, monotonic() + pause_s)
         if pause_s > PAUSE_HELD_MAX_S:
             # Given back with its lease, the pause is kept by the frontier and survives this node.
-            host.tasks.clear()
+            self._begin_no_more(host)
         return asked_s
 
     def _remember_hsts(self, host: HostWork, value: str, wall: float) -> None:

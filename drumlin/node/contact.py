@@ -28,6 +28,7 @@ ROBOTS_DECODED_BYTES_MAX = 16 * 1024 * 1024
 HOST_FAILURES = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TLS, FailureKind.FORBIDDEN_ADDRESS})
 REFUSALS_MAX = 4
 REFUSAL_WAIT_S = 0.5
+GIVEN_BACK_WAIT_S = 60.0
 _MAX_AGE = re.compile(r"max-age=(\d{1,9})")
 
 
@@ -70,21 +71,24 @@ class RobotsContact:
             return False
         self._host.robots_in_flight = False
         self._remember(self._host, self._scheme, robots, monotonic())
-        self._agent.advance(self._host, monotonic())
+        self._agent.hosts.wait(self._host)
         return True
 
     def turned_away(self) -> None:
-        """The host that a redirect led to cannot be had now: try again later, and at last leave it to other leases."""
-        host, now = self._host, monotonic()
+        """The host that a redirect led to cannot be had now: try again later. After a while the URLs return with their
+        lease and wait for another: nothing is wrong with them."""
+        host = self._host
         host.robots_in_flight = False
         self._refusals += 1
+        wait_s = REFUSAL_WAIT_S * 2**self._refusals
         if self._refusals > REFUSALS_MAX:
-            reason = f"robots.txt redirects to {self._url}, and that host is not to be had"
-            self._agent.fail_tasks(host, FailureKind.ROBOTS_UNREACHABLE, reason)
+            wait_s = GIVEN_BACK_WAIT_S
+            host.tasks.clear()
         else:
             host.robots_contact = self
-            host.next_contact = max(host.next_contact, now + REFUSAL_WAIT_S * 2**self._refusals)
-        self._agent.advance(host, now)
+        host.next_contact = max(host.next_contact, monotonic() + wait_s)
+        self._agent.hosts.wait(host)
+        self._agent.release_if_idle(host)
 
     def _arrived(self, transfer: Transfer) -> None:
         host, place = self._host, transfer.context
@@ -96,9 +100,9 @@ class RobotsContact:
             return
         self._agent.ended_contact(place, transfer)
         target = self._redirect_target(transfer)
-        if target:
+        self._redirects += bool(target)
+        if target and self._redirects <= REDIRECTS_MAX:
             # The next step waits its turn like every contact of the host.
-            self._redirects += 1
             self._url = target
             host.robots_contact = self
         else:
@@ -108,7 +112,7 @@ class RobotsContact:
         self._agent.advance(host, transfer.finished)
 
     def _redirect_target(self, transfer: Transfer) -> str:
-        if transfer.failure or not 300 <= transfer.status < 400 or self._redirects > REDIRECTS_MAX:
+        if transfer.failure or not 300 <= transfer.status < 400:
             return ""
         location = header_fields(transfer.response_headers()).get("location", "")
         target = canonical(location, self._url) if location else None
@@ -138,8 +142,9 @@ class RobotsContact:
         robots = Robots(msgspec.structs.replace(decision, expires=expires), self._agent.settings.agent)
         self._remember(host, self._scheme, robots, transfer.first_byte)
         scheme = self._url.partition(":")[0]
-        if place is not host and self._url == robots_url(scheme, place.host):
-            # They are that host's own rules too, and it need not be asked again for its next guest.
+        own_rules = place is not host and self._url == robots_url(scheme, place.host)
+        if own_rules and self._redirects <= REDIRECTS_MAX:
+            # They bind the other host too, and it need not be asked again for its next guest.
             self._remember(place, scheme, robots, transfer.first_byte)
 
     def _failure_kind(self, transfer: Transfer) -> str:
@@ -154,12 +159,11 @@ class RobotsContact:
         host.robots[scheme] = robots
         host.robots_failures = 0
         rules = parse(robots.decision.rules_body or b"")
-        wished_s = rules.crawl_delay(settings.agent) or 0.0
-        host.delay_s = max(host.delay_s, wished_s)
+        host.delay_s = max(host.delay_s, robots.crawl_delay_s)
         host.next_contact = max(host.next_contact, heard + host.delay_s)
         sitemaps = [canonical(href) for href in rules.sitemaps[:SITEMAPS_MAX]] if settings.sitemaps else []
         # The crawl's own delay is not the host's: a crawl that is resumed with a shorter one means it.
-        own_delay_s = host.delay_s if wished_s == host.delay_s > settings.delay_s else None
+        own_delay_s = host.delay_s if robots.crawl_delay_s == host.delay_s > settings.delay_s else None
         self._agent.report_note(host, [url for url in sitemaps if url], own_delay_s)
 
 

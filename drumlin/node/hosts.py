@@ -49,11 +49,13 @@ def task_of(assignment: Assignment) -> Task:
 class Robots:
     """What robots.txt of one scheme of a host lets us do, until it expires."""
 
-    __slots__ = ("decision", "matcher")
+    __slots__ = ("crawl_delay_s", "decision", "matcher")
 
     def __init__(self, decision: Decision, agent: str) -> None:
+        rules = parse(decision.rules_body or b"")
         self.decision = decision
-        self.matcher: Matcher = parse(decision.rules_body or b"").for_agent(agent)
+        self.matcher: Matcher = rules.for_agent(agent)
+        self.crawl_delay_s = rules.crawl_delay(agent) or 0.0
 
     def allows(self, url: str) -> bool:
         if self.decision.deny_all:
@@ -118,6 +120,7 @@ class HostWork:
         self.hsts_until = note.hsts_until
         self.robots_failures = note.robots_failures
         self.robots = robots_of(note, agent)
+        self.delay_s = max(self.delay_s, *(robots.crawl_delay_s for robots in self.robots.values()), 0.0)
 
     def note(self) -> bytes:
         """What to remember of this host beyond the lease."""
@@ -130,9 +133,14 @@ class HostWork:
         return not (self.tasks or self.guests or self.in_flight or self.unsettled)
 
     def may_contact(self, now: float, per_host: int) -> bool:
-        if self.in_flight >= per_host or self.robots_in_flight:
+        if self.in_flight >= per_host or self.waits_for_robots:
             return False
         return self.next_contact <= now and not self.expired(now)
+
+    @property
+    def waits_for_robots(self) -> bool:
+        """Its URLs must wait until robots.txt has come. Guests need not, or hosts could wait for each other."""
+        return self.robots_in_flight and not self.guests
 
     def expired(self, now: float) -> bool:
         """Whether somebody else may have the host by now, or very soon."""

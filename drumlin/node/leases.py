@@ -92,7 +92,7 @@ class Leases:
 
     def check(self, host: HostWork, now: float) -> None:
         """Have a lease renewed soon if it runs out of time or URLs."""
-        if host.tasks and host.wants_renewal(now, TASKS_LOW):
+        if (host.tasks or host.guests) and host.wants_renewal(now, TASKS_LOW):
             host.renewing = True
             self._to_renew[host.host] = host
 

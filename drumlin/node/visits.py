@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumlin.clock import monotonic
 from drumlin.node.hosts import HostWork, read_note, robots_of
 from drumlin.protocol import Work
 
@@ -51,7 +50,7 @@ class Visits:
     def _receive(self, held: HostWork, guest: RobotsContact) -> None:
         if not guest.finds(held.host, held.robots):
             held.guests.append(guest)
-        self._agent.advance(held, monotonic())
+        self._agent.hosts.wait(held)
 
     def _turn_away(self, host: str) -> None:
         for guest in self._asking.pop(host):

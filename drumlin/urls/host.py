@@ -21,7 +21,7 @@ def host_of(url: str) -> str:
 
 def is_host(text: str) -> bool:
     """Whether this is the authority of some canonical URL."""
-    return any(canonical(url) == url for url in (f"http://{text}/", f"https://{text}/"))
+    return "/" not in text and any(canonical(url) == url for url in (f"http://{text}/", f"https://{text}/"))
 
 
 def domain_of(host: str) -> str:

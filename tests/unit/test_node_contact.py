@@ -13,7 +13,8 @@ from drumlin.fetch import Transfer
 from drumlin.model import FailureKind
 from drumlin.node.agent import Agent
 from drumlin.node.contact import request_block, robots_body
-from drumlin.robots import BODY_BYTES_MAX, decide
+from drumlin.node.hosts import HostWork, Robots
+from drumlin.robots import BODY_BYTES_MAX, Decision, decide
 from tests.unit.test_node_visits import NODE, Web, lease_of
 
 RULES = b"User-agent: *\nDisallow: /\n"
@@ -83,3 +84,11 @@ def test_only_the_pace_that_a_host_wishes_is_remembered_as_its_own(
     web.answer(200, body=b"User-agent: *\nAllow: /\n" + rules)
     assert host.delay_s == pace
     assert [report.delay_s for report in agent._settling._reports] == [reported]
+
+
+def test_a_wish_that_the_crawls_own_delay_went_beyond_counts_when_that_is_shorter() -> None:
+    rules = Decision(b"User-agent: *\nCrawl-delay: 2\n", False, False, 1e12, False, "rules")
+    known = HostWork(lease_of("a.test"), 0.0, 0.0, 5.0, "drumlin")
+    known.robots["http"] = Robots(rules, "drumlin")
+    resumed = HostWork(lease_of("a.test", note=known.note()), 0.0, 0.0, 0.5, "drumlin")
+    assert resumed.delay_s == 2.0

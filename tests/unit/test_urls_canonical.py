@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.urls import HREF_LENGTH_MAX, URL_LENGTH_MAX, canonical, domain_of, host_of
+from drumlin.urls import HREF_LENGTH_MAX, URL_LENGTH_MAX, canonical, domain_of, host_of, is_host
 from drumlin.urls import host as host_module
 
 PAGE = "https://example.com/a/b?c=1"
@@ -221,3 +221,17 @@ def test_the_memory_for_domains_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(35):
         assert domain_of(f"www.site{number}.com") == f"site{number}.com"
     assert len(host_module._domains) <= 10
+
+
+@pytest.mark.parametrize(
+    "text", ["a.test", "127.0.0.1:8080", "[::1]", "a.test:80", "a.test:443", "xn--bcher-kva.example"]
+)
+def test_the_authority_of_a_canonical_url_is_a_host(text: str) -> None:
+    assert is_host(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "A.test", "a.test/x", "a.test/?q=1", "a.test?q", "u@a.test", "no host", "a.test:99999"]
+)
+def test_anything_else_is_no_host(text: str) -> None:
+    assert not is_host(text)

@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from drumlin.clock import monotonic
 from drumlin.fetch import Transfer
-from drumlin.node.agent import Agent, NodeSettings
+from drumlin.node.agent import Agent
 from drumlin.node.hosts import Robots
-from drumlin.protocol import Assignment, CrawlState, Heartbeat, HeartbeatReply, HostReport, WorkLease, WorkRequest
-from drumlin.robots import Decision
-
-ALLOWED = Decision(None, True, False, 1e12, False, "all allowed")
-SETTINGS = NodeSettings("n0", "drumlin", 0.0, 1, 100, 5, 1e9, False)
-
-
-class Around:
-    """Everything around an agent: a fetcher that only notes what is begun, a client that only notes what is said."""
-
-    request_headers = b""
-    cut_off = False
-    cut_off_s = 0.0
-    scope_version = 0
-
-    def __init__(self) -> None:
-        self.begun: list[tuple[str, Callable[[], bool], Callable[[Transfer], None], Any]] = []
-        self.said: list[tuple[Any, Callable[[Any], None]]] = []
-
-    @property
-    def in_flight(self) -> int:
-        return len(self.begun)
-
-    def start(self, url: str, on_done: Callable[[Transfer], None], context: Any, **more: Any) -> None:
-        self.begun.append((url, more["may_send"], on_done, context))
-
-    def post(self, path: str, message: Any, reply: type, on_reply: Callable[[Any], None], **more: Any) -> None:
-        self.said.append((message, on_reply))
-
-    def of(self, kind: type) -> list[Any]:
-        return [message for message, _ in self.said if isinstance(message, kind)]
+from drumlin.protocol import Assignment, CrawlState, Heartbeat, HeartbeatReply, WorkLease, WorkRequest
+from tests.harness.agents import ALLOWED, Around, agent_in, reports
 
 
 @pytest.fixture
@@ -51,8 +21,7 @@ def around() -> Around:
 
 @pytest.fixture
 def agent(around: Around) -> Agent:
-    anything = cast(Any, around)
-    return Agent(SETTINGS, anything, anything, anything, anything, anything)
+    return agent_in(around)
 
 
 def grant(agent: Agent, name: str, urls: int = 3, *, ttl_s: float = 100.0) -> WorkLease:
@@ -63,10 +32,6 @@ def grant(agent: Agent, name: str, urls: int = 3, *, ttl_s: float = 100.0) -> Wo
     if name in agent.hosts.by_name:
         agent.hosts.by_name[name].robots["http"] = Robots(ALLOWED, "drumlin")
     return lease
-
-
-def reports(agent: Agent) -> list[HostReport]:
-    return agent._settling._reports
 
 
 def beat(agent: Agent, around: Around, **reply: Any) -> Heartbeat:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import gzip
-from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
 from drumlin.clock import monotonic
 from drumlin.fetch import Transfer
 from drumlin.model import FailureKind
-from drumlin.node.agent import Agent
 from drumlin.node.contact import request_block, robots_body
 from drumlin.node.hosts import HostWork, Robots
 from drumlin.robots import BODY_BYTES_MAX, Decision, decide
-from tests.unit.test_node_visits import NODE, Web, lease_of
+from tests.harness.agents import Web, agent_in, lease_of, reports
 
 RULES = b"User-agent: *\nDisallow: /\n"
 
@@ -76,14 +73,13 @@ def test_only_the_pace_that_a_host_wishes_is_remembered_as_its_own(
 ) -> None:
     """The crawl's delay may be another when it is resumed."""
     web = Web()
-    anything = cast(Any, web)
-    agent = Agent(replace(NODE, delay_s=2.0), anything, anything, anything, anything, anything)
+    agent = agent_in(web, delay_s=2.0)
     agent.granted(lease_of("a.test", "/1"), monotonic())
     host = agent.hosts.by_name["a.test"]
     agent.advance(host, monotonic())
     web.answer(200, body=b"User-agent: *\nAllow: /\n" + rules)
     assert host.delay_s == pace
-    assert [report.delay_s for report in agent._settling._reports] == [reported]
+    assert [report.delay_s for report in reports(agent)] == [reported]
 
 
 def test_a_wish_that_the_crawls_own_delay_went_beyond_counts_when_that_is_shorter() -> None:

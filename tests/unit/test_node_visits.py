@@ -3,47 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
 from drumlin.clock import monotonic
 from drumlin.fetch import Transfer
-from drumlin.node.agent import Agent, NodeSettings
+from drumlin.node.agent import Agent
 from drumlin.node.contact import REFUSALS_MAX
 from drumlin.node.hosts import HostWork, Robots
-from drumlin.protocol import Assignment, CrawlState, HostReport, Work, WorkLease, WorkRequest
+from drumlin.protocol import CrawlState, WorkRequest
 from drumlin.robots import REDIRECTS_MAX, Decision
-from tests.unit.test_node_agent import Around
+from tests.harness.agents import ALLOWED, Web, agent_in, lease_of, reports
 
-NODE = NodeSettings("n0", "drumlin", 0.0, 1, 100, 5, 1e9, False)
 ELSEWHERE = "http://b.test/robots.txt"
-ALLOWED = Decision(None, True, False, 1e12, False, "all allowed")
 FORBIDDING = Decision(b"User-agent: *\nDisallow: /\n", False, False, time.time() + 1e6, False, "rules")
-
-
-class Web(Around):
-    """Answers what the agent asks for, when the test says so."""
-
-    def widen_scope(self, seeds: list[str], version: int) -> None: ...
-
-    def answer(self, status: int, location: str = "", body: bytes = b"") -> str:
-        """Answer the oldest request; what it was for."""
-        url, _, on_done, context = self.begun.pop(0)
-        transfer = Transfer(None)
-        transfer.context, transfer.status, transfer.body = context, status, [body]
-        transfer.first_byte = transfer.finished = monotonic()
-        transfer.header_lines = [b"HTTP/1.1 %d X\r\n" % status, b"Location: %b\r\n" % location.encode()]
-        on_done(transfer)
-        return url
-
-    def grant_visit(self, *leases: WorkLease, **more: Any) -> list[str]:
-        """Answer the oldest request for a visit; the hosts that it names."""
-        place = next(place for place, (message, _) in enumerate(self.said) if isinstance(message, WorkRequest))
-        message, on_reply = self.said.pop(place)
-        on_reply(Work(list(leases), [], 0.0, **more))
-        return cast(WorkRequest, message).visits
 
 
 @pytest.fixture
@@ -53,16 +26,7 @@ def web() -> Web:
 
 @pytest.fixture
 def agent(web: Web) -> Agent:
-    anything = cast(Any, web)
-    return Agent(NODE, anything, anything, anything, anything, anything)
-
-
-def lease_of(name: str, *paths: str, note: bytes = b"") -> WorkLease:
-    lease_id = f"n0:{name}"
-    assignments = [
-        Assignment(f"{lease_id}/{n}.0.0", f"http://{name}{path}", 5, 0.0, name, 0.0) for n, path in enumerate(paths)
-    ]
-    return WorkLease(lease_id, name, 100.0, 0.0, assignments, note=note)
+    return agent_in(web)
 
 
 def redirected(agent: Agent, web: Web, name: str = "a.test", target: str = ELSEWHERE) -> HostWork:
@@ -77,10 +41,6 @@ def redirected(agent: Agent, web: Web, name: str = "a.test", target: str = ELSEW
 def turn(agent: Agent) -> None:
     """A turn of the agent's loop: it contacts what is due."""
     agent._contact_due(monotonic())
-
-
-def reports(agent: Agent) -> list[HostReport]:
-    return agent._settling._reports
 
 
 def note_of(decision: Decision) -> bytes:
@@ -225,8 +185,7 @@ def test_two_hosts_that_redirect_to_each_other_do_not_wait_for_each_other(agent:
 
 
 def test_a_long_chain_of_hosts_is_no_deep_recursion(web: Web) -> None:
-    anything = cast(Any, web)
-    agent = Agent(replace(NODE, concurrency=10_000), anything, anything, anything, anything, anything)
+    agent = agent_in(web, concurrency=10_000)
     names = [f"h{number}.test" for number in range(500)]
     for name in names:
         agent.granted(lease_of(name, "/1"), monotonic())

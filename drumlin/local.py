@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import os
 import random
+import secrets
 import signal
 import socket
 import tempfile
@@ -25,7 +26,7 @@ import msgspec
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
-from drumlin.coordinator.auth import OpenAccess
+from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, crawl_secret
 from drumlin.coordinator.dispatch import KILLS_MAX, Dispatcher
 from drumlin.coordinator.report import Report, make_report
 from drumlin.coordinator.service import (
@@ -225,9 +226,10 @@ class LocalCrawl:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._interrupt)
         listen = Listen(unix=self._socket_path)
+        secret = await crawl_secret(self.dispatcher.engine, secrets.token_bytes(SECRET_BYTES))
         app = CoordinatorApp(
             self.dispatcher,
-            access=OpenAccess(),
+            access=OpenAccess(secret),
             on_failure=self._fail,
             clock=self._clock,
             store=self.options.out,

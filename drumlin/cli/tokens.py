@@ -205,14 +205,10 @@ def _open(spec: str, *, founds: bool = False) -> Iterator[BlockingEngine]:
 
 def _secret(engine: BlockingEngine) -> bytes:
     import secrets
-    import time
 
-    from drumlin.coordinator.auth import SECRET_BYTES, SECRET_SETTLE_S, crawl_secret
+    from drumlin.coordinator.auth import SECRET_BYTES, crawl_secret
 
-    async def settle() -> None:
-        time.sleep(SECRET_SETTLE_S)  # nothing else runs in this process that could be held up
-
-    return engine.run(crawl_secret(engine.engine, secrets.token_bytes(SECRET_BYTES), settle))
+    return engine.run(crawl_secret(engine.engine, secrets.token_bytes(SECRET_BYTES)))
 
 
 def _duration(text: str) -> float:

@@ -11,10 +11,8 @@ Guarantees:
   the old ones are void, and the node must register again;
 - what is revoked is refused by every coordinator after its next `refresh`, due every `REFRESH_S`.
 
-How two coordinators that found a crawl at once agree on its secret: who finds none writes its own, signs nothing for
-`SECRET_SETTLE_S`, and then takes what it reads, so that the last writer wins before anybody relies on a secret.
-Should one be stalled for longer than that between its look and its write, the others take over its secret at their
-next refresh; tokens signed in between are invalid then: nodes register again, people's tokens must be made again.
+Every crawl has a secret, also one without tokens: of coordinators that found a crawl at once, all get the first one's.
+Should an engine lose its last second, and the secret with it, a coordinator that knows it writes it again.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ import base64
 import hmac
 import re
 import secrets
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 import msgspec
@@ -36,7 +33,6 @@ from drumlin.errors import ConfigError
 REFRESH_S = 3.0
 SECRET_BYTES = 32
 SECRET_KEY = "secret"  # noqa: S105  # the name of the place, not what is in it
-SECRET_SETTLE_S = 1.0
 TOKENS_TABLE = "tokens"
 REVOKED_TABLE = "revoked"
 TOKENS_MAX = 10_000
@@ -138,14 +134,23 @@ class Access:
 
     async def refresh(self, engine: Engine) -> None:
         """Learn what was revoked, here or through another coordinator."""
-        secret = await engine.get_meta(SECRET_KEY)
-        if secret is not None and secret != self._secret:
-            self._use(secret)
+        await self._refresh_secret(engine)
         entries = await engine.get_entries(REVOKED_TABLE)
         self._revoked = frozenset(key for key in entries if not key.startswith(_NODE_PREFIX))
         self._epochs = {
             key.removeprefix(_NODE_PREFIX): int(value) for key, value in entries.items() if key.startswith(_NODE_PREFIX)
         }
+
+    async def _refresh_secret(self, engine: Engine) -> None:
+        secret = await engine.get_meta(SECRET_KEY)
+        if secret is None:
+            secret = await crawl_secret(engine, self._secret)
+        if secret != self._secret:
+            self._use(secret)
+
+    def key_for(self, purpose: str) -> bytes:
+        """A key of the crawl for one purpose; every coordinator of the crawl has the same."""
+        return hmac.digest(self._secret, f"drumlin {purpose}".encode(), "sha256")
 
     # Who is it?
 
@@ -256,11 +261,9 @@ class OpenAccess(Access):
 
     signed = False
 
-    def __init__(self) -> None:
-        super().__init__(secrets.token_bytes(SECRET_BYTES))
-
     async def refresh(self, engine: Engine) -> None:
-        """There is nothing to learn."""
+        """Nothing is revoked here, but the crawl's secret must be the same at all coordinators."""
+        await self._refresh_secret(engine)
 
     def check(self, header: str | None, needed: Permission, node_id: str | None, now: float) -> Identity:
         # Who acts as a node is that node, so that limits and logs tell nodes apart.
@@ -273,14 +276,9 @@ class OpenAccess(Access):
         """Nobody signs here."""
 
 
-async def crawl_secret(engine: Engine, candidate: bytes, settle: Callable[[], Awaitable[None]]) -> bytes:
-    """The crawl's secret; `candidate` becomes it when there is none. `settle` waits for `SECRET_SETTLE_S`."""
-    secret = await engine.get_meta(SECRET_KEY)
-    if secret is None:
-        await engine.put_meta(SECRET_KEY, candidate)
-        await settle()
-        secret = await engine.get_meta(SECRET_KEY)
-    return candidate if secret is None else secret
+async def crawl_secret(engine: Engine, candidate: bytes) -> bytes:
+    """The crawl's secret; `candidate`, `SECRET_BYTES` random bytes, becomes it when there is none."""
+    return await engine.put_meta_if_absent(SECRET_KEY, candidate)
 
 
 async def token_records(engine: Engine) -> list[TokenRecord]:

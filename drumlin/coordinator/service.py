@@ -26,7 +26,7 @@ import uvicorn
 from drumlin.clock import monotonic
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
-from drumlin.coordinator.auth import SECRET_BYTES, SECRET_SETTLE_S, Access, OpenAccess, crawl_secret
+from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, crawl_secret
 from drumlin.coordinator.bundles import sweep
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.wire import LimitedProtocol
@@ -229,10 +229,8 @@ class _Service:
             await dispatcher.nodes.flush(self.engine)
 
     async def _access(self) -> Access:
-        if not self.options.auth:
-            return OpenAccess()
-        candidate = secrets.token_bytes(SECRET_BYTES)
-        access = Access(await crawl_secret(self.engine, candidate, lambda: asyncio.sleep(SECRET_SETTLE_S)))
+        secret = await crawl_secret(self.engine, secrets.token_bytes(SECRET_BYTES))
+        access = Access(secret) if self.options.auth else OpenAccess(secret)
         await access.refresh(self.engine)
         return access
 
@@ -267,13 +265,12 @@ class _Service:
 
 
 async def found(engine: Engine, config: CrawlConfig | None, seeds: list[str]) -> tuple[CrawlConfig, list[str]]:
-    """The crawl's configuration and the seeds of its scope: as it was founded, or founded now."""
+    """The crawl's configuration and the seeds of its scope: as it was founded, or founded now. Of coordinators that
+    found it at once, the first wins. The seeds go first: killed in between, the next one founds the rest."""
     saved = await engine.get_meta(CONFIG_KEY)
     if saved is None:
-        config = config or CrawlConfig()
-        await engine.put_meta(SEEDS_KEY, msgspec.msgpack.encode(seeds))
-        await engine.put_meta(CONFIG_KEY, msgspec.json.encode(config))
-        return config, seeds
+        await engine.put_meta_if_absent(SEEDS_KEY, msgspec.msgpack.encode(seeds))
+        saved = await engine.put_meta_if_absent(CONFIG_KEY, msgspec.json.encode(config or CrawlConfig()))
     known = msgspec.json.decode(saved, type=CrawlConfig)
     if config is not None and config != known:
         differing = ", ".join(

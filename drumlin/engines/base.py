@@ -240,6 +240,10 @@ class Engine(Protocol):
     async def put_meta(self, key: str, value: bytes) -> None:
         """Set such a value."""
 
+    async def put_meta_if_absent(self, key: str, value: bytes) -> bytes:
+        """Set such a value unless there is one. The value that is there then: of several callers at once, all get the
+        first one's."""
+
     # Small tables that all coordinators share
 
     async def put_entries(self, table: str, entries: Mapping[str, bytes]) -> None:

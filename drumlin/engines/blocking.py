@@ -94,6 +94,7 @@ class BlockingEngine:
     top_hosts: Callable[..., list[HostSummary]] = _blocking("top_hosts")
     get_meta: Callable[..., bytes | None] = _blocking("get_meta")
     put_meta: Callable[..., None] = _blocking("put_meta")
+    put_meta_if_absent: Callable[..., bytes] = _blocking("put_meta_if_absent")
     put_entries: Callable[..., None] = _blocking("put_entries")
     get_entries: Callable[..., dict[str, bytes]] = _blocking("get_entries")
     get_entry: Callable[..., bytes | None] = _blocking("get_entry")

@@ -485,6 +485,8 @@ class EngineConformance:
         assert engine.get_meta("crawl") is None
         engine.put_meta("crawl", b"\x00settings")
         assert engine.get_meta("crawl") == b"\x00settings"
+        assert engine.put_meta_if_absent("crawl", b"another's") == b"\x00settings"
+        assert [engine.put_meta_if_absent("first", value) for value in (b"", b"another's")] == [b"", b""]
 
     def test_contents_are_kept_beside_the_frontier(self, engine: BlockingEngine) -> None:
         assert engine.contents.known([("a.example", b"d" * 32)]) == [None]

@@ -125,6 +125,12 @@ class Embedded:
     async def put_meta(self, key: str, value: bytes) -> None:
         self.values.change({_META + key: value})
 
+    async def put_meta_if_absent(self, key: str, value: bytes) -> bytes:
+        known = self.values.get(_META + key)
+        if known is None:
+            self.values.change({_META + key: value})
+        return value if known is None else known
+
     async def put_entries(self, table: str, entries: Mapping[str, bytes]) -> None:
         self.values.change({_entry_key(table, key): value for key, value in entries.items()})
 

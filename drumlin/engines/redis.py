@@ -370,6 +370,12 @@ class RedisEngine:
     async def put_meta(self, key: str, value: bytes) -> None:
         await self._at_root("HSET", self._root + "meta", key, value, writes=True)
 
+    async def put_meta_if_absent(self, key: str, value: bytes) -> bytes:
+        # One after the other: sent together, the look could come first when a slot is just moving.
+        await self._at_root("HSETNX", self._root + "meta", key, value, writes=True)
+        known = await self.get_meta(key)
+        return value if known is None else known
+
     async def put_entries(self, table: str, entries: Mapping[str, bytes]) -> None:
         if entries:
             flat = [part for pair in entries.items() for part in pair]

@@ -58,7 +58,7 @@ class RunningCoordinator:
     """A coordinator on a memory engine. With `controlled` it asks for tokens, of which it has one of each role."""
 
     def __init__(self, *, controlled: bool = False, store: Path | None = None, config: CrawlConfig = CONFIG) -> None:
-        self.access: Access = Access(secrets.token_bytes(SECRET_BYTES)) if controlled else OpenAccess()
+        self.access: Access = (Access if controlled else OpenAccess)(secrets.token_bytes(SECRET_BYTES))
         self.tokens: dict[str, str] = {}
         self.failures: list[Failure] = []
         self.app: CoordinatorApp

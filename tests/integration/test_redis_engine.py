@@ -212,6 +212,15 @@ def test_namespaces_keep_their_crawls_apart(url: str) -> None:
     asyncio.run(check())
 
 
+def test_all_who_set_a_value_at_once_get_the_first_ones(url: str) -> None:
+    async def check() -> None:
+        async with opened(url) as one, opened(url) as other:
+            offers = [(one, other)[number % 2].put_meta_if_absent("key", b"%d" % number) for number in range(20)]
+            assert len(set(await asyncio.gather(*offers))) == 1
+
+    asyncio.run(check())
+
+
 def test_what_was_acknowledged_survives_kill_9_of_a_server_with_a_log(tmp_path: Path) -> None:
     async def check(server: RedisServer) -> None:
         async with opened(url_of(server, namespace="n")) as engine:

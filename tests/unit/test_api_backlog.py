@@ -12,7 +12,7 @@ import msgspec
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.api_nodes import BEHIND_RETRY_S, BEHIND_WAITING, SETTLING_AT_ONCE, SETTLING_WAITING_MAX
 from drumlin.coordinator.app import CoordinatorApp
-from drumlin.coordinator.auth import OpenAccess
+from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.memory import MemoryEngine
 from drumlin.model import Settlement, Verdict
@@ -42,8 +42,9 @@ class Client:
 
     def __init__(self, engine: SlowEngine) -> None:
         self.dispatcher = Dispatcher(engine, CrawlConfig(scope="any", delay_s=0.0), [], chance=random.Random(1))
+        access = OpenAccess(b"s" * SECRET_BYTES)
         self._app = CoordinatorApp(
-            self.dispatcher, access=OpenAccess(), on_failure=lambda _: None, clock=lambda: NOW, endpoint=""
+            self.dispatcher, access=access, on_failure=lambda _: None, clock=lambda: NOW, endpoint=""
         )
 
     async def post(self, call: str, message: dict[str, Any]) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.api_metrics import RequestMetrics
 from drumlin.coordinator.app import CoordinatorApp
-from drumlin.coordinator.auth import OpenAccess, Permission
+from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, Permission
 from drumlin.coordinator.bodies import JSON, Refused
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.messages import WEB_URL_CHARS_MAX, WEB_URL_PATTERN, NodesView
@@ -169,5 +169,5 @@ def test_the_reference_names_every_call_and_no_other() -> None:
 async def every_route() -> list[Route]:
     engine = await open_engine("memory:")
     dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
-    app = CoordinatorApp(dispatcher, access=OpenAccess(), on_failure=print, clock=lambda: 0.0)
+    app = CoordinatorApp(dispatcher, access=OpenAccess(b"s" * SECRET_BYTES), on_failure=print, clock=lambda: 0.0)
     return app._router.routes

@@ -142,6 +142,13 @@ class Verdict(StrEnum):
     STALE = "stale"
 
 
+class Preview(msgspec.Struct, frozen=True, array_like=True):
+    """What a `Settlement` would come to: whether its token is that of the host's live lease, and the verdicts."""
+
+    live: bool
+    verdicts: list[Verdict]
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
     """A URL that used up its retries or looks like a trap; waits for a person."""
 

@@ -32,6 +32,7 @@ from drumlin.model import (
     HostSummary,
     Lease,
     NewURLs,
+    Preview,
     Renewal,
     Settlement,
     ShardStats,
@@ -150,6 +151,9 @@ class Engine(Protocol):
         A lease past its deadline stays live for this purpose until `expire` ends it.
         """
 
+    async def preview(self, shard: int, settlements: Sequence[Settlement]) -> list[Preview]:
+        """What `settle` would answer to these, each `Settled` judged as if it came alone. Changes nothing."""
+
     async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         """End the leases whose deadline has come and queue the scheduled tasks whose time has come.
 
@@ -184,6 +188,9 @@ class Engine(Protocol):
         self, batches: Mapping[int, Sequence[Settlement]], now: float
     ) -> dict[int, list[list[Verdict]]]:
         """`settle` for each shard named."""
+
+    async def preview_all(self, batches: Mapping[int, Sequence[Settlement]]) -> dict[int, list[Preview]]:
+        """`preview` for each shard named."""
 
     async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         """`expire` in every shard."""

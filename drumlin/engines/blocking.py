@@ -19,6 +19,7 @@ from drumlin.model import (
     HostState,
     HostSummary,
     Lease,
+    Preview,
     ShardStats,
     TaskStory,
     Verdict,
@@ -77,6 +78,8 @@ class BlockingEngine:
     reprioritise: Callable[..., int] = _blocking("reprioritise")
     add_all: Callable[..., dict[int, list[Added]]] = _blocking("add_all")
     extend_all: Callable[..., list[Lease | None]] = _blocking("extend_all")
+    preview: Callable[..., list[Preview]] = _blocking("preview")
+    preview_all: Callable[..., dict[int, list[Preview]]] = _blocking("preview_all")
     settle_all: Callable[..., dict[int, list[list[Verdict]]]] = _blocking("settle_all")
     expire_all: Callable[..., list[str]] = _blocking("expire_all")
     release_nodes: Callable[..., int] = _blocking("release_nodes")

@@ -15,78 +15,29 @@ and every URL's story.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 from math import inf
-from pathlib import Path
-from typing import Any, ClassVar
-
-import pytest
 
 from drumlin.engines.base import Added, shard_of
 from drumlin.engines.blocking import BlockingEngine
+from drumlin.engines.conformance_base import settled, settlement, url_of, urls_of
 from drumlin.engines.conformance_machine import check_against_the_specification
+from drumlin.engines.conformance_settling import SettlingConformance
 from drumlin.model import (
     HostStanding,
     HostState,
     Lease,
     NewURLs,
     Renewal,
-    Settled,
     Settlement,
-    Task,
     TaskState,
     Verdict,
     Visit,
 )
 
 
-def url_of(host: str, path: int) -> str:
-    return f"http://{host}/{path}"
-
-
-def urls_of(host: str, *paths: int) -> NewURLs:
-    return NewURLs(host, [url_of(host, path) for path in paths])
-
-
-def settled(task: Task, capture_id: bytes, state: TaskState = TaskState.DONE, **fields: Any) -> Settled:
-    return Settled(task.id, task.url, state, capture_id, **fields)
-
-
-def settlement(lease: Lease, *parts: Settled, **fields: Any) -> Settlement:
-    return Settlement(lease.host, lease.token, list(parts), **fields)
-
-
-class EngineConformance:
+class EngineConformance(SettlingConformance):
     """Examples as sentences. `open` gives an engine with at least one shard, kept in `directory` if it is durable."""
-
-    durable: ClassVar[bool] = False
-
-    def open(self, directory: str) -> BlockingEngine:
-        raise NotImplementedError
-
-    @pytest.fixture
-    def engine(self, tmp_path: Path) -> Iterator[BlockingEngine]:
-        engine = self.open(str(tmp_path / "engine"))
-        yield engine
-        engine.close()
-
-    def seed(self, engine: BlockingEngine, host: str = "a.example", count: int = 3, now: float = 100.0) -> None:
-        engine.add(engine.shard_of(host), [urls_of(host, *range(count))], now)
-
-    def lease(self, engine: BlockingEngine, now: float = 100.0, **changes: Any) -> list[Lease]:
-        wanted: dict[str, Any] = {"until": now + 10, "hosts_max": 9, "urls_max": 99, "urls_per_host": 9} | changes
-        request = wanted.pop("request", f"node-{now}")
-        shard = engine.shard_of(wanted.pop("host", "a.example"))
-        return engine.lease(shard, wanted.pop("node", "node"), request, now, **wanted)
-
-    def lease_one(self, engine: BlockingEngine, now: float = 100.0, **changes: Any) -> Lease:
-        (lease,) = self.lease(engine, now, **changes)
-        return lease
-
-    def state(self, engine: BlockingEngine, path: int, host: str = "a.example") -> TaskState | None:
-        story = engine.story(engine.shard_of(host), url_of(host, path))
-        return story.state if story else None
 
     # Adding
 
@@ -230,69 +181,7 @@ class EngineConformance:
         assert more is not None
         assert [task.url for task in more.tasks] == ["http://a.example/new"]
 
-    # Settling
-
-    def test_settling_twice_changes_nothing_the_second_time(self, engine: BlockingEngine) -> None:
-        self.seed(engine)
-        lease = self.lease_one(engine)
-        report = [settlement(lease, settled(lease.tasks[0], b"1", counts={"pages": 1}, size=7), release=True)]
-        assert engine.settle(lease.shard, report, 101.0) == [[Verdict.SETTLED]]
-        before = engine.stats(lease.shard, 101.0)
-        assert engine.settle(lease.shard, report, 102.0) == [[Verdict.REPEATED]]
-        assert engine.stats(lease.shard, 101.0) == before
-        assert before.counters == {"pages": 1}
-
-    def test_another_capture_of_a_done_url_is_stale(self, engine: BlockingEngine) -> None:
-        self.seed(engine)
-        lease = self.lease_one(engine)
-        engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[0], b"1"))], 101.0)
-        report = [settlement(lease, settled(lease.tasks[0], b"2", counts={"pages": 1}))]
-        assert engine.settle(lease.shard, report, 102.0) == [[Verdict.STALE]]
-        assert engine.stats(lease.shard, 102.0).counters == {}
-
-    def test_a_late_settlement_of_an_unleased_task_is_accepted(self, engine: BlockingEngine) -> None:
-        self.seed(engine, count=1)
-        lease = self.lease_one(engine)
-        engine.expire(lease.shard, 110.0)
-        report = [settlement(lease, settled(lease.tasks[0], b"1"), note=b"late", delay_s=9.0)]
-        assert engine.settle(lease.shard, report, 111.0) == [[Verdict.SETTLED]]
-        assert self.lease(engine, 999.0) == []
-        assert engine.host_note(lease.shard, "a.example") == b""
-
-    def test_a_late_settlement_of_a_task_leased_to_another_is_stale(self, engine: BlockingEngine) -> None:
-        self.seed(engine, count=1)
-        late = self.lease_one(engine)
-        engine.expire(late.shard, 110.0)
-        current = self.lease_one(engine, 120.0)
-        assert engine.settle(late.shard, [settlement(late, settled(late.tasks[0], b"1"))], 121.0) == [[Verdict.STALE]]
-        report = [settlement(current, settled(current.tasks[0], b"2"))]
-        assert engine.settle(late.shard, report, 122.0) == [[Verdict.SETTLED]]
-
-    def test_a_settlement_must_name_the_task_and_its_url(self, engine: BlockingEngine) -> None:
-        self.seed(engine)
-        lease = self.lease_one(engine)
-        first, second, _ = lease.tasks
-        wrong = Settled(first.id, second.url, TaskState.DONE, b"1")
-        unknown = Settled(first.id, "http://a.example/unknown", TaskState.DONE, b"1")
-        report = [settlement(lease, wrong, unknown), Settlement("unknown.example", "token", [unknown])]
-        assert engine.settle(lease.shard, report, 101.0) == [[Verdict.STALE, Verdict.STALE], [Verdict.STALE]]
-        assert engine.stats(lease.shard, 101.0).leased == 3
-
-    def test_released_tasks_return_to_the_front_in_their_old_order(self, engine: BlockingEngine) -> None:
-        self.seed(engine, count=5)
-        lease = self.lease_one(engine, urls_per_host=3)
-        engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[1], b"1"), release=True)], 101.0)
-        again = self.lease_one(engine, 102.0)
-        assert [task.url[-1] for task in again.tasks] == ["0", "2", "3", "4"]
-
-    def test_what_was_learnt_about_the_host_comes_with_its_next_lease(self, engine: BlockingEngine) -> None:
-        self.seed(engine)
-        lease = self.lease_one(engine)
-        engine.settle(lease.shard, [settlement(lease, release=True, note=b"robots", delay_s=2.5)], 101.0)
-        again = self.lease_one(engine, 102.0)
-        assert (again.note, again.delay_s) == (b"robots", 2.5)
-        engine.settle(lease.shard, [settlement(again, release=True, note=b"")], 103.0)
-        assert self.lease_one(engine, 104.0).note == b""
+    # Time
 
     def test_a_scheduled_task_is_leased_again_only_after_its_time(self, engine: BlockingEngine) -> None:
         self.seed(engine, count=1)

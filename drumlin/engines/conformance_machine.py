@@ -138,6 +138,7 @@ class EngineMachine(RuleBasedStateMachine):
         chosen = data.draw(st.lists(st.sampled_from(self.leases), min_size=1, max_size=3))
         shard = chosen[0].shard
         reports = [self.settlement(data, lease) for lease in chosen if lease.shard == shard]
+        self.both("preview", shard, reports)
         self.both("settle", shard, reports, self.now)
         if data.draw(st.booleans()):
             self.both("settle", shard, reports, self.now)

@@ -14,7 +14,7 @@ import msgspec
 
 from drumlin.dedupe import ContentIndex, KeyValue
 from drumlin.engines.base import EXPIRE_LIMIT, Added, shard_of
-from drumlin.model import Content, Duplicate, Lease, NewURLs, Renewal, Settlement, ShardStats, Verdict
+from drumlin.model import Content, Duplicate, Lease, NewURLs, Preview, Renewal, Settlement, ShardStats, Verdict
 
 _META, _ENTRY, _CLAIM = "meta.", "entry.", "claim."
 _TABLE_END = "\0"
@@ -79,6 +79,9 @@ class Embedded:
     async def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
         raise NotImplementedError
 
+    async def preview(self, shard: int, settlements: Sequence[Settlement]) -> list[Preview]:
+        raise NotImplementedError
+
     async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         raise NotImplementedError
 
@@ -107,6 +110,9 @@ class Embedded:
         self, batches: Mapping[int, Sequence[Settlement]], now: float
     ) -> dict[int, list[list[Verdict]]]:
         return {shard: await self.settle(shard, settlements, now) for shard, settlements in batches.items()}
+
+    async def preview_all(self, batches: Mapping[int, Sequence[Settlement]]) -> dict[int, list[Preview]]:
+        return {shard: await self.preview(shard, settlements) for shard, settlements in batches.items()}
 
     async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         return [host for shard in range(self.shard_count) for host in await self.expire(shard, now, limit=limit)]

@@ -835,30 +835,42 @@ local function apply(shard, host, part, record, now)
 end
 
 -- A task that its lease does not hold, or no more: settled before, waiting for another lease, or in another's hands.
-local function settle_unheld(shard, host, part, live, now)
-  local id, url, capture, mark = unpack(part, 1, 4)
+-- The verdict, and where one that would be settled is: its record, and its queue's key if it is not scheduled.
+local function judge_unheld(shard, host, id, url, capture, mark, live)
   if capture ~= '' and is_captured(shard, id, mark) then return 'R' end
   if live then return 'X' end
-  local scheduled = call('HGET', shard.T .. 'w' .. host.name, pack('>I6', id))
-  local key, record = nil, scheduled
-  if not scheduled then key, record = locate(shard, host, id) end
+  local key, record = nil, call('HGET', shard.T .. 'w' .. host.name, pack('>I6', id))
+  if not record then key, record = locate(shard, host, id) end
   if not record or url_of(record) ~= url then return 'X' end
   local _, _, _, _, old_capture = history_of(record)
   if old_capture ~= '' then return 'X' end
-  if scheduled then unschedule(shard, host.name, record) else take_queued(host, key, record) end
+  return 'S', record, key
+end
+
+local function judge_held(record, url, capture, live)
+  if url_of(record) ~= url then return 'X' end
+  if byte(record, 7) % 2 == 1 and capture ~= '' then
+    local _, _, _, _, old_capture = history_of(record)
+    if old_capture == capture then return 'R' end
+  end
+  return live and 'S' or 'X'
+end
+
+local function settle_unheld(shard, host, part, live, now)
+  local verdict, record, key = judge_unheld(shard, host, part[1], part[2], part[3], part[4], live)
+  if verdict ~= 'S' then return verdict end
+  if key then take_queued(host, key, record) else unschedule(shard, host.name, record) end
   apply(shard, host, part, record, now)
-  return 'S'
+  return verdict
 end
 
 local function settle_held(shard, host, part, live, record, now)
-  if url_of(record) ~= part[2] then return 'X' end
-  local _, _, _, _, old_capture = history_of(record)
-  if old_capture ~= '' and old_capture == part[3] then return 'R' end
-  if not live then return 'X' end
+  local verdict = judge_held(record, part[2], part[3], live)
+  if verdict ~= 'S' then return verdict end
   apply(shard, host, part, record, now)
   local totals = totals_of(shard)
   totals.leased = totals.leased - 1
-  return 'S'
+  return verdict
 end
 
 -- `ids` and `held` are what was asked of the lease and what it holds, after the lease itself.
@@ -920,6 +932,43 @@ local function settle(keys, arguments)
   for number, value in pairs(shard.sums) do call('HINCRBY', shard.T .. 'c', names[number], value) end
   commit(shard)
   return table.concat(verdicts)
+end
+
+-- Of `count` tasks, beginning at `first` in a flat list of their ids, URLs, captures and marks, what `settle` would say.
+local function preview_lease(shard, name, token, count, asked, first, answers)
+  local host, ids = shard.hosts[name], {''}
+  for place = 1, count do ids[place + 1] = pack('>I6', asked[first + 4 * place - 4]) end
+  local held = host and host.leased and read_fields(lease_key(shard.T, name), ids, 1, #ids) or {}
+  local live = held[1] and decode(held[1])[1] == token
+  answers[#answers + 1] = live and 'L' or '-'
+  for place = 1, count do
+    local at, verdict = first + 4 * place - 4, 'X'
+    if held[place + 1] then
+      verdict = judge_held(held[place + 1], asked[at + 1], asked[at + 2], live)
+    elseif host then
+      verdict = judge_unheld(shard, host, asked[at], asked[at + 1], asked[at + 2], asked[at + 3], live)
+    end
+    answers[#answers + 1] = verdict
+  end
+end
+
+-- What `settle` would answer: for each lease whether it is live, then its verdicts. A flat list: how many leases; for each
+-- its host, its token, how many tasks, and these.
+local function preview(keys, arguments)
+  local asked = decode(arguments[1])
+  local shard, answers, hosts, at = open_shard(keys[1]), {}, {}, 2
+  shard.captures = {}
+  for place = 1, asked[1] do
+    hosts[place] = asked[at]
+    at = at + 3 + 4 * asked[at + 2]
+  end
+  look_up(shard, hosts)
+  at = 2
+  for place = 1, asked[1] do
+    preview_lease(shard, hosts[place], asked[at + 1], asked[at + 2], asked, at + 3, answers)
+    at = at + 3 + 4 * asked[at + 2]
+  end
+  return table.concat(answers)
 end
 
 -- Leases that are lost, tasks whose time has come
@@ -1265,6 +1314,7 @@ register('set_delay', set_delay)
 register('count', count)
 register('claim', claim)
 register('record_contents', record_contents)
+register('preview', preview, {'no-writes'})
 register('find', find, {'no-writes'})
 register('story', story, {'no-writes'})
 register('dead_letters', dead_letters, {'no-writes'})

@@ -1,21 +1,20 @@
 """The engine in plain Python: the executable specification of the contract, and what the simulator runs on.
 
-Clear above all. Every task is an `_Entry` in the dictionary of its shard; host queues and time indexes are sorted
+Clear above all. Every task is an `Entry` in the dictionary of its shard; host queues and time indexes are sorted
 lists, so that the order of everything can be read off. Nothing survives the process.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
 from math import inf
-from typing import TypeVar
 
 from msgspec.structs import replace
 
 from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
 from drumlin.engines.embedded import Embedded, EmbeddedContents
+from drumlin.engines.memory_shard import AFTER_EVERY_NAME, Entry, Grant, Host, Shard, host_state, verdict_on
 from drumlin.engines.memory_values import DictKeyValue, DictValues
 from drumlin.errors import EngineError
 from drumlin.model import (
@@ -25,6 +24,7 @@ from drumlin.model import (
     HostSummary,
     Lease,
     NewURLs,
+    Preview,
     Settled,
     Settlement,
     ShardStats,
@@ -35,175 +35,6 @@ from drumlin.model import (
     Visit,
 )
 
-_AFTER_EVERY_NAME = "\U0010ffff"
-
-
-_Place = TypeVar("_Place", tuple[float, str], tuple[int, int, str], tuple[float, int, str])
-
-
-def _remove(ordered: list[_Place], item: _Place) -> None:
-    del ordered[bisect_left(ordered, item)]
-
-
-@dataclass(slots=True)
-class _Entry:
-    """A task, its state, and what that state needs to be remembered."""
-
-    host: str
-    task: Task
-    state: TaskState = TaskState.QUEUED
-    capture_id: bytes = b""
-    retry_at: float = 0.0
-    first_failed: float = 0.0
-    letter: DeadLetter | None = None
-
-    @property
-    def place(self) -> tuple[int, int, str]:
-        """Where the task stands in its host's queue: by priority, then by arrival."""
-        return (-self.task.priority, self.task.id, self.task.url)
-
-
-@dataclass(slots=True)
-class _Grant:
-    """A live lease as the engine keeps it."""
-
-    token: str
-    node: str
-    deadline: float
-    delay_default_s: float
-    urls: set[str] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _Host:
-    """A host. `ready_at` is when it may be leased; None while it is leased or has nothing queued."""
-
-    name: str
-    next_contact: float = 0.0
-    ready_at: float | None = None
-    delay_s: float | None = None
-    note: bytes = b""
-    queue: list[tuple[int, int, str]] = field(default_factory=list)
-    grant: _Grant | None = None
-    urls: int = 0
-    pages: int = 0
-    bytes: int = 0
-
-
-@dataclass(slots=True)
-class _Shard:
-    """One shard. A change of a task's state is a `take` from where it is and one of the `put`s."""
-
-    entries: dict[str, _Entry] = field(default_factory=dict)
-    hosts: dict[str, _Host] = field(default_factory=dict)
-    ready: list[tuple[float, str]] = field(default_factory=list)
-    leased: dict[str, _Host] = field(default_factory=dict)
-    scheduled: list[tuple[float, int, str]] = field(default_factory=list)
-    totals: dict[TaskState, int] = field(default_factory=lambda: dict.fromkeys(TaskState, 0))
-    counters: dict[str, int] = field(default_factory=dict)
-    next_id: int = 1
-
-    def host(self, name: str) -> _Host:
-        return self.hosts.setdefault(name, _Host(name))
-
-    def refresh(self, host: _Host) -> None:
-        """Keep the list of ready hosts true after a change to the host."""
-        if host.ready_at is not None:
-            _remove(self.ready, (host.ready_at, host.name))
-        host.ready_at = host.next_contact if host.queue and not host.grant else None
-        if host.ready_at is not None:
-            insort(self.ready, (host.ready_at, host.name))
-
-    def take(self, entry: _Entry) -> None:
-        """Remove the task from its queue, lease, schedule or the dead letters, whichever holds it."""
-        host = self.hosts[entry.host]
-        if entry.state is TaskState.QUEUED:
-            _remove(host.queue, entry.place)
-            self.refresh(host)
-        elif entry.state is TaskState.LEASED and host.grant:
-            host.grant.urls.remove(entry.task.url)
-        elif entry.state is TaskState.SCHEDULED:
-            _remove(self.scheduled, (entry.retry_at, entry.task.id, entry.task.url))
-        entry.retry_at = 0.0
-        entry.letter = None
-        self.totals[entry.state] -= 1
-
-    def put(self, entry: _Entry, state: TaskState) -> None:
-        entry.state = state
-        self.totals[state] += 1
-
-    def put_queued(self, entry: _Entry, now: float = 0.0) -> None:
-        """Queue the task. A host that had nothing to do becomes ready at `now`, or at its next contact if later."""
-        host = self.hosts[entry.host]
-        if not host.queue and not host.grant:
-            host.next_contact = max(host.next_contact, now)
-        insort(host.queue, entry.place)
-        self.refresh(host)
-        self.put(entry, TaskState.QUEUED)
-
-    def put_leased(self, entry: _Entry, grant: _Grant) -> None:
-        grant.urls.add(entry.task.url)
-        self.put(entry, TaskState.LEASED)
-
-    def put_scheduled(self, entry: _Entry, retry_at: float) -> None:
-        entry.retry_at = retry_at
-        insort(self.scheduled, (retry_at, entry.task.id, entry.task.url))
-        self.put(entry, TaskState.SCHEDULED)
-
-    def put_dead(self, entry: _Entry, kind: str, error: str, now: float) -> None:
-        task = entry.task
-        entry.letter = DeadLetter(
-            task.url, entry.host, kind, task.attempts, error, entry.first_failed, now, task.found_on, task
-        )
-        self.put(entry, TaskState.DEAD)
-
-    def lose_lease(self, host: _Host, ended: float) -> None:
-        """End a lease whose node was not heard of: it may have contacted the host until `ended`."""
-        if host.grant:
-            delay_s = host.grant.delay_default_s if host.delay_s is None else host.delay_s
-            self.end_lease(host, host.grant, max(host.next_contact, ended) + delay_s)
-
-    def end_lease(self, host: _Host, grant: _Grant, next_contact: float) -> None:
-        """Return what is left of the lease to its place in the queue."""
-        host.grant = None
-        del self.leased[host.name]
-        host.next_contact = next_contact
-        for url in grant.urls:
-            self.totals[TaskState.LEASED] -= 1
-            self.put_queued(self.entries[url])
-        self.refresh(host)
-
-    def count(self, counts: dict[str, int]) -> None:
-        for name, value in counts.items():
-            self.counters[name] = self.counters.get(name, 0) + value
-
-
-def _host_state(host: _Host) -> HostState:
-    lease = (host.grant.token, host.grant.node, host.grant.deadline) if host.grant else ("", "", 0.0)
-    return HostState(
-        host.name,
-        host.next_contact,
-        host.delay_s,
-        len(host.queue),
-        host.urls,
-        host.pages,
-        host.bytes,
-        *lease,
-        host.note,
-    )
-
-
-def _verdict(entry: _Entry | None, settled: Settled, live: bool) -> Verdict:
-    """The rules of `Engine.settle`, in their order."""
-    if entry is None or entry.task.id != settled.task_id:
-        return Verdict.STALE
-    if settled.capture_id and settled.capture_id == entry.capture_id:
-        return Verdict.REPEATED
-    if live:
-        return Verdict.SETTLED if entry.state is TaskState.LEASED else Verdict.STALE
-    unheld = entry.state in (TaskState.QUEUED, TaskState.SCHEDULED)
-    return Verdict.SETTLED if unheld and not entry.capture_id else Verdict.STALE
-
 
 class MemoryEngine(Embedded):
     """See `drumlin.engines.base.Engine`, whose methods these are."""
@@ -211,7 +42,7 @@ class MemoryEngine(Embedded):
     def __init__(self, shard_count: int = SHARD_COUNT_DEFAULT) -> None:
         self.shard_count = shard_count
         self.contents = EmbeddedContents(DictKeyValue())
-        self._shards = [_Shard() for _ in range(shard_count)]
+        self._shards = [Shard() for _ in range(shard_count)]
         self.values = DictValues()
 
     # What is to be fetched
@@ -222,7 +53,7 @@ class MemoryEngine(Embedded):
         state, cap = self._shards[shard], inf if host_urls_max is None else host_urls_max
         return [self._add(state, new, url, now, cap) for new in found for url in new.urls]
 
-    def _add(self, state: _Shard, new: NewURLs, url: str, now: float, host_urls_max: float) -> Added:
+    def _add(self, state: Shard, new: NewURLs, url: str, now: float, host_urls_max: float) -> Added:
         if url in state.entries:
             return Added.SEEN
         host = state.host(new.host)
@@ -231,7 +62,7 @@ class MemoryEngine(Embedded):
         task = Task(state.next_id, url, new.priority, new.depth, 0, new.found_on, new.redirects, 0, now)
         state.next_id += 1
         host.urls += 1
-        entry = state.entries[url] = _Entry(new.host, task)
+        entry = state.entries[url] = Entry(new.host, task)
         state.put_queued(entry, now)
         return Added.ADDED
 
@@ -253,14 +84,14 @@ class MemoryEngine(Embedded):
     ) -> list[Lease]:
         state = self._shards[shard]
         leases: list[Lease] = []
-        due = state.ready[: bisect_right(state.ready, (now + horizon_s, _AFTER_EVERY_NAME))]
+        due = state.ready[: bisect_right(state.ready, (now + horizon_s, AFTER_EVERY_NAME))]
         for _, name in due:
             size = min(urls_per_host, urls_max)
             if len(leases) >= hosts_max or size <= 0:
                 break
             if name not in skip_hosts and (not only_hosts or name in only_hosts):
                 host = state.leased[name] = state.hosts[name]
-                host.grant = _Grant(f"{request}.{len(leases)}", node, until, delay_default_s)
+                host.grant = Grant(f"{request}.{len(leases)}", node, until, delay_default_s)
                 leases.append(self._grant_tasks(state, shard, host, host.grant, size, now))
                 urls_max -= len(leases[-1].tasks)
         return leases
@@ -271,10 +102,10 @@ class MemoryEngine(Embedded):
         if host.grant is not None or host.next_contact > visit.due_by:
             return None
         state.leased[host.name] = host
-        host.grant = _Grant(visit.token, visit.node, visit.until, visit.delay_default_s)
+        host.grant = Grant(visit.token, visit.node, visit.until, visit.delay_default_s)
         return self._grant_tasks(state, shard, host, host.grant, 0, now)
 
-    def _grant_tasks(self, state: _Shard, shard: int, host: _Host, grant: _Grant, urls_max: int, now: float) -> Lease:
+    def _grant_tasks(self, state: Shard, shard: int, host: Host, grant: Grant, urls_max: int, now: float) -> Lease:
         entries = [state.entries[url] for _, _, url in host.queue[: max(urls_max, 0)]]
         for entry in entries:
             state.take(entry)
@@ -308,7 +139,7 @@ class MemoryEngine(Embedded):
         state = self._shards[shard]
         return [self._settle(state, settlement, now) for settlement in settlements]
 
-    def _settle(self, state: _Shard, settlement: Settlement, now: float) -> list[Verdict]:
+    def _settle(self, state: Shard, settlement: Settlement, now: float) -> list[Verdict]:
         host = state.hosts.get(settlement.host)
         if host is None:
             return [Verdict.STALE] * len(settlement.settled)
@@ -318,10 +149,10 @@ class MemoryEngine(Embedded):
             self._learn(state, host, settlement)
         return verdicts
 
-    def _settle_task(self, state: _Shard, host: _Host, settled: Settled, live: bool, now: float) -> Verdict:
+    def _settle_task(self, state: Shard, host: Host, settled: Settled, live: bool, now: float) -> Verdict:
         entry = state.entries.get(settled.url)
         entry = entry if entry and entry.host == host.name else None
-        verdict = _verdict(entry, settled, live)
+        verdict = verdict_on(entry, settled, live)
         if verdict is not Verdict.SETTLED or entry is None:
             return verdict
         state.take(entry)
@@ -340,7 +171,17 @@ class MemoryEngine(Embedded):
         state.count(settled.counts)
         return verdict
 
-    def _learn(self, state: _Shard, host: _Host, settlement: Settlement) -> None:
+    async def preview(self, shard: int, settlements: Sequence[Settlement]) -> list[Preview]:
+        return [self._preview(self._shards[shard], settlement) for settlement in settlements]
+
+    def _preview(self, state: Shard, settlement: Settlement) -> Preview:
+        host = state.hosts.get(settlement.host)
+        live = host is not None and host.grant is not None and host.grant.token == settlement.token
+        entries = [state.entries.get(settled.url) for settled in settlement.settled]
+        own = [entry if entry and entry.host == settlement.host else None for entry in entries]
+        return Preview(live, [verdict_on(*pair, live) for pair in zip(own, settlement.settled, strict=True)])
+
+    def _learn(self, state: Shard, host: Host, settlement: Settlement) -> None:
         if settlement.delay_s is not None:
             host.delay_s = settlement.delay_s
         if settlement.note is not None:
@@ -402,7 +243,7 @@ class MemoryEngine(Embedded):
         letters = [one for one in letters if kind in ("", one.kind) and host in ("", one.host)]
         return sorted(letters, key=lambda letter: letter.task.id)[:limit]
 
-    def _take_dead(self, state: _Shard, urls: Sequence[str]) -> list[_Entry]:
+    def _take_dead(self, state: Shard, urls: Sequence[str]) -> list[Entry]:
         """The dead among the URLs, each once, taken from the dead letters."""
         entries = [state.entries[url] for url in dict.fromkeys(urls) if url in state.entries]
         dead = [entry for entry in entries if entry.state is TaskState.DEAD]
@@ -439,23 +280,23 @@ class MemoryEngine(Embedded):
 
     async def host_state(self, shard: int, host: str) -> HostState | None:
         known = self._shards[shard].hosts.get(host)
-        return _host_state(known) if known and known.urls else None
+        return host_state(known) if known and known.urls else None
 
     async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
         state = self._shards[shard]
         if standing is HostStanding.LEASED:
             leased = sorted((host.grant.deadline, host.name) for host in state.leased.values() if host.grant)
-            return [_host_state(state.hosts[name]) for _, name in leased[:limit]]
-        ready = bisect_right(state.ready, (now, _AFTER_EVERY_NAME))
+            return [host_state(state.hosts[name]) for _, name in leased[:limit]]
+        ready = bisect_right(state.ready, (now, AFTER_EVERY_NAME))
         chosen = state.ready[:ready] if standing is HostStanding.READY else state.ready[ready:]
-        return [_host_state(state.hosts[name]) for _, name in chosen[:limit]]
+        return [host_state(state.hosts[name]) for _, name in chosen[:limit]]
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         self._shards[shard].host(host).delay_s = delay_s
 
     async def stats(self, shard: int, now: float) -> ShardStats:
         state = self._shards[shard]
-        hosts_ready = bisect_right(state.ready, (now, _AFTER_EVERY_NAME))
+        hosts_ready = bisect_right(state.ready, (now, AFTER_EVERY_NAME))
         events = [state.ready[0][0]] if state.ready else []
         events += [state.scheduled[0][0]] if state.scheduled else []
         events += [host.grant.deadline for host in state.leased.values() if host.grant]

@@ -41,6 +41,7 @@ from drumlin.engines.redis_records import (
     seen_mark,
     short_url,
     task_id_of,
+    write_previews,
     write_settlements,
     write_urls,
 )
@@ -53,6 +54,7 @@ from drumlin.model import (
     HostSummary,
     Lease,
     NewURLs,
+    Preview,
     Renewal,
     Settlement,
     ShardStats,
@@ -73,6 +75,7 @@ FINDS_MAX = 3
 """How often a URL is looked for that moves while it is looked for."""
 _HIGHEST_PRIORITY = 9
 _ADDED = {48: Added.ADDED, 49: Added.SEEN, 50: Added.CAPPED}
+_LIVE = ord("L")
 _VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Verdict.STALE}
 
 
@@ -221,6 +224,20 @@ class RedisEngine:
             # The codes are the iterator's turn by turn: each settlement takes as many as it has parts.
             verdicts[shard] = [[_VERDICTS[next(codes)] for _ in one.settled] for one in batches[shard]]
         return verdicts
+
+    async def preview(self, shard: int, settlements: Sequence[Settlement]) -> list[Preview]:
+        return (await self.preview_all({shard: settlements}))[shard]
+
+    async def preview_all(self, batches: Mapping[int, Sequence[Settlement]]) -> dict[int, list[Preview]]:
+        shards = [shard for shard, settlements in batches.items() if settlements]
+        commands = [self._shards.call("preview", shard, write_previews(batches[shard])) for shard in shards]
+        previews: dict[int, list[Preview]] = {shard: [] for shard in batches}
+        for shard, reply in zip(shards, await self._client.run(commands), strict=True):
+            codes = iter(reply)
+            previews[shard] = [
+                Preview(next(codes) == _LIVE, [_VERDICTS[next(codes)] for _ in one.settled]) for one in batches[shard]
+            ]
+        return previews
 
     async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         ended: list[bytes] = await self._call("expire", shard, now, limit)

@@ -143,6 +143,19 @@ def _written_settled(settled: Settled, host: str, numbers: dict[str, int]) -> tu
     return written if code == 0 else (*written, settled.retry_at, settled.kind, settled.error)
 
 
+def write_previews(settlements: Sequence[Settlement]) -> bytes:
+    """Settlements as `preview` takes them: only what decides is written."""
+    written: list[Any] = [len(settlements)]
+    for one in settlements:
+        host = one.host
+        written += (host, one.token, len(one.settled))
+        for settled in one.settled:
+            capture_id = settled.capture_id
+            mark = _capture_mark(settled.task_id, settled.url, capture_id) if capture_id else 0
+            written += (settled.task_id, short_url(settled.url, host), as_string(capture_id), mark)
+    return encode(written)
+
+
 # Reading
 
 

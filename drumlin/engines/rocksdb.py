@@ -27,12 +27,11 @@ from drumlin.engines.rocksdb_layout import (
     WAITING_AGAIN,
     Host,
     LeaseRecord,
-    Seen,
     decode_host,
     decode_letter,
     decode_scheduled,
-    decode_seen,
 )
+from drumlin.engines.rocksdb_settling import letter_of, preview, settle
 from drumlin.engines.rocksdb_storage import RocksKeyValue, RocksValues, Storage, translated
 from drumlin.errors import EngineError
 from drumlin.model import (
@@ -42,7 +41,7 @@ from drumlin.model import (
     HostSummary,
     Lease,
     NewURLs,
-    Settled,
+    Preview,
     Settlement,
     ShardStats,
     Task,
@@ -60,18 +59,6 @@ HOSTS_CACHED_PER_SHARD_MIN = 64
 _ADDED, _SEEN, _CAPPED = Added.ADDED, Added.SEEN, Added.CAPPED
 _TIME_INDEXES = ("ready", "deadlines", "scheduled")
 _STATES = {SCHEDULED: TaskState.SCHEDULED, DONE: TaskState.DONE, DEAD: TaskState.DEAD}
-
-
-def _verdict(seen: Seen | None, settled: Settled, live: bool, leased: bool) -> Verdict:
-    """The rules of `Engine.settle`, in their order."""
-    if seen is None or seen.id != settled.task_id:
-        return Verdict.STALE
-    if settled.capture_id and settled.capture_id == seen.capture_id:
-        return Verdict.REPEATED
-    if live:
-        return Verdict.SETTLED if leased else Verdict.STALE
-    unheld = seen.code <= SCHEDULED and not leased
-    return Verdict.SETTLED if unheld and not seen.capture_id else Verdict.STALE
 
 
 class RocksEngine(Embedded):
@@ -214,73 +201,12 @@ class RocksEngine(Embedded):
     # What became of it
 
     async def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
-        state = self._shards[shard]
-        with Change(state) as change:
-            state.load([settlement.host for settlement in settlements])
-            keys = [
-                state.hosts[settlement.host].seen_key(settled.url)
-                for settlement in settlements
-                for settled in settlement.settled
-            ]
-            known = dict(zip(keys, self._storage.get_many("seen", keys), strict=True))
-            remaining = iter(keys)
-            return [self._settle(change, settlement, remaining, known, now) for settlement in settlements]
+        with Change(self._shards[shard]) as change:
+            return settle(change, settlements, now)
 
-    def _settle(
-        self,
-        change: Change,
-        settlement: Settlement,
-        keys: Iterator[bytes],
-        known: dict[bytes, bytes | None],
-        now: float,
-    ) -> list[Verdict]:
-        host = change.shard.hosts[settlement.host]
-        live = host.lease is not None and host.lease.token == settlement.token
-        verdicts = []
-        for settled, key in zip(settlement.settled, keys, strict=False):
-            value = change.seen_written.get(key) or known[key]
-            seen = decode_seen(value) if value else None
-            leased = seen is not None and change.is_leased(host, seen)
-            verdict = _verdict(seen, settled, live, leased)
-            verdicts.append(verdict)
-            if verdict is Verdict.SETTLED and seen is not None:
-                self._settle_task(change, host, key, seen, settled, now)
-        if live:
-            self._learn(change, host, settlement)
-        return verdicts
-
-    def _settle_task(self, change: Change, host: Host, key: bytes, seen: Seen, settled: Settled, now: float) -> None:
-        if settled.state is TaskState.DONE:
-            change.take(host, seen, for_good=True)
-            host.record.pages += settled.size > 0
-            change.put_done(key, seen._replace(capture_id=settled.capture_id))
-        else:
-            self._fail_task(change, host, key, seen, settled, now)
-        host.record.bytes += settled.size
-        change.count(settled.counts)
-
-    def _fail_task(self, change: Change, host: Host, key: bytes, seen: Seen, settled: Settled, now: float) -> None:
-        task = change.task(host, seen)
-        task = replace(task, attempts=task.attempts + 1)
-        change.take(host, seen)
-        first_failed = seen.first_failed or now
-        seen = seen._replace(capture_id=settled.capture_id, retry_at=settled.retry_at, first_failed=first_failed)
-        if settled.state is TaskState.SCHEDULED:
-            change.put_scheduled(host, key, task, seen)
-        else:
-            change.put_dead(key, seen, _letter(host, task, settled.kind, settled.error, first_failed, now))
-
-    def _learn(self, change: Change, host: Host, settlement: Settlement) -> None:
-        record = host.record
-        change.touch(host)
-        if settlement.delay_s is not None:
-            record.delay_s = settlement.delay_s
-        if settlement.note is not None:
-            record.noted = bool(settlement.note)
-            change.batch.put(host.key, settlement.note, change.handles["notes"])
-        record.next_contact = max(record.next_contact, settlement.next_contact)
-        if settlement.release and host.lease is not None:
-            change.end_lease(host, host.lease, record.next_contact)
+    async def preview(self, shard: int, settlements: Sequence[Settlement]) -> list[Preview]:
+        with Change(self._shards[shard]) as change:
+            return preview(change, settlements)
 
     async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         state = self._shards[shard]
@@ -323,7 +249,7 @@ class RocksEngine(Embedded):
                 change.write_task(host, task)
                 return False
             change.take(host, seen)
-            change.put_dead(key, seen, _letter(host, task, kind, error, seen.first_failed, now))
+            change.put_dead(key, seen, letter_of(host, task, kind, error, seen.first_failed, now))
             return True
 
     async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
@@ -489,7 +415,3 @@ class RocksEngine(Embedded):
     async def close(self) -> None:
         self._shards.clear()
         self._storage.close()
-
-
-def _letter(host: Host, task: Task, kind: str, error: str, first_failed: float, now: float) -> DeadLetter:
-    return DeadLetter(task.url, host.name, kind, task.attempts, error, first_failed, now, task.found_on, task)

@@ -1,0 +1,112 @@
+"""What an engine must do with settlements, as examples."""
+
+from __future__ import annotations
+
+from drumlin.engines.blocking import BlockingEngine
+from drumlin.engines.conformance_base import ConformanceBase, settled, settlement, url_of
+from drumlin.model import Preview, Settled, Settlement, TaskState, Verdict
+
+
+class SettlingConformance(ConformanceBase):
+    """Examples as sentences."""
+
+    def test_settling_twice_changes_nothing_the_second_time(self, engine: BlockingEngine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        report = [settlement(lease, settled(lease.tasks[0], b"1", counts={"pages": 1}, size=7), release=True)]
+        assert engine.settle(lease.shard, report, 101.0) == [[Verdict.SETTLED]]
+        before = engine.stats(lease.shard, 101.0)
+        assert engine.settle(lease.shard, report, 102.0) == [[Verdict.REPEATED]]
+        assert engine.stats(lease.shard, 101.0) == before
+        assert before.counters == {"pages": 1}
+
+    def test_another_capture_of_a_done_url_is_stale(self, engine: BlockingEngine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[0], b"1"))], 101.0)
+        report = [settlement(lease, settled(lease.tasks[0], b"2", counts={"pages": 1}))]
+        assert engine.settle(lease.shard, report, 102.0) == [[Verdict.STALE]]
+        assert engine.stats(lease.shard, 102.0).counters == {}
+
+    def test_a_late_settlement_of_an_unleased_task_is_accepted(self, engine: BlockingEngine) -> None:
+        self.seed(engine, count=1)
+        lease = self.lease_one(engine)
+        engine.expire(lease.shard, 110.0)
+        report = [settlement(lease, settled(lease.tasks[0], b"1"), note=b"late", delay_s=9.0)]
+        assert engine.settle(lease.shard, report, 111.0) == [[Verdict.SETTLED]]
+        assert self.lease(engine, 999.0) == []
+        assert engine.host_note(lease.shard, "a.example") == b""
+
+    def test_a_late_settlement_of_a_task_leased_to_another_is_stale(self, engine: BlockingEngine) -> None:
+        self.seed(engine, count=1)
+        late = self.lease_one(engine)
+        engine.expire(late.shard, 110.0)
+        current = self.lease_one(engine, 120.0)
+        assert engine.settle(late.shard, [settlement(late, settled(late.tasks[0], b"1"))], 121.0) == [[Verdict.STALE]]
+        report = [settlement(current, settled(current.tasks[0], b"2"))]
+        assert engine.settle(late.shard, report, 122.0) == [[Verdict.SETTLED]]
+
+    def test_a_settlement_must_name_the_task_and_its_url(self, engine: BlockingEngine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        first, second, _ = lease.tasks
+        wrong = Settled(first.id, second.url, TaskState.DONE, b"1")
+        unknown = Settled(first.id, "http://a.example/unknown", TaskState.DONE, b"1")
+        report = [settlement(lease, wrong, unknown), Settlement("unknown.example", "token", [unknown])]
+        assert engine.settle(lease.shard, report, 101.0) == [[Verdict.STALE, Verdict.STALE], [Verdict.STALE]]
+        assert engine.stats(lease.shard, 101.0).leased == 3
+
+    def test_released_tasks_return_to_the_front_in_their_old_order(self, engine: BlockingEngine) -> None:
+        self.seed(engine, count=5)
+        lease = self.lease_one(engine, urls_per_host=3)
+        engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[1], b"1"), release=True)], 101.0)
+        again = self.lease_one(engine, 102.0)
+        assert [task.url[-1] for task in again.tasks] == ["0", "2", "3", "4"]
+
+    def test_what_was_learnt_about_the_host_comes_with_its_next_lease(self, engine: BlockingEngine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        engine.settle(lease.shard, [settlement(lease, release=True, note=b"robots", delay_s=2.5)], 101.0)
+        again = self.lease_one(engine, 102.0)
+        assert (again.note, again.delay_s) == (b"robots", 2.5)
+        engine.settle(lease.shard, [settlement(again, release=True, note=b"")], 103.0)
+        assert self.lease_one(engine, 104.0).note == b""
+
+    # What would become of it
+
+    def test_a_preview_says_what_settling_would_answer_and_changes_nothing(self, engine: BlockingEngine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        first, second, third = lease.tasks
+        engine.settle(lease.shard, [settlement(lease, settled(first, b"1"))], 101.0)
+        parts = settled(first, b"1"), settled(first, b"2"), settled(second, b"3"), settled(third, b"4")
+        before = engine.stats(lease.shard, 102.0), engine.host_state(lease.shard, lease.host)
+        asked = settlement(lease, *parts, release=True, note=b"robots", next_contact=500.0, delay_s=9.0)
+        verdicts = [Verdict.REPEATED, Verdict.STALE, Verdict.SETTLED, Verdict.SETTLED]
+        assert engine.preview(lease.shard, [asked]) == [Preview(True, verdicts)]
+        assert (engine.stats(lease.shard, 102.0), engine.host_state(lease.shard, lease.host)) == before
+        assert engine.settle(lease.shard, [asked], 102.0) == [verdicts]
+
+    def test_a_preview_judges_each_as_if_it_came_alone(self, engine: BlockingEngine) -> None:
+        self.seed(engine, count=1)
+        lease = self.lease_one(engine)
+        twice = settlement(lease, settled(lease.tasks[0], b"1"), settled(lease.tasks[0], b"1"))
+        assert engine.preview(lease.shard, [twice]) == [Preview(True, [Verdict.SETTLED] * 2)]
+
+    def test_a_preview_tells_the_late_from_the_made_up(self, engine: BlockingEngine) -> None:
+        self.seed(engine, count=2)
+        lease = self.lease_one(engine, urls_per_host=1)
+        retry = settled(lease.tasks[0], b"1", TaskState.SCHEDULED, retry_at=500.0)
+        engine.settle(lease.shard, [settlement(lease, retry, release=True)], 101.0)
+        again = self.lease_one(engine, 102.0)
+        engine.expire(lease.shard, 113.0)
+        late = settlement(again, settled(again.tasks[0], b"2"), settled(lease.tasks[0], b"3"))
+        unknown = Settlement("unknown.example", "t", [Settled(1, "http://unknown.example/", TaskState.DONE, b"1")])
+        wrong = settlement(again, Settled(again.tasks[0].id, url_of("a.example", 7), TaskState.DONE, b"2"))
+        assert engine.preview(lease.shard, [late, wrong]) == [
+            Preview(False, [Verdict.SETTLED, Verdict.STALE]),
+            Preview(False, [Verdict.STALE]),
+        ]
+        shard = engine.shard_of("unknown.example")
+        assert engine.preview_all({shard: [unknown]}) == {shard: [Preview(False, [Verdict.STALE])]}
+        assert engine.preview_all({shard: []}) == {shard: []}

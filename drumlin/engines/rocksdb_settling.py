@@ -1,0 +1,125 @@
+"""Settling on RocksDB: what became of leased tasks, and what would become of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from drumlin.engines.rocksdb_change import Change
+from drumlin.engines.rocksdb_layout import SCHEDULED, Host, Seen, decode_seen
+from drumlin.model import DeadLetter, Preview, Settled, Settlement, Task, TaskState, Verdict
+
+
+def settle(change: Change, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
+    """See `Engine.settle`."""
+    keys, known = _look_up(change, settlements)
+    remaining = iter(keys)
+    return [_settle(change, settlement, remaining, known, now) for settlement in settlements]
+
+
+def preview(change: Change, settlements: Sequence[Settlement]) -> list[Preview]:
+    """See `Engine.preview`."""
+    keys, known = _look_up(change, settlements)
+    remaining = iter(keys)
+    return [_preview(change, settlement, remaining, known) for settlement in settlements]
+
+
+def _look_up(change: Change, settlements: Sequence[Settlement]) -> tuple[list[bytes], dict[bytes, bytes | None]]:
+    """The keys of all URLs in order, and what is known of each: one look at the disk in place of many."""
+    state = change.shard
+    state.load([settlement.host for settlement in settlements])
+    keys = [
+        state.hosts[settlement.host].seen_key(settled.url)
+        for settlement in settlements
+        for settled in settlement.settled
+    ]
+    return keys, dict(zip(keys, change.storage.get_many("seen", keys), strict=True))
+
+
+def _is_live(host: Host, settlement: Settlement) -> bool:
+    return host.lease is not None and host.lease.token == settlement.token
+
+
+def _preview(
+    change: Change, settlement: Settlement, keys: Iterator[bytes], known: dict[bytes, bytes | None]
+) -> Preview:
+    host = change.shard.hosts[settlement.host]
+    live = _is_live(host, settlement)
+    verdicts = []
+    for settled, key in zip(settlement.settled, keys, strict=False):
+        value = known[key]
+        seen = decode_seen(value) if value else None
+        verdicts.append(_verdict(seen, settled, live, seen is not None and change.is_leased(host, seen)))
+    return Preview(live, verdicts)
+
+
+def _settle(
+    change: Change, settlement: Settlement, keys: Iterator[bytes], known: dict[bytes, bytes | None], now: float
+) -> list[Verdict]:
+    host = change.shard.hosts[settlement.host]
+    live = _is_live(host, settlement)
+    verdicts = []
+    for settled, key in zip(settlement.settled, keys, strict=False):
+        value = change.seen_written.get(key) or known[key]
+        seen = decode_seen(value) if value else None
+        leased = seen is not None and change.is_leased(host, seen)
+        verdict = _verdict(seen, settled, live, leased)
+        verdicts.append(verdict)
+        if verdict is Verdict.SETTLED and seen is not None:
+            _settle_task(change, host, key, seen, settled, now)
+    if live:
+        _learn(change, host, settlement)
+    return verdicts
+
+
+def _verdict(seen: Seen | None, settled: Settled, live: bool, leased: bool) -> Verdict:
+    """The rules of `Engine.settle`, in their order."""
+    if seen is None or seen.id != settled.task_id:
+        return Verdict.STALE
+    if settled.capture_id and settled.capture_id == seen.capture_id:
+        return Verdict.REPEATED
+    if live:
+        return Verdict.SETTLED if leased else Verdict.STALE
+    unheld = seen.code <= SCHEDULED and not leased
+    return Verdict.SETTLED if unheld and not seen.capture_id else Verdict.STALE
+
+
+def _settle_task(change: Change, host: Host, key: bytes, seen: Seen, settled: Settled, now: float) -> None:
+    if settled.state is TaskState.DONE:
+        change.take(host, seen, for_good=True)
+        host.record.pages += settled.size > 0
+        change.put_done(key, seen._replace(capture_id=settled.capture_id))
+    else:
+        _fail_task(change, host, key, seen, settled, now)
+    host.record.bytes += settled.size
+    change.count(settled.counts)
+
+
+def _fail_task(change: Change, host: Host, key: bytes, seen: Seen, settled: Settled, now: float) -> None:
+    task = change.task(host, seen)
+    task = replace(task, attempts=task.attempts + 1)
+    change.take(host, seen)
+    first_failed = seen.first_failed or now
+    seen = seen._replace(capture_id=settled.capture_id, retry_at=settled.retry_at, first_failed=first_failed)
+    if settled.state is TaskState.SCHEDULED:
+        change.put_scheduled(host, key, task, seen)
+    else:
+        change.put_dead(key, seen, letter_of(host, task, settled.kind, settled.error, first_failed, now))
+
+
+def _learn(change: Change, host: Host, settlement: Settlement) -> None:
+    record = host.record
+    change.touch(host)
+    if settlement.delay_s is not None:
+        record.delay_s = settlement.delay_s
+    if settlement.note is not None:
+        record.noted = bool(settlement.note)
+        change.batch.put(host.key, settlement.note, change.handles["notes"])
+    record.next_contact = max(record.next_contact, settlement.next_contact)
+    if settlement.release and host.lease is not None:
+        change.end_lease(host, host.lease, record.next_contact)
+
+
+def letter_of(host: Host, task: Task, kind: str, error: str, first_failed: float, now: float) -> DeadLetter:
+    return DeadLetter(task.url, host.name, kind, task.attempts, error, first_failed, now, task.found_on, task)

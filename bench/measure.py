@@ -92,6 +92,11 @@ def _processes() -> list[Process]:
     return found
 
 
+def resident_bytes_of_session(session: int) -> int:
+    """The resident memory of all processes of a session; what they share counts for each."""
+    return sum(process.resident_bytes for process in _processes() if process.session == session)
+
+
 def _proportional_bytes(pid: int) -> int:
     try:
         for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():

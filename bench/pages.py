@@ -46,13 +46,20 @@ Parts = list[bytes]
 
 @dataclass(frozen=True)
 class WebShape:
-    """What is asked of the web; the same shape and seed give the same bytes."""
+    """What is asked of the web; the same shape and seed give the same bytes. With `distinct_hosts` only so many hosts
+    have pages of their own, and all others serve the same bytes as one of them: hosts by the thousand then cost the
+    server neither minutes to start nor gigabytes. Links within a host then never name it."""
 
     hosts: int
     pages: int
     size_median: int = 20_000
     links: int = 50
     seed: int = 1
+    distinct_hosts: int = 0
+
+    def original_of(self, host: int) -> int:
+        """The host whose pages this one serves."""
+        return host % self.distinct_hosts if self.distinct_hosts else host
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,7 @@ class PageMaker:
         hrefs = self._hrefs(host, number, chance)
         words = chance.choices(self._words, k=2 * len(hrefs) + 12)
         path = self.layout_of(host).paths[number]
-        top, bottom = _page_frame(self.origins[host] + path, hrefs, words, chance.randrange(1000))
+        top, bottom = _page_frame(self._own_origin(host) + path, hrefs, words, chance.randrange(1000))
         size = min(SIZE_BYTES_MAX, chance.lognormvariate(math.log(self.shape.size_median), self._sigma))
         blocks, rest = divmod(max(0, int(size) - len(top) - len(bottom)), BLOCK_BYTES)
         prose = chance.choices(self._blocks, k=blocks) + chance.choices(self._crumbs, k=rest // CRUMB_BYTES)
@@ -145,15 +152,20 @@ class PageMaker:
         hrefs += chance.sample(denied_paths(), k=DENIED_LINKS_PER_PAGE)
         others = round(self.shape.links * OTHER_HOST_SHARE) if self.shape.hosts > 1 else 0
         hrefs += [self._foreign_href(host, chance) for _ in range(others)]
-        relative, origin = layout.relative[layout.directories[number]], self.origins[host]
+        relative, origin = layout.relative[layout.directories[number]], self._own_origin(host)
         for _ in range(self.shape.links - len(hrefs)):
             hrefs.append(_local_href(int(chance.random() * pages), layout, relative, origin, chance.random()))
         chance.shuffle(hrefs)
         return hrefs
 
+    def _own_origin(self, host: int) -> str:
+        """How a page names its own host in links; empty where other hosts serve the same page."""
+        return "" if self.shape.distinct_hosts else self.origins[host]
+
     def _foreign_href(self, host: int, chance: random.Random) -> str:
         other = (host + 1 + int(chance.random() * (self.shape.hosts - 1))) % self.shape.hosts
-        return self.origins[other] + self.layout_of(other).paths[int(chance.random() * self.shape.pages)]
+        layout = self.layout_of(self.shape.original_of(other))
+        return self.origins[other] + layout.paths[int(chance.random() * self.shape.pages)]
 
 
 def _local_href(page: int, layout: Layout, relative: list[str], origin: str, form: float) -> str:

@@ -76,10 +76,13 @@ class Run:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+def drumlin_program() -> str:
+    return str(Path(sys.executable).parent / "drumlin")
+
+
 def drumlin_command(seeds: Path, out: Path, options: argparse.Namespace) -> list[str]:
-    program = str(Path(sys.executable).parent / "drumlin")
     flags = ["--allow-private", "--quiet", "--json", "--scope", "host", *options.drumlin_flags.split()]
-    return [program, "crawl", "-i", str(seeds), "--out", str(out / "crawl"), "--delay", "0", *flags]
+    return [drumlin_program(), "crawl", "-i", str(seeds), "--out", str(out / "crawl"), "--delay", "0", *flags]
 
 
 def scrapy_command(seeds: Path, out: Path, options: argparse.Namespace) -> list[str]:

@@ -5,9 +5,10 @@ epoll loop serves prebuilt pages (`bench.pages`) straight from their parts with 
 server takes is taken from the crawler on the same machine. The first line on stdout is JSON and says that the web is
 ready; it stays up until SIGTERM or until its stdin closes.
 
-The web keeps accounts. On the control address 127.0.0.1, same port: `GET /_stats` answers them as JSON and
-`GET /_reset` starts them anew. A request counts at the moment the server reads it. Latency, where asked for, passes
-between reading a request and answering it; each request waits by itself.
+The web keeps accounts. On the control address 127.0.0.1, same port: `GET /_stats` answers them as JSON,
+`GET /_stats?short` only what is cheap to know, and `GET /_reset` starts them anew. A request counts at the moment the
+server reads it. Latency, where asked for, passes between reading a request and answering it; each request waits by
+itself.
 
 Limits: HTTP/1.1 GET only, no request bodies, request heads of up to 64 KiB; pipelined requests are answered in order.
 """
@@ -102,6 +103,10 @@ class Accounts:
         self.unknown_requests += 1
         if len(self.unknown) < 20:
             self.unknown[host_address(host) + path.decode("latin-1")] = self.unknown_requests
+
+    def short_report(self) -> dict[str, int]:
+        """What costs nothing to say, for those who ask several times a second."""
+        return {"pages_served": self.kind_counts[PAGE]}
 
     def report(self) -> dict[str, object]:
         distinct = sum(map(bool, self.page_counts))
@@ -294,6 +299,8 @@ class Web:
             connection.sock.close()
 
     def _control(self, path: bytes) -> Parts:
+        if path == b"/_stats?short":
+            return with_headers([json.dumps(self.accounts.short_report()).encode()], content_type="application/json")
         if path == b"/_reset":
             self.accounts.reset()
         elif path != b"/_stats":
@@ -331,10 +338,14 @@ def make_tables(shape: WebShape, port: int, hosts_denied: int) -> list[Table]:
     robots = with_headers([ROBOTS], "text/plain")
     robots_denying = with_headers([ROBOTS_DENYING_ALL], "text/plain")
     tables = []
+    pages: dict[int, list[tuple[str, Parts]]] = {}
     for host in range(shape.hosts):
         open_host = host < shape.hosts - hosts_denied
         kind = PAGE if open_host else DENIED
-        numbered = enumerate(maker.host_pages(host), host * shape.pages)
+        original = shape.original_of(host)
+        if original not in pages:
+            pages[original] = maker.host_pages(original)
+        numbered = enumerate(pages[original], host * shape.pages)
         table: Table = {path.encode(): (parts, kind, number) for number, (path, parts) in numbered}
         table |= {path.encode(): (denied_page, DENIED, 0) for path in denied_paths()}
         table[b"/robots.txt"] = (robots if open_host else robots_denying, ROBOTS_FILE, 0)
@@ -351,6 +362,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--size-median", type=int, default=20_000, help="bytes; the mean is 1.8 times that")
     parser.add_argument("--links", type=int, default=50, help="links per page")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--distinct-hosts", type=int, default=0, help="only so many have pages of their own; 0: all")
     parser.add_argument("--robots-deny", type=int, default=0, help="so many hosts deny everything")
     parser.add_argument("--gap-s", type=float, default=0.0, help="count contacts of a host closer than this")
     parser.add_argument("--seeds-file", type=Path, help="write one seed URL per host")
@@ -360,7 +372,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     options = parse_arguments()
     raise_open_files_limit()
-    shape = WebShape(options.hosts, options.pages, options.size_median, options.links, options.seed)
+    made_of = (options.size_median, options.links, options.seed, options.distinct_hosts)
+    shape = WebShape(options.hosts, options.pages, *made_of)
     web = Web(shape, options.port, options.gap_s, options.latency_ms / 1000, options.robots_deny)
     if options.seeds_file:
         seeds = "".join(f"http://{host_address(host)}:{web.port}/\n" for host in range(options.hosts))

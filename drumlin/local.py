@@ -184,6 +184,11 @@ class LocalCrawl:
     def in_flight(self) -> int:
         return int(sum(record.current_load for record in self.dispatcher.nodes.records()))
 
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest page that was fetched and is not settled has waited."""
+        return max((record.lag_s for record in self.dispatcher.nodes.records()), default=0.0)
+
     async def _run(self, engine: Engine) -> Report:
         saved = await engine.get_meta(ELAPSED_KEY)
         self.elapsed_before_s = float(saved) if saved else 0.0

@@ -250,7 +250,8 @@ class Known(msgspec.Struct):
 class Heartbeat(msgspec.Struct):
     """`current_load` is how many requests are in flight, `hosts` how many hosts the node holds, `unstarted` how many of
     their URLs it has not begun. `leases` are some of those with such URLs, the ones it would come to last first: the
-    coordinator may have it give them back."""
+    coordinator may have it give them back. `unanswered` is how many URLs it is done with whose results no coordinator
+    has answered yet, `lag_s` how long the first of them has waited."""
 
     status: Annotated[str, msgspec.Meta(max_length=40)]
     current_load: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
@@ -259,6 +260,8 @@ class Heartbeat(msgspec.Struct):
     hosts: Count = 0
     unstarted: Count = 0
     total_bytes: Count = 0
+    unanswered: Count = 0
+    lag_s: Seconds = 0.0
 
 
 class HeartbeatReply(msgspec.Struct):
@@ -310,6 +313,8 @@ class NodeRecord(msgspec.Struct):
     instance: str = ""
     boot: int = 0
     released: bool = False
+    unanswered: int = 0
+    lag_s: float = 0.0
 
 
 class AssignmentKey(NamedTuple):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 REDRAW_S = 0.5
 LINE_S = 5.0
 RATE_WINDOW_S = 5.0
+LAG_SHOWN_S = 1.0
 MEGABYTE = 1_000_000
 
 
@@ -68,7 +69,8 @@ class Progress:
         return (
             f"{format_duration(round(crawl.elapsed_s))}  {totals.pages} pages done, {totals.known} URLs known, "
             f"{pages_s:.0f} pages/s, {megabytes_s:.1f} MB/s, {_statuses(totals)}, "
-            f"{totals.counters.get('outcome.failed', 0)} errors, {crawl.in_flight} in flight, hosts: {_hosts(totals)}"
+            f"{totals.counters.get('outcome.failed', 0)} errors, {crawl.in_flight} in flight{_lag(crawl)}, "
+            f"hosts: {_hosts(totals)}"
         )
 
     def _panel(self, totals: Totals, crawl: LocalCrawl) -> Table:
@@ -80,7 +82,8 @@ class Progress:
         table.add_row(
             "pages", f"{totals.pages:,} done · {totals.known:,} URLs known · {totals.pending:,} to go{draining}"
         )
-        table.add_row("speed", f"{pages_s:,.0f} pages/s · {megabytes_s:,.1f} MB/s · {crawl.in_flight:,} in flight")
+        in_flight = f"{crawl.in_flight:,} in flight{_lag(crawl)}"
+        table.add_row("speed", f"{pages_s:,.0f} pages/s · {megabytes_s:,.1f} MB/s · {in_flight}")
         table.add_row("answers", f"{_statuses(totals)} · {totals.counters.get('outcome.failed', 0):,} errors")
         table.add_row("hosts", _hosts(totals))
         table.add_row("time", f"{format_duration(round(crawl.elapsed_s))} · Ctrl-C stops, the same command resumes")
@@ -93,6 +96,11 @@ def _statuses(totals: Totals) -> str:
         name = f"{status[0]}xx"
         classes[name] = classes.get(name, 0) + count
     return " ".join(f"{name} {count:,}" for name, count in classes.items())
+
+
+def _lag(crawl: LocalCrawl) -> str:
+    """Said only when it is worth a look: a healthy crawl settles a page within a fraction of a second."""
+    return f", settling {crawl.lag_s:.1f} s behind" if crawl.lag_s >= LAG_SHOWN_S else ""
 
 
 def _hosts(totals: Totals) -> str:

@@ -78,6 +78,7 @@ class Figures:
         totals, nodes = await self.totals(now), await self.nodes(now)
         pages_per_s, bytes_per_s = self._rates.per_s()
         statuses = Counter(str(node.status) for node in nodes)
+        active = [node for node in nodes if node.status is NodeStatus.ACTIVE]
         return Stats(
             time=now,
             state=self._dispatcher.state,
@@ -86,7 +87,9 @@ class Figures:
             bytes=totals.bytes,
             pages_per_s=round(pages_per_s, 2),
             bytes_per_s=round(bytes_per_s, 1),
-            in_flight=sum(node.current_load for node in nodes if node.status is NodeStatus.ACTIVE),
+            in_flight=sum(node.current_load for node in active),
+            unanswered=sum(node.unanswered for node in active),
+            lag_s=round(max((node.lag_s for node in active), default=0.0), 3),
             nodes=dict(statuses),
             statuses=totals.group("status."),
             outcomes=totals.group("outcome."),

@@ -52,6 +52,8 @@ def render(stats: Stats, requests: RequestMetrics) -> bytes:
         *_family("drumlin_bytes_total", "counter", "Bytes of pages fetched.", {"": stats.bytes}),
         *_family("drumlin_pages_per_second", "gauge", "Pages a second, lately.", {"": stats.pages_per_s}),
         *_family("drumlin_requests_in_flight", "gauge", "Requests to sites under way.", {"": stats.in_flight}),
+        *_family("drumlin_pages_unanswered", "gauge", "Pages fetched and not settled yet.", {"": stats.unanswered}),
+        *_family("drumlin_settling_lag_seconds", "gauge", "Wait of the oldest such page.", {"": stats.lag_s}),
         *_family("drumlin_crawl_running", "gauge", "Whether the crawl runs.", {"": int(stats.state == "running")}),
         *_family("drumlin_urls", "gauge", "Known URLs, by state.", urls, "state"),
         *_family("drumlin_hosts", "gauge", "Hosts with queued URLs, by state.", hosts, "state"),

@@ -194,7 +194,8 @@ class CrawlView(msgspec.Struct):
 
 
 class Stats(msgspec.Struct):
-    """The figures of a dashboard. Rates are those of the last seconds that this coordinator has seen."""
+    """The figures of a dashboard. Rates are those of the last seconds that this coordinator has seen. `lag_s` is how
+    long settling lags behind fetching at the node where it lags most."""
 
     time: float
     state: CrawlState
@@ -204,6 +205,8 @@ class Stats(msgspec.Struct):
     pages_per_s: float
     bytes_per_s: float
     in_flight: float
+    unanswered: int
+    lag_s: float
     nodes: dict[str, int]
     statuses: dict[str, int]
     outcomes: dict[str, int]
@@ -219,7 +222,8 @@ class NodesQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NodeView(msgspec.Struct):
-    """A node as people see it. Times are seconds since the epoch; `capacity` is in pages a second."""
+    """A node as people see it. Times are seconds since the epoch; `capacity` is in pages a second. `unanswered` URLs
+    are fetched and not settled yet; the first of them has waited for `lag_s`."""
 
     node_id: str
     ip_address: str
@@ -234,6 +238,8 @@ class NodeView(msgspec.Struct):
     unstarted: int
     total_bytes: int
     pages_per_s: float
+    unanswered: int
+    lag_s: float
 
 
 class NodesView(msgspec.Struct):

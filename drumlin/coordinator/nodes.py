@@ -136,6 +136,7 @@ class NodeRegistry:
             beat.total_bytes,
         )
         record.leases, record.unstarted = beat.hosts, beat.unstarted
+        record.unanswered, record.lag_s = beat.unanswered, beat.lag_s
         self._changed.add(node)
         return record
 

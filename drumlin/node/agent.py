@@ -18,12 +18,12 @@ from drumlin.fetch import Fetcher, Transfer
 from drumlin.model import FailureKind, Outcome, Task
 from drumlin.node.archive import Archive, Arrival
 from drumlin.node.blackbox import BlackBox
-from drumlin.node.bundles import BundleUploads
+from drumlin.node.bundles import SPOOL_BYTES_MAX, BundleUploads
 from drumlin.node.client import FOREVER, PROBE_TIMEOUT_S, CoordinatorClient
 from drumlin.node.contact import RobotsContact, request_block
 from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork
 from drumlin.node.leases import Leases
-from drumlin.node.outbox import SPOOL_BYTES_MAX, Outbox
+from drumlin.node.outbox import Outbox
 from drumlin.node.outcomes import (
     SLOW_DOWN,
     fetch_record,
@@ -62,6 +62,7 @@ class NodeSettings(msgspec.Struct, frozen=True):
     robots_ttl_s: float
     sitemaps: bool
     spool_bytes_max: int = SPOOL_BYTES_MAX
+    """What may wait on disk to be sent by a node that has no store of its own."""
 
 
 class Agent:
@@ -89,7 +90,7 @@ class Agent:
         self.visits = Visits(self, self._leases)
         self._archive = archive
         self._uploads = uploads
-        outbox = Outbox(settings.node, client, pipeline, archive, spool_bytes_max=settings.spool_bytes_max)
+        outbox = Outbox(settings.node, client, archive, self.release_if_idle)
         self._settling = Settling(settings.node, client, pipeline, outbox, blackbox, self.release_if_idle)
         self._request_headers = fetcher.request_headers
         self._heartbeat_at = 0.0
@@ -134,8 +135,9 @@ class Agent:
         return self.state in ENDING and self._settling.empty and not self.hosts.by_name
 
     def _ask_for_leases(self, now: float) -> None:
-        self._leases.renew(now)
-        if not self._full:
+        full = self._full
+        self._leases.renew(now, further=not full)
+        if not full:
             self._leases.ask(now, self.settings.concurrency - self.fetcher.in_flight)
 
     def _idle_s(self, now: float) -> float:
@@ -383,6 +385,8 @@ class Agent:
             hosts=len(hosts),
             unstarted=self.hosts.unstarted,
             total_bytes=self.fetched_bytes,
+            unanswered=self._settling.unanswered,
+            lag_s=self._settling.lag_s(now),
         )
         path = f"/api/v1/nodes/{self.settings.node}/heartbeat"
         self._client.post(path, beat, HeartbeatReply, self._beat_answered, timeout_s=PROBE_TIMEOUT_S)

@@ -24,11 +24,13 @@ from drumlin.store import FetchRecord, SegmentWriter, WarcWriter
 
 
 class Arrival(msgspec.Struct):
-    """One leased URL that has come to an end: what to tell the coordinator, the fetch log, and the capture, if any."""
+    """One leased URL that has come to an end: what to tell the coordinator, the fetch log, and the capture, if any.
+    `arrived` is when, by the node's own clock."""
 
     result: Result
     fetch: FetchRecord
     capture: Capture | None = None
+    arrived: float = 0.0
 
 
 class CrawlPaths(msgspec.Struct, frozen=True):
@@ -90,12 +92,11 @@ class _Segment:
 
 
 class StoredBatch(msgspec.Struct):
-    """Arrivals that are archived and journalled, on their way to the coordinator. `size` is what they take on disk."""
+    """Arrivals that are archived and journalled, on their way to the coordinator."""
 
     segment: _Segment
     number: int
     arrivals: list[Arrival]
-    size: int = 0
 
 
 class Archive:
@@ -125,11 +126,7 @@ class Archive:
         segment.pages += len(captures)
         segment.bytes += size
         segment.waiting += 1
-        return StoredBatch(segment, number, arrivals, size)
-
-    def recall(self, batch: StoredBatch) -> list[Entry]:
-        """What was journalled of a batch whose arrivals were let go."""
-        return batch.segment.journal.read(batch.number)
+        return StoredBatch(segment, number, arrivals)
 
     def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
         """Write down the answer, and the rows of what the coordinator counted."""

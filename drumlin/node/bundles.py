@@ -19,6 +19,8 @@ import msgspec
 from drumlin.node.client import FOREVER, CoordinatorClient
 from drumlin.store.disk import PARTIAL_SUFFIX, remove, replace, translated_disk_errors
 
+SPOOL_BYTES_MAX = 4 * 1024**3
+"""What may wait on disk to be sent, unless told otherwise."""
 BUNDLE_SUFFIX = ".tar"
 SHA256_HEADER = "X-Drumlin-Sha256"
 LOOK_EVERY_S = 1.0

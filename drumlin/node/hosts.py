@@ -94,6 +94,7 @@ class HostWork:
         "robots_in_flight",
         "tasks",
         "ttl_s",
+        "unanswered",
         "unsettled",
         "waiting",
     )
@@ -108,6 +109,9 @@ class HostWork:
         self.tasks: deque[Task] = deque(map(task_of, lease.assignments))
         self.in_flight = 0
         self.unsettled = 0
+        """Results that have arrived and are not archived yet."""
+        self.unanswered = 0
+        """Results that are archived and on their way to the coordinator."""
         self.failures = 0
         self.renewing = False
         self.waiting = False
@@ -130,7 +134,12 @@ class HostWork:
     @property
     def idle(self) -> bool:
         """Nothing to fetch, no guest, and nothing on its way to the coordinator: the lease can be given back."""
-        return not (self.tasks or self.guests or self.in_flight or self.unsettled)
+        return not (self.tasks or self.guests or self.in_flight or self.unsettled or self.unanswered)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the lease must not run out: there is work left, or results that surely count only while it lasts."""
+        return bool(self.tasks or self.guests or self.unsettled or self.unanswered)
 
     def may_contact(self, now: float, per_host: int) -> bool:
         if self.in_flight >= per_host or self.waits_for_robots:

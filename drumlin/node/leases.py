@@ -73,8 +73,8 @@ class Leases:
         """When `ask` may next have something to do."""
         return float("inf") if self._asking else self._ask_at
 
-    def renew(self, now: float) -> None:
-        """Renew what runs out; give up what has."""
+    def renew(self, now: float, *, further: bool) -> None:
+        """Renew what runs out, with `further` URLs or with time alone; give up what has run out."""
         if now >= self._scan_at:
             self._scan_at = now + RENEW_SCAN_S
             for host in list(self._hosts.by_name.values()):
@@ -88,11 +88,12 @@ class Leases:
         self._to_renew.clear()
         self._renewing = True
         renew = [(host.lease_id, host.host) for host in hosts]
-        self._post(0, renew, self._take_renewals, lambda: self._renewal_failed(hosts))
+        tasks = TASKS_PER_REQUEST if further else 0
+        self._post(0, renew, self._take_renewals, lambda: self._renewal_failed(hosts), max_tasks=tasks)
 
     def check(self, host: HostWork, now: float) -> None:
         """Have a lease renewed soon if it runs out of time or URLs."""
-        if (host.tasks or host.guests) and host.wants_renewal(now, TASKS_LOW):
+        if host.wanted and host.wants_renewal(now, TASKS_LOW):
             host.renewing = True
             self._to_renew[host.host] = host
 
@@ -106,11 +107,12 @@ class Leases:
         on_reply: Callable[[Work, float], None],
         on_failure: Callable[[], None],
         visits: Sequence[str] = (),
+        max_tasks: int = TASKS_PER_REQUEST,
     ) -> None:
         sent = monotonic()
         self._requests += 1
         request = WorkRequest(
-            TASKS_PER_REQUEST,
+            max_tasks,
             max_hosts=max_hosts,
             # Unlike that of any other request, also of an earlier process of this name.
             request_id=f"{self._start}-{self._requests:x}",

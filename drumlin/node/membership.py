@@ -18,7 +18,7 @@ import msgspec
 from drumlin import __version__
 from drumlin.errors import BusyError, ConfigError
 from drumlin.node.archive import CrawlPaths
-from drumlin.node.outbox import SPOOL_BYTES_MAX
+from drumlin.node.bundles import SPOOL_BYTES_MAX
 from drumlin.node.recovery import SpoolLock
 from drumlin.protocol import NODE_ID_PATTERN, Register
 from drumlin.store.disk import storage_error, write_whole

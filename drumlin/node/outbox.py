@@ -1,60 +1,58 @@
-"""What is archived and not yet answered: parcels of results and reports, sent one at a time, in order.
+"""What is archived and not yet answered: parcels of results and reports, several of them under way at once.
 
-Through an outage parcels pile up. Beyond a bound their pages are let go from memory, since the journal and the archive
-hold them: when their turn comes they are read back. Beyond `spool_bytes_max` on disk the node is `full`, and contacts
-nobody until a coordinator is back.
+A parcel's pages stay in memory until it is answered, since their rows are written then; whoever fills the outbox
+watches `held_pages` and `held_bytes` and stops before there are too many. Through an outage parcels wait here. They are
+in the journal too, so nothing is lost if the process ends.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from drumlin.model import Capture, FailureKind, Outcome
 from drumlin.node.archive import Archive, Arrival, StoredBatch
 from drumlin.node.client import CoordinatorClient
+from drumlin.node.hosts import HostWork
 from drumlin.node.outcomes import ERROR_CHARS_MAX
-from drumlin.node.recovery import rebuild
-from drumlin.pipeline import Pipeline
 from drumlin.protocol import LINKS_MAX, Accepted, HostReport, Result, Results
 
-HELD_PAGES_MAX = 1_000
-HELD_BYTES_MAX = 48 * 1024 * 1024
-SPOOL_BYTES_MAX = 4 * 1024**3
+PARCELS_UNDER_WAY_MAX = 4
+"""Enough that the coordinator always has one to work on while answers travel and the node reads pages."""
 STALE = "stale"
+FOREVER = float("inf")
+
+HostResults = Sequence[tuple[HostWork, int]]
+"""Hosts, and how many results of each a parcel holds."""
 
 
 class _Parcel(msgspec.Struct):
-    """What is told at once. `spilled` means that its pages are only on disk."""
+    """What is told at once. `oldest` is when the first of its results arrived."""
 
     stored: StoredBatch | None
     reports: list[HostReport]
-    pages: int = 0
-    bytes: int = 0
-    spilled: bool = False
+    hosts: HostResults
+    pages: int
+    bytes: int
+    oldest: float
+    sent: bool = False
 
 
 class Outbox:
-    """Archives results, has the coordinator settle them, and publishes those that counted."""
+    """Archives results, has the coordinator settle them, and publishes those that counted. `on_answered` hears of each
+    host whose results were answered."""
 
     def __init__(
-        self,
-        node: str,
-        client: CoordinatorClient,
-        pipeline: Pipeline,
-        archive: Archive,
-        *,
-        spool_bytes_max: int = SPOOL_BYTES_MAX,
+        self, node: str, client: CoordinatorClient, archive: Archive, on_answered: Callable[[HostWork], None]
     ) -> None:
         self._path = f"/api/v1/nodes/{node}/results"
         self._client = client
-        self._pipeline = pipeline
         self._archive = archive
-        self._spool_bytes_max = spool_bytes_max
+        self._on_answered = on_answered
         self._parcels: deque[_Parcel] = deque()
-        self._spool_bytes = 0
         self.held_pages = 0
         self.held_bytes = 0
 
@@ -64,64 +62,59 @@ class Outbox:
         return bool(self._parcels)
 
     @property
+    def has_room(self) -> bool:
+        """One more parcel would be sent at once."""
+        return len(self._parcels) < PARCELS_UNDER_WAY_MAX
+
+    @property
     def settled(self) -> bool:
         """No result is unanswered."""
         return all(parcel.stored is None for parcel in self._parcels)
 
     @property
-    def full(self) -> bool:
-        return self._spool_bytes >= self._spool_bytes_max
+    def oldest(self) -> float:
+        """When the first of the unanswered results arrived; infinity when there is none."""
+        return min((parcel.oldest for parcel in self._parcels), default=FOREVER)
 
-    def put(self, arrivals: list[Arrival], reports: list[HostReport], now: float) -> None:
-        """Archive results and send them, with reports, when what came before has been answered."""
+    def put(self, arrivals: list[Arrival], hosts: HostResults, reports: list[HostReport], now: float) -> None:
+        """Archive results and send them, with reports, as soon as there is room."""
         stored = self._archive.store(arrivals, now) if arrivals else None
         size = sum(held_bytes(arrival.capture) for arrival in arrivals)
-        self._parcels.append(_Parcel(stored, reports, len(arrivals), size))
+        oldest = min((arrival.arrived for arrival in arrivals), default=FOREVER)
+        self._parcels.append(_Parcel(stored, reports, hosts, len(arrivals), size, oldest))
+        for host, count in hosts:
+            host.unanswered += count
         self.held_pages += len(arrivals)
         self.held_bytes += size
-        self._spool_bytes += stored.size if stored else 0
-        if len(self._parcels) == 1:
-            self._send()
-        else:
-            self._spill()
+        self._send_next()
 
-    def _spill(self) -> None:
-        """Let go of pages, the newest first, until what is held is bounded; the oldest parcel is on its way."""
-        for parcel in reversed(self._parcels):
-            if self.held_pages <= HELD_PAGES_MAX and self.held_bytes <= HELD_BYTES_MAX:
+    def _send_next(self) -> None:
+        """Parcels are sent in the order in which they were put; they may be answered in any other."""
+        under_way = sum(parcel.sent for parcel in self._parcels)
+        for parcel in self._parcels:
+            if under_way >= PARCELS_UNDER_WAY_MAX:
                 return
-            if parcel is not self._parcels[0] and parcel.stored is not None and not parcel.spilled:
-                parcel.stored.arrivals = []
-                parcel.spilled = True
-                self._let_go(parcel)
+            if not parcel.sent:
+                under_way += 1
+                self._send(parcel)
 
-    def _let_go(self, parcel: _Parcel) -> None:
-        self.held_pages -= parcel.pages
-        self.held_bytes -= parcel.bytes
-
-    def _send(self) -> None:
-        parcel = self._parcels[0]
-        results: list[Result] = []
-        if parcel.stored is not None and parcel.spilled:
-            results = [entry.result for entry in self._archive.recall(parcel.stored)]
-        elif parcel.stored is not None:
-            results = [arrival.result for arrival in parcel.stored.arrivals]
+    def _send(self, parcel: _Parcel) -> None:
+        parcel.sent = True
+        results = [arrival.result for arrival in parcel.stored.arrivals] if parcel.stored is not None else []
         message = results_message(results, parcel.reports)
         self._client.post(self._path, message, Accepted, lambda answer: self._answered(parcel, answer), signed=True)
 
     def _answered(self, parcel: _Parcel, accepted: Accepted) -> None:
-        self._parcels.popleft()
-        stored = parcel.stored
-        if stored is not None:
-            self._spool_bytes -= stored.size
-            if parcel.spilled:
-                stored.arrivals = rebuild(self._archive.paths, self._archive.recall(stored), self._pipeline)
-            else:
-                self._let_go(parcel)
-            self._archive.publish(stored, accepted)
+        self._parcels.remove(parcel)
+        self._send_next()
+        self.held_pages -= parcel.pages
+        self.held_bytes -= parcel.bytes
+        if parcel.stored is not None:
+            self._archive.publish(parcel.stored, accepted)
         _tell_refused(accepted)
-        if self._parcels:
-            self._send()
+        for host, count in parcel.hosts:
+            host.unanswered -= count
+            self._on_answered(host)
 
 
 def results_message(results: list[Result], reports: list[HostReport]) -> Results:

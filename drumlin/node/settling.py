@@ -1,7 +1,11 @@
 """From arrival to settlement: read in batches, ask what is known, archive, tell the coordinator, publish.
 
-What is on its way here is bounded: while `full`, no further contact is made. While no coordinator answers, nothing is
-asked, and what was read is archived all the same (`outbox`).
+What is on its way here is bounded by number, by bytes and by time: while `full`, no further contact is made. The bound
+in time keeps a crawl healthy. A page that waits longer for its answer than its lease lasts is given to somebody else
+and fetched again; answers then take even longer, and such a crawl never recovers by itself. So a node that gets its
+answers late fetches no more until it has caught up. The bound in time does not hold while no coordinator answers at
+all: then the node goes on with the leases it has. Nothing is asked meanwhile, and what was read is archived all the
+same (`outbox`).
 """
 
 from __future__ import annotations
@@ -22,7 +26,12 @@ READ_BATCH = 64
 READ_WAIT_S = 0.005
 SETTLE_BATCH_MAX = 200
 SETTLE_WAIT_S = 0.02
+FURTHER_WAIT_S = 0.1
+"""How long a parcel is filled while another is under way: large parcels cost the coordinator less."""
 STORE_WAIT_S = 0.5
+"""How long it is filled while it could not be sent anyway."""
+LAG_S_MAX = 1.5
+"""How long the oldest page may wait for its answer before no further page is fetched: well under a lease's time."""
 UNSETTLED_PAGES_MAX = 2_000
 UNSETTLED_BYTES_MAX = 96 * 1024 * 1024
 LINK_CHARS_BATCH_MAX = 8 * 1024 * 1024
@@ -58,6 +67,9 @@ class Settling:
         self._ready: list[Held] = []
         self._reports: list[HostReport] = []
         self._ready_at = 0.0
+        self._asked: dict[int, float] = {}
+        """Batches whose contents are asked for: when the first page of each arrived."""
+        self._late = False
         self._pages = 0
         self._bytes = 0
 
@@ -65,7 +77,20 @@ class Settling:
     def full(self) -> bool:
         outbox = self._outbox
         pages, size = self._pages + outbox.held_pages, self._bytes + outbox.held_bytes
-        return pages >= UNSETTLED_PAGES_MAX or size >= UNSETTLED_BYTES_MAX or outbox.full
+        return self._late or pages >= UNSETTLED_PAGES_MAX or size >= UNSETTLED_BYTES_MAX
+
+    def lag_s(self, now: float) -> float:
+        """How long the oldest page that was fetched and is not answered has waited."""
+        oldest = min(self._outbox.oldest, min(self._asked.values(), default=now))
+        for waiting in (self._arrived, self._ready):
+            if waiting:
+                oldest = min(oldest, waiting[0][1].arrived)
+        return max(0.0, now - oldest)
+
+    @property
+    def unanswered(self) -> int:
+        """How many URLs have come to an end and are not answered."""
+        return self._pages + self._outbox.held_pages
 
     @property
     def behind(self) -> bool:
@@ -82,8 +107,9 @@ class Settling:
         return not self._pages and self._outbox.settled
 
     def arrive(self, host: HostWork, arrival: Arrival) -> None:
+        arrival.arrived = monotonic()
         if not self._arrived:
-            self._arrived_at = monotonic()
+            self._arrived_at = arrival.arrived
         host.unsettled += 1
         self._pages += 1
         self._bytes += held_bytes(arrival.capture)
@@ -98,15 +124,24 @@ class Settling:
         """When `step` next has something to do, infinity when only the network can say."""
         read_at = self._arrived_at + READ_WAIT_S if self._arrived else float("inf")
         if self._ready or (self._reports and not self._outbox.busy):
-            return min(read_at, self._ready_at + (STORE_WAIT_S if self._outbox.busy else SETTLE_WAIT_S))
+            return min(read_at, self._ready_at + self._fill_wait_s)
         return read_at
+
+    @property
+    def _fill_wait_s(self) -> float:
+        """How long to wait for more before a parcel is made of what is ready."""
+        if not self._outbox.busy:
+            return SETTLE_WAIT_S
+        return FURTHER_WAIT_S if self._outbox.has_room else STORE_WAIT_S
 
     def step(self) -> None:
         """Read one batch if one is ready, and archive and send what has been read."""
         arrived = len(self._arrived)
         if arrived >= READ_BATCH or (arrived and monotonic() >= self._arrived_at + READ_WAIT_S):
             self._read()
-        self._hand_over(monotonic())
+        now = monotonic()
+        self._hand_over(now)
+        self._late = self.lag_s(now) > LAG_S_MAX and not self._client.cut_off
 
     def _read(self) -> None:
         """Parse and fingerprint a batch, then ask which of its contents are known already."""
@@ -121,6 +156,7 @@ class Settling:
         if not asked or self._client.cut_off:
             self._enqueue(batch)
             return
+        self._asked[id(batch)] = batch[0][1].arrived
         request = KnownRequest([(capture.domain, capture.digest.hex()) for capture in asked])
         self._client.post(
             f"{self._api}/known",
@@ -153,6 +189,7 @@ class Settling:
         self._enqueue(batch)
 
     def _enqueue(self, batch: list[Held]) -> None:
+        self._asked.pop(id(batch), None)
         self._note_waiting()
         self._ready += batch
 
@@ -161,24 +198,25 @@ class Settling:
             self._ready_at = monotonic()
 
     def _hand_over(self, now: float) -> None:
-        """Archive what has been read and have it sent. While the batch before is not answered, only whole batches are,
-        or what has waited for long."""
+        """Archive what has been read and have it sent, in large parcels while others are under way."""
         if self._outbox.busy and not self._ready:
             return
         if not (self._ready or self._reports):
             return
-        wait_s = STORE_WAIT_S if self._outbox.busy else SETTLE_WAIT_S
-        if len(self._ready) < SETTLE_BATCH_MAX and now < self._ready_at + wait_s:
+        if len(self._ready) < SETTLE_BATCH_MAX and now < self._ready_at + self._fill_wait_s:
             return
         sent = self._take_ready()
         self._ready_at = now
+        counts: dict[HostWork, int] = {}
         for host, arrival in sent:
-            host.unsettled -= 1
-            self._pages -= 1
+            counts[host] = counts.get(host, 0) + 1
             self._bytes -= held_bytes(arrival.capture)
-        for host in {id(host): host for host, _ in sent}.values():
+        self._pages -= len(sent)
+        for host, count in counts.items():
+            host.unsettled -= count
+            # A host whose results are all in this parcel, or answered, may be given back in it.
             self._on_stored(host)
-        self._outbox.put([arrival for _, arrival in sent], self._take_reports(), now)
+        self._outbox.put([arrival for _, arrival in sent], list(counts.items()), self._take_reports(), now)
 
     def _take_ready(self) -> list[Held]:
         """As many results as one message may hold."""

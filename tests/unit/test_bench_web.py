@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 from bench.pages import PageMaker, WebShape, denied_paths, host_address
-from bench.web import CONTROL_ADDRESS, Web
+from bench.web import CONTROL_ADDRESS, Web, make_tables
 
 SHAPE = WebShape(hosts=3, pages=20, size_median=6000)
 CLIENT_S_MAX = 10.0
@@ -68,6 +68,16 @@ def test_a_page_has_as_many_links_as_asked_for() -> None:
     for _, parts in PageMaker(SHAPE, 8000).host_pages(0):
         hrefs = re.findall(rb'<a href="([^"]+)', b"".join(parts))
         assert len([href for href in hrefs if not href.startswith((b"#", b"mailto:"))]) == SHAPE.links
+
+
+def test_hosts_that_serve_the_same_pages_count_their_own_and_are_never_named_in_them() -> None:
+    shape = WebShape(hosts=6, pages=5, size_median=6000, distinct_hosts=2)
+    tables = make_tables(shape, 8000, hosts_denied=0)
+    paths = [path for path, _ in PageMaker(shape, 8000).host_pages(0)]
+    numbers = [tables[host][path.encode()][2] for host in range(6) for path in paths if path.encode() in tables[host]]
+    assert len(set(numbers)) == len(numbers)
+    for _, parts in PageMaker(shape, 8000).host_pages(1):
+        assert f"//{host_address(1)}:8000".encode() not in b"".join(parts)
 
 
 def test_the_accounts_tell_pages_doubles_denied_and_unknown_apart(web: Web) -> None:

@@ -282,10 +282,10 @@ def test_after_a_failure_hosts_are_asked_for_and_leases_renewed_again_but_not_at
     asking.client.answer()
     host = asking.holder.table.by_name["a.test"] = work_on(lease(ttl_s=1e9), sent=0.0)
     asking.leases.check(host, 6e8)
-    asking.leases.renew(6e8)
+    asking.leases.renew(6e8, further=True)
     asking.client.fail()
     assert not host.renewing
-    asking.leases.renew(7e8)
+    asking.leases.renew(7e8, further=True)
     assert asking.client.sent[0][0].renew == [(host.lease_id, host.host)]
 
 
@@ -293,7 +293,7 @@ def test_a_lease_that_runs_out_is_renewed_and_one_that_cannot_be_is_lost(asking:
     for name in ("kept", "lost", "over"):
         asking.holder.table.by_name[name] = work_on(lease(name, ttl_s=1000.0), sent=0.0)
     asking.holder.table.by_name["over"].expires = 500.0
-    asking.leases.renew(600.0)
+    asking.leases.renew(600.0, further=True)
     (request, _) = asking.client.sent[0]
     assert request.renew == [("n0:token of kept", "kept"), ("n0:token of lost", "lost")]
     asking.client.answer(lease("kept", urls=2), lost=("lost",))
@@ -304,7 +304,7 @@ def test_a_lease_that_runs_out_is_renewed_and_one_that_cannot_be_is_lost(asking:
 def test_a_renewal_that_crosses_the_end_of_its_lease_gives_no_urls_to_the_next_one(asking: Asking) -> None:
     old = asking.holder.table.by_name["a.test"] = work_on(lease(urls=1), sent=0.0)
     asking.leases.check(old, 59.0)
-    asking.leases.renew(59.0)
+    asking.leases.renew(59.0, further=True)
     newer = msgspec.structs.replace(lease(urls=1), lease_id="another token")
     asking.holder.table.by_name["a.test"] = work_on(newer, sent=60.0)
     asking.client.answer(lease(urls=7))

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from drumlin.model import Capture, Duplicate, Outcome, Task
 from drumlin.node import settling
-from drumlin.node.archive import Archive, Arrival, CrawlPaths, StoredBatch
+from drumlin.node.archive import Archive, Arrival, StoredBatch
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import HostWork
-from drumlin.node.outbox import HELD_PAGES_MAX, Outbox, results_message, tellable
+from drumlin.node.outbox import PARCELS_UNDER_WAY_MAX, Outbox, results_message, tellable
 from drumlin.node.outcomes import fetch_record, result_without_capture
-from drumlin.node.settling import SETTLE_BATCH_MAX, STORE_WAIT_S, UNSETTLED_PAGES_MAX, Settling
-from drumlin.node.spool import Entry
+from drumlin.node.settling import LAG_S_MAX, SETTLE_BATCH_MAX, STORE_WAIT_S, UNSETTLED_PAGES_MAX, Settling
 from drumlin.pipeline import Discovered, Pipeline
 from drumlin.protocol import LINKS_MAX, Accepted, HostReport, Known, Result, WorkLease
 
@@ -33,7 +31,6 @@ class Parts:
         self.on_failure: Callable[[], None] | None = None
         self.cut_off = False
         self.journal: list[list[Result]] = []
-        self.paths = CrawlPaths(Path())
 
     # the coordinator's client
     def post(
@@ -58,11 +55,7 @@ class Parts:
     def store(self, arrivals: list[Arrival], now: float) -> StoredBatch:
         self.heard.append(f"store {len(arrivals)}")
         self.journal.append([arrival.result for arrival in arrivals])
-        return StoredBatch(cast(Any, None), len(self.journal) - 1, arrivals, size=100 * len(arrivals))
-
-    def recall(self, batch: StoredBatch) -> list[Entry]:
-        results = self.journal[batch.number]
-        return [Entry(result, cast(Any, None), "", 0, "") for result in results]
+        return StoredBatch(cast(Any, None), len(self.journal) - 1, arrivals)
 
     def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
         self.heard.append(f"publish {len(batch.arrivals)}")
@@ -96,9 +89,9 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     return made
 
 
-def settling_of(parts: Parts, spool_bytes_max: int = 1 << 40) -> Settling:
+def settling_of(parts: Parts) -> Settling:
     client, pipeline = cast(CoordinatorClient, parts), cast(Pipeline, parts)
-    outbox = Outbox("n0", client, pipeline, cast(Archive, parts), spool_bytes_max=spool_bytes_max)
+    outbox = Outbox("n0", client, cast(Archive, parts), parts.stored)
     return Settling("n0", client, pipeline, outbox, cast(BlackBox, parts), parts.stored)
 
 
@@ -146,7 +139,7 @@ def test_a_page_is_read_asked_for_stored_sent_and_only_then_published(parts: Par
     assert parts.heard == ["read 1", "clear", "known", "stored a.test", "store 1", "results"]
     assert (made.empty, work.unsettled) == (False, 0)
     message = parts.answer()
-    assert parts.heard[-1] == "publish 1"
+    assert parts.heard[-2:] == ["publish 1", "stored a.test"]
     assert (made.empty, made.due()) == (True, float("inf"))
     (sent,) = message.results
     assert (sent.links, sent.traps, sent.record_id) == (["http://a.test/1/next"], {"calendar": 1}, "r")
@@ -173,20 +166,21 @@ def test_a_known_content_is_a_duplicate_unless_it_is_the_same_page_again(parts: 
     assert (arrived.capture.duplicate is not None) == marked
 
 
-def test_one_batch_is_sent_at_a_time_and_none_is_larger_than_allowed(parts: Parts) -> None:
+def test_some_parcels_are_under_way_at_once_and_none_is_larger_than_allowed(parts: Parts) -> None:
     made, work = settling_of(parts), host()
-    for number in range(SETTLE_BATCH_MAX + 50):
+    count = SETTLE_BATCH_MAX * PARCELS_UNDER_WAY_MAX + 50
+    for number in range(count):
         made.arrive(work, arrival(number, page=False))
-    for _ in range(20):
+    for _ in range(40):
         parts.now += 1.0
         made.step()
-    assert len(parts.sent) == 1
+    assert len(parts.sent) == PARCELS_UNDER_WAY_MAX
     sizes = []
     while parts.sent:
         sizes.append(len(parts.answer().results))
         parts.now += 1.0
         made.step()
-    assert sum(sizes) == SETTLE_BATCH_MAX + 50
+    assert sum(sizes) == count
     assert max(sizes) <= SETTLE_BATCH_MAX
     assert made.empty
 
@@ -228,6 +222,7 @@ def test_it_is_full_by_pages_or_by_bytes_until_they_are_settled(parts: Parts) ->
         parts.now += 1.0
         heavy.step()
         parts.answer()
+    heavy.step()
     assert (heavy.full, heavy.empty) == (False, True)
 
 
@@ -240,21 +235,18 @@ def pass_time(parts: Parts, made: Settling, turns: int = 1) -> None:
         made.step()
 
 
-def test_what_arrives_while_a_batch_is_unanswered_is_archived_and_sent_in_order_later(parts: Parts) -> None:
+def test_what_arrives_while_others_are_unanswered_is_archived_and_sent_in_order_later(parts: Parts) -> None:
     made, work = settling_of(parts), host()
-    for number in range(3):
+    count = PARCELS_UNDER_WAY_MAX + 2
+    for number in range(count):
         made.arrive(work, arrival(number, page=False))
         pass_time(parts, made, 2)
-    assert [one for one in parts.heard if one.startswith(("store ", "results"))] == [
-        "store 1",
-        "results",
-        "store 1",
-        "store 1",
-    ]
+    heard = [one for one in parts.heard if one.startswith(("store ", "results"))]
+    assert heard == ["store 1", "results"] * PARCELS_UNDER_WAY_MAX + ["store 1"] * 2
     sent = []
     while parts.sent:
         sent += [result.url for result in parts.answer().results]
-    assert sent == [f"http://a.test/{number}/" for number in range(3)]
+    assert sent == [f"http://a.test/{number}/" for number in range(count)]
     assert made.empty
 
 
@@ -276,37 +268,82 @@ def test_what_is_known_is_not_asked_while_cut_off_and_not_waited_for_when_it_fai
     assert parts.heard[-2:] == ["store 1", "results"]
 
 
-def test_memory_stays_bounded_through_an_outage_and_everything_is_sent_after_it(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("drumlin.node.outbox.rebuild", lambda paths, entries, pipeline: entries)
+def test_memory_stays_bounded_through_an_outage_and_everything_is_sent_after_it(parts: Parts) -> None:
     made, work = settling_of(parts), host()
-    pages = 3 * UNSETTLED_PAGES_MAX
-    for number in range(pages):
-        assert not made.full
+    parts.cut_off = True
+    number = 0
+    while not made.full:
         made.arrive(work, arrival(number, page=False))
-        if number % 50 == 49:
+        number += 1
+        if number % 50 == 0:
             pass_time(parts, made)
     pass_time(parts, made, 5)
-    assert made._outbox.held_pages <= HELD_PAGES_MAX + SETTLE_BATCH_MAX
+    assert made.unanswered == number == UNSETTLED_PAGES_MAX
+    parts.cut_off = False
     sent: list[str] = []
     while parts.sent:
         sent += [result.url for result in parts.answer().results]
-    assert sent == [f"http://a.test/{number}/" for number in range(pages)]
-    assert (made.empty, made._outbox.held_pages, made._outbox.full) == (True, 0, False)
+    assert sent == [f"http://a.test/{number}/" for number in range(UNSETTLED_PAGES_MAX)]
+    pass_time(parts, made)
+    assert (made.empty, made.full, made.unanswered) == (True, False, 0)
     published = [int(one.removeprefix("publish ")) for one in parts.heard if one.startswith("publish")]
-    assert sum(published) == pages
+    assert sum(published) == UNSETTLED_PAGES_MAX
 
 
-def test_no_more_is_taken_when_the_spool_on_disk_is_full_until_some_of_it_is_settled(parts: Parts) -> None:
-    made, work = settling_of(parts, spool_bytes_max=250), host()
-    for number in range(3):
-        assert not made.full
+# How far settling may lag behind fetching
+
+
+def test_nothing_more_is_fetched_while_the_oldest_page_waits_for_its_answer_for_too_long(parts: Parts) -> None:
+    made, work = settling_of(parts), host()
+    made.arrive(work, arrival())
+    parts.now += LAG_S_MAX - 0.1
+    made.step()
+    assert not made.full
+    parts.now += 0.2
+    made.step()
+    assert [made.full] == [True]
+    assert made.lag_s(parts.now) == pytest.approx(LAG_S_MAX + 0.1)
+    for _ in range(2):
+        parts.answer()
+        pass_time(parts, made)
+    assert (made.full, made.empty, made.lag_s(parts.now)) == (False, True, 0.0)
+
+
+def test_the_lag_counts_from_the_arrival_of_the_oldest_page_wherever_it_is_on_its_way(parts: Parts) -> None:
+    made = settling_of(parts)
+    begun = parts.now
+    made.arrive(host("first.test"), arrival(1))
+    parts.now += 1.0
+    made.step()
+    assert (parts.heard[-1], made.lag_s(parts.now)) == ("known", parts.now - begun)
+    made.arrive(host("second.test"), arrival(2))
+    parts.answer()
+    assert made.lag_s(parts.now) == parts.now - begun, "it is ready"
+    pass_time(parts, made)
+    assert (made._outbox.busy, made.lag_s(parts.now)) == (True, parts.now - begun)
+
+
+def test_a_node_that_no_coordinator_answers_goes_on_however_long_its_results_wait(parts: Parts) -> None:
+    made = settling_of(parts)
+    parts.cut_off = True
+    made.arrive(host(), arrival(page=False))
+    pass_time(parts, made, 20)
+    assert made.lag_s(parts.now) > LAG_S_MAX
+    assert not made.full
+
+
+def test_a_host_is_not_given_back_while_another_parcel_with_its_results_is_unanswered(parts: Parts) -> None:
+    made, work = settling_of(parts), host()
+    given_back: list[int] = []
+    parts.on_stored = lambda: given_back.append(len(parts.sent)) if work.idle else None
+    for number in range(2):
         made.arrive(work, arrival(number, page=False))
         pass_time(parts, made, 2)
-    assert made.full
+    assert (given_back, work.unanswered) == ([0], 2), "with the first parcel, when nothing else was on its way"
     parts.answer()
-    assert not made.full
+    assert given_back == [0]
+    parts.answer()
+    assert (given_back[1:], work.unanswered) == ([0], 0)
 
 
 def test_more_links_than_a_result_may_name_go_with_copies_of_it() -> None:

@@ -206,6 +206,6 @@ def test_a_lease_that_only_has_guests_is_renewed(agent: Agent, web: Web) -> None
     web.grant_visit(lease_of("b.test"))
     held = agent.hosts.by_name["b.test"]
     held.expires = monotonic() + 10
-    agent._leases.renew(monotonic())
+    agent._leases.renew(monotonic(), further=True)
     (request,) = web.of(WorkRequest)
     assert ("n0:b.test", "b.test") in request.renew

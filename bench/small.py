@@ -1,0 +1,219 @@
+"""A long crawl of small pages: whether settling keeps up with fetching, to the end: `python -m bench.small`.
+
+2,000 hosts of 400 pages of about 8 KB, no delay. Short benchmarks end before a backlog shows, so this one takes minutes
+and looks at the crawl all the time: how many pages the server has given, how many count as done, how long the later
+lags behind the former, and how much memory the processes hold. With `--freeze-s` the coordinator is stopped
+(SIGSTOP) for that long in the middle; with `--fleet` nodes and coordinators are a fleet on one Redis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM, socket
+
+from bench.measure import drain_time_wait, resident_bytes_of_session
+from bench.run import TIME_WAIT_LOW, TIME_WAIT_S_MAX, TMPFS, Site, drumlin_program, serving
+
+SAMPLE_S = 0.25
+ASK_S_MAX = 2.0
+RUN_S_MAX = 1_800.0
+MINUTE_S = 60.0
+WINDOW_S = 5.0
+FULL_SPEED_SHARE = 0.9
+SIZE_MEDIAN_BYTES = 4_400
+LINKS = 20
+DISTINCT_HOSTS = 25
+MEGABYTE = 1e6
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The crawl at one moment: pages that the server gave, pages that are done, memory of all processes."""
+
+    at: float
+    served: int
+    done: int
+    resident_bytes: int
+
+
+@dataclass
+class Watch:
+    """A crawl looked at from outside until its process ends."""
+
+    site: Site
+    socket_path: Path
+    session: int
+    samples: list[Sample] = field(default_factory=list)
+
+    def run(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+        done = 0
+        while process.poll() is None and time.monotonic() < deadline:
+            begun = time.monotonic()
+            done = done_pages(self.socket_path, done)
+            served = self.site.ask("/_stats?short")["pages_served"]
+            self.samples.append(Sample(begun, served, done, resident_bytes_of_session(self.session)))
+            time.sleep(max(0.0, SAMPLE_S - (time.monotonic() - begun)))
+
+
+class UnixConnection(HTTPConnection):
+    """HTTP to a local crawl's coordinator."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("coordinator", timeout=ASK_S_MAX)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket(AF_UNIX, SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def done_pages(path: Path, before: int) -> int:
+    """How many pages the crawl counts as done; as many as before while it does not answer."""
+    connection = UnixConnection(path)
+    try:
+        connection.request("GET", "/api/v1/crawl")
+        return int(json.loads(connection.getresponse().read())["budgets"]["pages"])
+    except (OSError, HTTPException, ValueError, KeyError):
+        return before
+    finally:
+        connection.close()
+
+
+def lags_s(samples: list[Sample]) -> list[tuple[float, float]]:
+    """For each sample, how long ago the server had given as many pages as are done now."""
+    served = [sample.served for sample in samples]
+    lags = []
+    for place, sample in enumerate(samples):
+        reached = bisect_left(served, min(sample.done, sample.served), hi=place)
+        lags.append((sample.at, sample.at - samples[min(reached, place)].at))
+    return lags
+
+
+def rates(samples: list[Sample], window_s: float) -> list[tuple[float, float]]:
+    """Done pages a second over every window that ends at a sample."""
+    found, start = [], 0
+    for sample in samples:
+        while sample.at - samples[start].at > window_s:
+            start += 1
+        span = sample.at - samples[start].at
+        if span > 0.8 * window_s:
+            found.append((sample.at, (sample.done - samples[start].done) / span))
+    return found
+
+
+def recovery_s(samples: list[Sample], frozen: tuple[float, float]) -> float:
+    """How long after the freeze a window is as fast as the crawl was before it; infinity when none was."""
+    speeds = rates(samples, WINDOW_S)
+    before = statistics.median([speed for at, speed in speeds if at < frozen[0]] or [0.0])
+    after = (at - frozen[1] for at, speed in speeds if at > frozen[1] and speed >= FULL_SPEED_SHARE * before)
+    return next(after, float("inf"))
+
+
+@contextmanager
+def crawling(site: Site, out: Path, flags: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """`drumlin crawl` over the whole web, in a session of its own, ended with it."""
+    fixed = ["--allow-private", "--quiet", "--json", "--scope", "host", "--delay", "0"]
+    command = [drumlin_program(), "crawl", "-i", str(site.seeds), "--out", str(out), *fixed, *flags]
+    with (out.parent / "output").open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def freeze(process: subprocess.Popen[bytes], after_s: float, for_s: float, frozen: list[tuple[float, float]]) -> None:
+    """Stop the coordinator, which is the crawl's first process, for a while."""
+    time.sleep(after_s)
+    if process.poll() is not None:
+        return
+    begun = time.monotonic()
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(for_s)
+    os.kill(process.pid, signal.SIGCONT)
+    frozen.append((begun, time.monotonic()))
+
+
+def run(options: argparse.Namespace) -> int:
+    shape = ["--size-median", str(SIZE_MEDIAN_BYTES), "--links", str(LINKS), "--distinct-hosts", str(DISTINCT_HOSTS)]
+    root = Path(tempfile.mkdtemp(dir=options.disk or TMPFS, prefix="drumlin-small-"))
+    drain_time_wait(TIME_WAIT_LOW, TIME_WAIT_S_MAX)
+    frozen: list[tuple[float, float]] = []
+    try:
+        with serving(options.hosts, options.pages, *shape) as site:
+            flags = [*options.drumlin_flags.split(), *(["--nodes", str(options.nodes)] if options.nodes else [])]
+            begun = time.monotonic()
+            with crawling(site, root / "crawl", flags) as process:
+                if options.freeze_s:
+                    when = (process, options.freeze_after_s, options.freeze_s, frozen)
+                    threading.Thread(target=freeze, args=when, daemon=True).start()
+                watch = Watch(site, root / "crawl" / "run" / "socket", process.pid)
+                watch.run(process, begun + RUN_S_MAX)
+            wall_s = time.monotonic() - begun
+            stats = site.ask("/_stats")
+        print_result(watch.samples, stats, wall_s, frozen, process.returncode)
+        if options.json:
+            options.json.write_text(json.dumps([vars(sample) for sample in watch.samples]))
+        return int(process.returncode != 0)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def print_result(
+    samples: list[Sample], stats: dict[str, int], wall_s: float, frozen: list[tuple[float, float]], exit_code: int
+) -> None:
+    pages, last = stats["pages_distinct"], max(sample.done for sample in samples)
+    lags = lags_s(samples)
+    worst_at, worst = max(lags, key=lambda lag: lag[1])
+    minutes = [speed for _, speed in rates(samples, MINUTE_S)] or [last / wall_s]
+    quarter = next((s for s in samples if s.done >= last / 4), samples[-1]).resident_bytes
+    peak = max(sample.resident_bytes for sample in samples[len(samples) // 4 :])
+    begun = samples[0].at
+    print(f"pages {pages:,}, missed {stats['missed']:,}, fetched twice {stats['doubles']:,}, exit code {exit_code}")
+    print(f"{pages / wall_s:,.0f} pages/s over {wall_s:.0f} s; best minute {max(minutes):,.0f}")
+    print(f"whole / best minute: {pages / wall_s / max(minutes):.2f}")
+    print(f"lag of done behind fetched: {worst:.2f} s at most, after {worst_at - begun:.0f} s")
+    print(f"memory: {quarter / MEGABYTE:,.0f} MB after a quarter, {peak / MEGABYTE:,.0f} MB at most after it")
+    for span in frozen:
+        print(
+            f"frozen for {span[1] - span[0]:.0f} s after {span[0] - begun:.0f} s; full speed again "
+            f"{recovery_s(samples, span):.1f} s after"
+        )
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.small", description=__doc__.split("\n", 1)[0] if __doc__ else "")
+    parser.add_argument("--hosts", type=int, default=2_000)
+    parser.add_argument("--pages", type=int, default=400, help="pages of each host")
+    parser.add_argument("--disk", type=Path, help="a folder on a disk to crawl into; else memory (tmpfs)")
+    parser.add_argument("--nodes", type=int, help="node processes; else one for each core")
+    parser.add_argument("--freeze-s", type=float, default=0.0, help="stop the coordinator for so long")
+    parser.add_argument("--freeze-after-s", type=float, default=60.0, help="when to stop it")
+    parser.add_argument("--drumlin-flags", default="", help="more flags for drumlin crawl, in one string")
+    parser.add_argument("--json", type=Path, help="write every sample to this file")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(run(parse_arguments()))

@@ -363,7 +363,7 @@ class SimulatedNode:
             HostReport(lease.lease_id, lease.host, release=True, next_contact_s=NEXT_CONTACT_S)
             for lease in self._leases
         ]
-        return Results(results, hosts, canonical_links=True)
+        return Results(results, hosts, canonical_links=True, stored=True)
 
     # What it is told
 

@@ -200,11 +200,13 @@ class HostReport(msgspec.Struct, omit_defaults=True):
 
 
 class Results(msgspec.Struct):
-    """`canonical_links` says that links are canonical, in scope and within the crawl's depth already."""
+    """`canonical_links` says that links are canonical, in scope and within the crawl's depth already. `stored` says
+    that the sender puts its captures into the store itself, as drumlin's own nodes do."""
 
     results: Annotated[list[Result], msgspec.Meta(max_length=RESULTS_MAX)]
     hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOSTS_MAX)] = []
     canonical_links: bool = False
+    stored: bool = False
 
 
 class Rejected(msgspec.Struct):

@@ -253,7 +253,7 @@ class SingleFace:
 def _web_url(text: str) -> str:
     url = canonical(text)
     if url is None:
-        raise Refused(400, "bad_url", "This is no web address.", "It looks like https://example.com/page.")
+        raise Refused(422, "bad_url", "This is no web address.", "It looks like https://example.com/page.")
     return url
 
 

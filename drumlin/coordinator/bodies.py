@@ -151,13 +151,23 @@ class Format(Generic[Message]):
             JSON: self._from_json,
             MSGPACK: msgspec.msgpack.Decoder(message).decode,
         }
+        self._whole: dict[str, Callable[[bytes], msgspec.Raw]] = {
+            JSON: msgspec.json.Decoder(msgspec.Raw).decode,
+            MSGPACK: msgspec.msgpack.Decoder(msgspec.Raw).decode,
+        }
 
     def decode(self, body: bytes, content_type: str) -> Message:
-        decode = self._decoders.get(content_type) or self._decoders.get(_media_type(content_type))
+        media_type = content_type if content_type in self._decoders else _media_type(content_type)
+        decode = self._decoders.get(media_type)
         if decode is None:
             raise Refused(415, "unknown_type", "The Content-Type is not known.", f"Use {JSON} or {MSGPACK}.")
         try:
-            return decode(body)
+            try:
+                return decode(body)
+            except msgspec.ValidationError as wrong:
+                # It may be found to be invalid before its end is seen.
+                self._whole[media_type](body)
+                raise Refused(422, "invalid", f"The body is not what is taken here: {wrong}.") from wrong
         except msgspec.DecodeError as wrong:
             raise Refused(400, "malformed", f"The body is not what is taken here: {wrong}.") from wrong
         except (RecursionError, UnicodeDecodeError) as wrong:

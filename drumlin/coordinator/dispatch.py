@@ -16,7 +16,7 @@ from drumlin.config import CrawlConfig
 from drumlin.coordinator.granting import Granting
 from drumlin.coordinator.nodes import PRESENT, NodeRegistry
 from drumlin.coordinator.orders import ORDERED, Orders
-from drumlin.coordinator.settling import Batch, Kept, Settler, by_host, canonical_links, read_results
+from drumlin.coordinator.settling import Batch, Kept, Settler, Taken, by_host, canonical_links, read_results
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Added, Engine
 from drumlin.errors import BusyError
@@ -203,15 +203,18 @@ class Dispatcher:
         return Known(await self.engine.contents.known(contents))
 
     async def results(self, node: str | None, results: Results, now: float) -> Accepted:
+        return (await self.take(node, results, now)).accepted
+
+    async def take(self, node: str | None, results: Results, now: float) -> Taken:
         """Add what was found, record the contents, and settle: in this order, so that a crash loses no link.
 
         A node's results must be of its own leases, or of a node's that is gone; None stands for whoever may do all.
         """
         batch = read_results(results, await self._owners(node, results))
         await self._offer(await self._found(batch, trusted=results.canonical_links), now)
-        accepted = await self._settler.settle(batch, now)
-        self._settled_since_tick += accepted.accepted_count
-        return accepted
+        taken = await self._settler.settle(batch, now)
+        self._settled_since_tick += taken.accepted.accepted_count
+        return taken
 
     @property
     def may_be_finished(self) -> bool:

@@ -29,7 +29,8 @@ TAGS = {"/api/v1/nodes/": "fleet", "/v1/": "single URLs"}
 PEOPLE_TAG = "people"
 UNSTRUCTURED: dict[type, dict[str, Any]] = {str: {"type": "string"}, dict: {"type": "object"}, bytes: {}}
 
-BAD = {400: "The request cannot be read or understood."}
+BAD = {400: "The request cannot be read."}
+INVALID = {422: "The request can be read, and says something that is not taken here."}
 BODY = {
     408: "The body came too slowly.",
     413: "The body is too large, compressed or not.",
@@ -147,6 +148,8 @@ def _refusals(route: Route, controlled: bool) -> dict[int, str]:
     statuses = dict(ANYWHERE)
     if route.takes is not None or route.parameter_names:
         statuses |= BAD | LONG_QUERY
+    if route.takes is not None:
+        statuses |= INVALID
     if route.method != "GET":
         statuses |= BODY | BAD
     if route.permission is not None:

@@ -239,7 +239,7 @@ def read_query(query: bytes, takes: type[Any]) -> Any:
     try:
         return msgspec.convert(fields, takes, strict=False)
     except msgspec.ValidationError as wrong:
-        raise Refused(400, "bad_query", f"The query string is not what is taken here: {wrong}.") from wrong
+        raise Refused(422, "invalid", f"The query string is not what is taken here: {wrong}.") from wrong
 
 
 async def send_stream(send: Send, receive: Receive, stream: Stream) -> None:

@@ -45,6 +45,14 @@ class Batch(NamedTuple):
     rejected: dict[int, Rejected]
 
 
+class Taken(NamedTuple):
+    """What became of a batch: the answer, and the places of results that had counted before. The sender need not know
+    the latter: the same batch gives the same answer."""
+
+    accepted: Accepted
+    repeated: frozenset[int]
+
+
 def host_or_nothing(url: str) -> str:
     """The host of a URL that may be anything; empty when it is no web address with a path."""
     start = 8 if url.startswith("https://") else 7 if url.startswith("http://") else 0
@@ -92,24 +100,29 @@ class Settler:
         self._config = config
         self._chance = chance
 
-    async def settle(self, batch: Batch, now: float) -> Accepted:
+    async def settle(self, batch: Batch, now: float) -> Taken:
         duplicates = await self._record_contents(batch.kept)
         verdicts = await self._settle(batch, duplicates, now)
         rejected = dict(batch.rejected)
         known: list[KnownPage] = []
+        repeated: list[int] = []
         for kept, duplicate, verdict in zip(batch.kept, duplicates, verdicts, strict=True):
             if verdict is Verdict.STALE:
                 rejected[kept.place] = Rejected(kept.result.assignment_id, STALE)
-            elif duplicate is not None:
+                continue
+            if verdict is Verdict.REPEATED:
+                repeated.append(kept.place)
+            if duplicate is not None:
                 known.append(KnownPage(kept.place, duplicate))
         places = sorted(rejected)
-        return Accepted(
+        accepted = Accepted(
             accepted_count=len(batch.kept) + len(batch.rejected) - len(places),
             rejected_count=len(places),
             rejected=[rejected[place] for place in places],
             rejected_at=places,
             duplicates=known,
         )
+        return Taken(accepted, frozenset(repeated))
 
     async def _record_contents(self, kept: list[Kept]) -> list[Duplicate | None]:
         """Remember the content of each page; for each result the earlier page it repeats."""

@@ -127,7 +127,7 @@ def results_message(results: list[Result], reports: list[HostReport]) -> Results
         for start, end in _further_stretches(len(result.links))
     ]
     first = [_first_stretch(result) if len(result.links) > LINKS_MAX else result for result in results]
-    return Results(first + more, reports, canonical_links=True)
+    return Results(first + more, reports, canonical_links=True, stored=True)
 
 
 def _first_stretch(result: Result) -> Result:

@@ -136,10 +136,10 @@ def test_nesting_without_end_is_400(coordinator: RunningCoordinator) -> None:
     assert (answer.status, answer.code) == (400, "malformed")
 
 
-def test_more_items_than_permitted_is_400(coordinator: RunningCoordinator) -> None:
+def test_more_items_than_permitted_is_422(coordinator: RunningCoordinator) -> None:
     many = json.dumps({"contents": [["a.example", "0" * 64]] * 5_001}).encode()
     answer = coordinator.ask("POST", "/api/v1/nodes/n1/known", body=many, headers={"Content-Type": "application/json"})
-    assert (answer.status, answer.code) == (400, "malformed")
+    assert (answer.status, answer.code) == (422, "invalid")
 
 
 def test_a_small_calls_body_is_small(coordinator: RunningCoordinator) -> None:

@@ -78,18 +78,18 @@ def test_a_refusal_is_written_in_the_format_asked_for(open_one: RunningCoordinat
 
 def test_numbers_with_a_point_are_understood_where_whole_ones_are_meant(open_one: RunningCoordinator) -> None:
     assert RemoteNode(open_one, "points").post("work/request", {"max_tasks": 3.0}).status == 200
-    assert RemoteNode(open_one, "points").post("work/request", {"max_tasks": 3.5}).code == "malformed"
+    assert RemoteNode(open_one, "points").post("work/request", {"max_tasks": 3.5}).code == "invalid"
 
 
 def test_a_wrong_message_says_where_it_is_wrong(open_one: RunningCoordinator) -> None:
     answer = RemoteNode(open_one, "wrong").post("work/request", {"max_tasks": "many"})
-    assert (answer.status, answer.code) == (400, "malformed")
+    assert (answer.status, answer.code) == (422, "invalid")
     assert "$.max_tasks" in answer.json["error"]["message"]
 
 
 def test_a_bad_node_id_is_refused(open_one: RunningCoordinator) -> None:
     assert open_one.post("/api/v1/nodes/a%20b/heartbeat", {}).code == "bad_node_id"
-    assert open_one.post("/api/v1/nodes/register", {"node_id": "../x", "capacity": 1}).code == "malformed"
+    assert open_one.post("/api/v1/nodes/register", {"node_id": "../x", "capacity": 1}).code == "invalid"
     assert open_one.post("/api/v1/nodes/register", {"node_id": "register", "capacity": 1}).code == "node_id_taken"
 
 

@@ -75,7 +75,7 @@ def test_hosts_are_listed_by_state_and_looked_at(coordinator: RunningCoordinator
     assert "n1 may contact it" in host["why"]
     assert coordinator.get("/api/v1/hosts/unknown.example").code == "no_such_host"
     assert coordinator.get("/api/v1/hosts/a%2Fb").code == "not_found"
-    assert coordinator.get("/api/v1/hosts?state=sleepy").code == "bad_query"
+    assert coordinator.get("/api/v1/hosts?state=sleepy").code == "invalid"
 
 
 def test_a_hosts_delay_can_be_changed_and_a_host_blocked(coordinator: RunningCoordinator) -> None:
@@ -89,7 +89,7 @@ def test_a_hosts_delay_can_be_changed_and_a_host_blocked(coordinator: RunningCoo
     freed = coordinator.ask("PATCH", "/api/v1/hosts/p.example", {"delay_s": None, "blocked": False}).json
     assert (freed["delay_s"], freed["state"]) == (0.0, "ready")
     assert RemoteNode(coordinator, "n1").take()
-    assert coordinator.ask("PATCH", "/api/v1/hosts/p.example", {"delay": 3}).code == "malformed"
+    assert coordinator.ask("PATCH", "/api/v1/hosts/p.example", {"delay": 3}).code == "invalid"
 
 
 def test_no_more_pages_of_a_host_are_given_out_than_its_budget_allows(coordinator: RunningCoordinator) -> None:
@@ -110,7 +110,7 @@ def test_no_more_pages_of_a_host_are_given_out_than_its_budget_allows(coordinato
     freed = coordinator.ask("PATCH", "/api/v1/hosts/q.example", {"budget": None}).json
     assert (freed["budget"], freed["state"]) == (None, "ready")
     assert len(node.take()) == 3
-    assert coordinator.ask("PATCH", "/api/v1/hosts/q.example", {"budget": -1}).code == "malformed"
+    assert coordinator.ask("PATCH", "/api/v1/hosts/q.example", {"budget": -1}).code == "invalid"
 
 
 def test_the_story_of_a_url_is_told(coordinator: RunningCoordinator) -> None:

@@ -68,8 +68,8 @@ def test_a_url_is_known_in_whatever_spelling(coordinator: RunningCoordinator) ->
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://a.example/", "http://", "http://a b/", "javascript:alert(1)"])
-def test_what_is_no_web_address_is_400(coordinator: RunningCoordinator, url: str) -> None:
-    assert coordinator.post("/v1/frontier/enqueue", {"url": url}).status == 400
+def test_what_is_no_web_address_is_422(coordinator: RunningCoordinator, url: str) -> None:
+    assert coordinator.post("/v1/frontier/enqueue", {"url": url}).status == 422
 
 
 def test_nothing_is_204_and_a_paused_crawl_gives_nothing(coordinator: RunningCoordinator) -> None:

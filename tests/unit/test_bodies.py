@@ -240,23 +240,26 @@ def test_another_type_is_refused(content_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "status", "says"),
     [
-        (b"", "truncated"),
-        (b"{", "truncated"),
-        (b"[]", "Expected `object`, got `array`"),
-        (b"{}", "missing required field `name`"),
-        (b'{"name": 1}', "$.name"),
-        (b'{"name": "a", "sizes": [1, -1]}', "$.sizes[1]"),
-        (b'{"name": "a"} x', "trailing"),
-        (b'{"name": "\xff"}', ""),
-        (b'{"name": "\\ud800"}', ""),
+        (b"", 400, "truncated"),
+        (b"{", 400, "truncated"),
+        (b"[]", 422, "Expected `object`, got `array`"),
+        (b"{}", 422, "missing required field `name`"),
+        (b'{"name": 1}', 422, "$.name"),
+        (b'{"name": 1', 400, "truncated"),
+        (b'{"name": "a", "sizes": [1, -1]}', 422, "$.sizes[1]"),
+        (b'{"name": "a"} x', 400, "trailing"),
+        (b'{"name": "\xff"}', 400, ""),
+        (b'{"name": "\\ud800"}', 400, ""),
     ],
 )
-def test_a_message_of_another_shape_is_refused_with_the_place(body: bytes, says: str) -> None:
+def test_a_message_that_cannot_be_read_is_400_and_one_of_another_shape_is_422(
+    body: bytes, status: int, says: str
+) -> None:
     with pytest.raises(Refused) as refused:
         FORMAT.decode(body, JSON)
-    assert refused.value.status == 400
+    assert refused.value.status == status
     assert says in refused.value.message
 
 

@@ -63,9 +63,10 @@ test-slow: bytecode .venv-bench/.ready .venv-replay/.ready ## the tests that tak
 demo: bytecode ## crawl a bundled fake web on loopback
 	$(BIN)/drumlin demo
 
-bench: bytecode .venv-bench/.ready ## drumlin, Scrapy and wget2 on the same fake web
+bench: bytecode .venv-bench/.ready ## drumlin, Scrapy and wget2 on the same fake web; a long crawl of small pages
 	tests/setup-debian.sh $(DEBIAN_BENCH)
 	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.small
 
 bench-micro: bytecode ## microseconds per page of each stage
 	$(BIN)/python -m bench.micro

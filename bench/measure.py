@@ -92,9 +92,13 @@ def _processes() -> list[Process]:
     return found
 
 
-def resident_bytes_of_session(session: int) -> int:
-    """The resident memory of all processes of a session; what they share counts for each."""
-    return sum(process.resident_bytes for process in _processes() if process.session == session)
+def processes_of_session(session: int) -> set[int]:
+    return {process.pid for process in _processes() if process.session == session}
+
+
+def resident_bytes(pids: set[int]) -> int:
+    """The resident memory of these processes; what they share counts for each."""
+    return sum(process.resident_bytes for process in _processes() if process.pid in pids)
 
 
 def _proportional_bytes(pid: int) -> int:

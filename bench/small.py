@@ -2,8 +2,8 @@
 
 2,000 hosts of 400 pages of about 8 KB, no delay. Short benchmarks end before a backlog shows, so this one takes minutes
 and looks at the crawl all the time: how many pages the server has given, how many count as done, how long the later
-lags behind the former, and how much memory the processes hold. With `--freeze-s` the coordinator is stopped
-(SIGSTOP) for that long in the middle; with `--fleet` nodes and coordinators are a fleet on one Redis.
+lags behind the former, and how much memory the processes hold. With `--freeze-s` the coordinators are stopped
+(SIGSTOP) for that long in the middle; with `--fleet` it is a fleet of two coordinators on a Redis Cluster.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ import tempfile
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException
+from dataclasses import dataclass
 from pathlib import Path
-from socket import AF_UNIX, SOCK_STREAM, socket
 
-from bench.measure import drain_time_wait, resident_bytes_of_session
+from bench.measure import drain_time_wait, processes_of_session, resident_bytes
 from bench.run import TIME_WAIT_LOW, TIME_WAIT_S_MAX, TMPFS, Site, drumlin_program, serving
+from drumlin.errors import DrumlinError
+from drumlin.fleet.layout import FleetPaths, Role
+from drumlin.fleet.remote import Remote
+from drumlin.fleet.up import remote_of
 
 SAMPLE_S = 0.25
 ASK_S_MAX = 2.0
+FLEET_S_MAX = 300.0
 RUN_S_MAX = 1_800.0
 MINUTE_S = 60.0
 WINDOW_S = 5.0
@@ -52,48 +53,91 @@ class Sample:
     resident_bytes: int
 
 
-@dataclass
-class Watch:
-    """A crawl looked at from outside until its process ends."""
+class LocalSubject:
+    """`drumlin crawl`, in a session of its own. Its first process is the coordinator."""
 
-    site: Site
-    socket_path: Path
-    session: int
-    samples: list[Sample] = field(default_factory=list)
+    def __init__(self, site: Site, root: Path, options: argparse.Namespace) -> None:
+        out = root / "crawl"
+        nodes = ["--nodes", str(options.nodes)] if options.nodes else []
+        flags = ["--allow-private", "--quiet", "--json", "--scope", "host", "--delay", "0", *nodes]
+        command = [drumlin_program(), "crawl", "-i", str(site.seeds), "--out", str(out), *flags]
+        with (root / "output").open("wb") as output:
+            self._process = subprocess.Popen(
+                [*command, *options.drumlin_flags.split()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._endpoint = f"unix:{out / 'run' / 'socket'}"
 
-    def run(self, process: subprocess.Popen[bytes], deadline: float) -> None:
-        done = 0
-        while process.poll() is None and time.monotonic() < deadline:
-            begun = time.monotonic()
-            done = done_pages(self.socket_path, done)
-            served = self.site.ask("/_stats?short")["pages_served"]
-            self.samples.append(Sample(begun, served, done, resident_bytes_of_session(self.session)))
-            time.sleep(max(0.0, SAMPLE_S - (time.monotonic() - begun)))
+    def remote(self) -> Remote:
+        return Remote([self._endpoint], timeout_s=ASK_S_MAX)
+
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def processes(self) -> set[int]:
+        return processes_of_session(self._process.pid)
+
+    def coordinators(self) -> list[int]:
+        return [self._process.pid]
+
+    def close(self) -> int:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
 
 
-class UnixConnection(HTTPConnection):
-    """HTTP to a local crawl's coordinator."""
+class FleetSubject:
+    """`drumlin fleet up`: two coordinators, nodes, a Redis Cluster."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__("coordinator", timeout=ASK_S_MAX)
-        self._path = path
+    def __init__(self, site: Site, root: Path, options: argparse.Namespace) -> None:
+        self._paths = FleetPaths(root / "fleet")
+        shape = ["--nodes", str(options.nodes or 2), "--coordinators", "2", "--delay", "0", "--scope", "host"]
+        flags = ["--allow-private", "--quiet", "-i", str(site.seeds), *shape, *options.drumlin_flags.split()]
+        up = [drumlin_program(), "fleet", "up", "--out", str(self._paths.root), *flags]
+        subprocess.run(up, check=True, timeout=FLEET_S_MAX)
 
-    def connect(self) -> None:
-        self.sock = socket(AF_UNIX, SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+    def remote(self) -> Remote:
+        return remote_of(self._paths)
+
+    def ended(self) -> bool:
+        return self._paths.read().finished
+
+    def processes(self) -> set[int]:
+        return {one.mark.pid for one in self._paths.read().processes if one.mark is not None and one.alive}
+
+    def coordinators(self) -> list[int]:
+        return [one.mark.pid for one in self._paths.read().of(Role.COORDINATOR) if one.mark is not None and one.alive]
+
+    def close(self) -> int:
+        down = [drumlin_program(), "fleet", "down", "--kill", "--quiet", "--out", str(self._paths.root)]
+        return subprocess.run(down, check=False, timeout=FLEET_S_MAX).returncode
 
 
-def done_pages(path: Path, before: int) -> int:
+Subject = LocalSubject | FleetSubject
+
+
+def watch(subject: Subject, site: Site, deadline: float) -> list[Sample]:
+    """Look at a crawl from outside until it ends."""
+    samples: list[Sample] = []
+    done = 0
+    while not subject.ended() and time.monotonic() < deadline:
+        begun = time.monotonic()
+        done = done_pages(subject, done)
+        served = site.ask("/_stats?short")["pages_served"]
+        samples.append(Sample(begun, served, done, resident_bytes(subject.processes())))
+        time.sleep(max(0.0, SAMPLE_S - (time.monotonic() - begun)))
+    return samples
+
+
+def done_pages(subject: Subject, before: int) -> int:
     """How many pages the crawl counts as done; as many as before while it does not answer."""
-    connection = UnixConnection(path)
     try:
-        connection.request("GET", "/api/v1/crawl")
-        return int(json.loads(connection.getresponse().read())["budgets"]["pages"])
-    except (OSError, HTTPException, ValueError, KeyError):
+        return int(subject.remote().get("/api/v1/crawl")["budgets"]["pages"])
+    except DrumlinError:
         return before
-    finally:
-        connection.close()
 
 
 def lags_s(samples: list[Sample]) -> list[tuple[float, float]]:
@@ -126,32 +170,18 @@ def recovery_s(samples: list[Sample], frozen: tuple[float, float]) -> float:
     return next(after, float("inf"))
 
 
-@contextmanager
-def crawling(site: Site, out: Path, flags: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """`drumlin crawl` over the whole web, in a session of its own, ended with it."""
-    fixed = ["--allow-private", "--quiet", "--json", "--scope", "host", "--delay", "0"]
-    command = [drumlin_program(), "crawl", "-i", str(site.seeds), "--out", str(out), *fixed, *flags]
-    with (out.parent / "output").open("wb") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def freeze(process: subprocess.Popen[bytes], after_s: float, for_s: float, frozen: list[tuple[float, float]]) -> None:
-    """Stop the coordinator, which is the crawl's first process, for a while."""
+def freeze(subject: Subject, after_s: float, for_s: float, frozen: list[tuple[float, float]]) -> None:
+    """Stop all coordinators for a while."""
     time.sleep(after_s)
-    if process.poll() is not None:
+    if subject.ended():
         return
     begun = time.monotonic()
-    os.kill(process.pid, signal.SIGSTOP)
+    stopped = subject.coordinators()
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
     time.sleep(for_s)
-    os.kill(process.pid, signal.SIGCONT)
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
     frozen.append((begun, time.monotonic()))
 
 
@@ -162,20 +192,21 @@ def run(options: argparse.Namespace) -> int:
     frozen: list[tuple[float, float]] = []
     try:
         with serving(options.hosts, options.pages, *shape) as site:
-            flags = [*options.drumlin_flags.split(), *(["--nodes", str(options.nodes)] if options.nodes else [])]
             begun = time.monotonic()
-            with crawling(site, root / "crawl", flags) as process:
+            subject = (FleetSubject if options.fleet else LocalSubject)(site, root, options)
+            try:
                 if options.freeze_s:
-                    when = (process, options.freeze_after_s, options.freeze_s, frozen)
+                    when = (subject, options.freeze_after_s, options.freeze_s, frozen)
                     threading.Thread(target=freeze, args=when, daemon=True).start()
-                watch = Watch(site, root / "crawl" / "run" / "socket", process.pid)
-                watch.run(process, begun + RUN_S_MAX)
-            wall_s = time.monotonic() - begun
+                samples = watch(subject, site, begun + RUN_S_MAX)
+                wall_s = time.monotonic() - begun
+            finally:
+                exit_code = subject.close()
             stats = site.ask("/_stats")
-        print_result(watch.samples, stats, wall_s, frozen, process.returncode)
+        print_result(samples, stats, wall_s, frozen, exit_code)
         if options.json:
-            options.json.write_text(json.dumps([vars(sample) for sample in watch.samples]))
-        return int(process.returncode != 0)
+            options.json.write_text(json.dumps([vars(sample) for sample in samples]))
+        return int(exit_code != 0)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
@@ -208,6 +239,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--pages", type=int, default=400, help="pages of each host")
     parser.add_argument("--disk", type=Path, help="a folder on a disk to crawl into; else memory (tmpfs)")
     parser.add_argument("--nodes", type=int, help="node processes; else one for each core")
+    parser.add_argument("--fleet", action="store_true", help="a fleet on a Redis Cluster, in place of one machine")
     parser.add_argument("--freeze-s", type=float, default=0.0, help="stop the coordinator for so long")
     parser.add_argument("--freeze-after-s", type=float, default=60.0, help="when to stop it")
     parser.add_argument("--drumlin-flags", default="", help="more flags for drumlin crawl, in one string")

@@ -6,6 +6,7 @@ is also forced to the disk, so that power loss takes nothing either. `rocksdb_la
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
@@ -42,6 +43,7 @@ from drumlin.model import (
     Lease,
     NewURLs,
     Preview,
+    Renewal,
     Settlement,
     ShardStats,
     Task,
@@ -191,12 +193,28 @@ class RocksEngine(Embedded):
         self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int
     ) -> Lease | None:
         with Change(self._shards[shard]) as change:
-            known = change.host(host)
-            lease = known.lease
-            if lease is None or lease.token != token or lease.deadline <= now:
-                return None
-            lease.deadline = until
-            return self._grant(change, shard, known, lease, urls_max, now)
+            return self._extend(change, Renewal(shard, host, token, urls_max), now, until)
+
+    async def extend_all(self, renewals: Sequence[Renewal], now: float, *, until: float) -> list[Lease | None]:
+        """All of a shard in one write: nodes renew hosts by the dozen, and a write costs more than an extension."""
+        places: dict[int, list[int]] = defaultdict(list)
+        for place, renewal in enumerate(renewals):
+            places[renewal.shard].append(place)
+        leases: list[Lease | None] = [None] * len(renewals)
+        for shard, members in places.items():
+            with Change(self._shards[shard]) as change:
+                change.shard.load([renewals[place].host for place in members])
+                for place in members:
+                    leases[place] = self._extend(change, renewals[place], now, until)
+        return leases
+
+    def _extend(self, change: Change, renewal: Renewal, now: float, until: float) -> Lease | None:
+        host = change.host(renewal.host)
+        lease = host.lease
+        if lease is None or lease.token != renewal.token or lease.deadline <= now:
+            return None
+        lease.deadline = until
+        return self._grant(change, renewal.shard, host, lease, renewal.urls_max, now)
 
     # What became of it
 

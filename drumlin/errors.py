@@ -6,6 +6,8 @@ what to do next. Library exceptions are translated into these at the boundary wh
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 EXIT_OK = 0
 EXIT_INTERNAL = 1
 EXIT_USAGE = 2
@@ -15,15 +17,35 @@ EXIT_BUSY = 5
 EXIT_INTERRUPTED = 130
 
 
+class Cause(StrEnum):
+    """What is wrong with an engine or a store, for programs; docs/reference/http-api.md says what to do about each."""
+
+    OUT_OF_MEMORY = "engine_out_of_memory"
+    DISK_FULL = "engine_disk_full"
+    READ_ONLY = "engine_read_only"
+    LOADING = "engine_loading"
+    WITHOUT_MASTER = "engine_without_master"
+    UNREACHABLE = "engine_unreachable"
+    SILENT = "engine_silent"
+    UNCONFIRMED = "engine_unconfirmed"
+    REFUSED = "engine_refused"
+    ENGINE_FAILED = "engine_failed"
+    STORE_FULL = "store_full"
+    STORE_SILENT = "store_silent"
+    STORE_FAILED = "store_failed"
+
+
 class DrumlinError(Exception):
-    """The root: a message for a person, a hint what to do next, and the exit code of a command it ends."""
+    """The root: a message for a person, a hint what to do next, and the exit code of a command it ends. `code` names
+    the cause for programs, where a cause is known."""
 
     exit_code = EXIT_INTERNAL
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, code: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.code = code
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()

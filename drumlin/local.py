@@ -236,6 +236,7 @@ class LocalCrawl:
             self.dispatcher,
             access=OpenAccess(secret),
             on_failure=self._fail,
+            on_broken=lambda broken: self._fail(Failure(broken.message, broken.hint, broken.exit_code)),
             clock=self._clock,
             store=self.options.out,
             endpoint=listen.endpoint,

@@ -281,11 +281,13 @@ class Done(msgspec.Struct):
 
 
 class Failure(msgspec.Struct):
-    """A node cannot go on (no space left, say): the sentence for the person and the exit code."""
+    """A node cannot go on (no space left, say): the sentence for the person and the exit code. Which node it is, the
+    coordinator fills in."""
 
     message: ShortText
     hint: ShortText
     exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    node_id: ShortText = ""
 
 
 class HostNote(msgspec.Struct):

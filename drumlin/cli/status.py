@@ -67,6 +67,7 @@ def status_line(stats: dict[str, Any]) -> str:
     return (
         f"{stats['state']}: {stats['pages']:,} pages done, {totals['pending']:,} to go, "
         f"{stats['pages_per_s']:,.0f} pages/s, {_nodes(stats['nodes'])}"
+        + "".join(f"; {one['message']}" for one in stats["troubles"])
     )
 
 
@@ -78,6 +79,7 @@ def status_table(stats: dict[str, Any], reasons: list[str]) -> Table:
     hosts = f"{totals['hosts_ready']:,} ready, {totals['hosts_waiting']:,} waiting, {totals['hosts_leased']:,} leased"
     queue = f"{totals['queued']:,} queued, {totals['scheduled']:,} waiting for a retry, {totals['leased']:,} leased"
     rows = [
+        ("trouble", " ".join(f"{one['message']} {one['hint']}".strip() for one in stats["troubles"])),
         ("crawl", stats["state"]),
         ("pages", f"{stats['pages']:,} done · {totals['known']:,} URLs known · {totals['pending']:,} to go"),
         ("speed", f"{stats['pages_per_s']:,.0f} pages/s · {stats['bytes_per_s'] / MEGABYTE:,.1f} MB/s"),

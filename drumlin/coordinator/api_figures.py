@@ -8,6 +8,7 @@ from collections import Counter, deque
 import msgspec
 
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.health import Health
 from drumlin.coordinator.messages import Budgets, CrawlView, Stats, TotalsView
 from drumlin.coordinator.totals import Totals
 from drumlin.protocol import NodeRecord, NodeStatus
@@ -52,8 +53,9 @@ class Rates:
 class Figures:
     """What the dispatcher and its engine say, kept for a moment so that no number of viewers burdens them."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, health: Health) -> None:
         self._dispatcher = dispatcher
+        self._health = health
         self._totals: tuple[float, Totals] | None = None
         self._nodes: tuple[float, list[NodeRecord]] | None = None
         self._rates = Rates()
@@ -97,6 +99,7 @@ class Figures:
             dead_letters=totals.group("dead."),
             duplicates=totals.group("duplicates."),
             refused=totals.group("refused."),
+            troubles=self._health.troubles,
         )
 
     async def crawl(self, now: float) -> CrawlView:
@@ -113,6 +116,7 @@ class Figures:
             seeds=len(dispatcher.scope_of_seeds()) + len(dispatcher.scope_seeds),
             budgets=budgets,
             totals=totals_view(totals),
+            troubles=self._health.troubles,
         )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from drumlin.coordinator.health import Trouble
 from drumlin.coordinator.messages import Stats
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,12 +43,23 @@ class RequestMetrics:
             yield f'{name}_count{{route="{route}"}} {total}'
 
 
-def render(stats: Stats, requests: RequestMetrics) -> bytes:
-    """The whole page."""
+def render(stats: Stats | None, troubles: Sequence[Trouble], requests: RequestMetrics) -> bytes:
+    """The whole page; without `stats`, what needs no engine."""
+    wrong = {trouble.code: 1 for trouble in troubles}
+    lines = [
+        *_family("drumlin_ready", "gauge", "Whether the engine and the store can be used.", {"": int(not troubles)}),
+        *_family("drumlin_trouble", "gauge", "What is wrong with the engine or the store, by code.", wrong, "code"),
+        *(_crawl_lines(stats) if stats is not None else ()),
+        *requests.lines(),
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _crawl_lines(stats: Stats) -> list[str]:
     totals = stats.totals
     urls = {name: getattr(totals, name) for name in ("queued", "scheduled", "leased", "done", "dead")}
     hosts = {"ready": totals.hosts_ready, "waiting": totals.hosts_waiting, "leased": totals.hosts_leased}
-    lines = [
+    return [
         *_family("drumlin_pages_total", "counter", "Pages fetched.", {"": stats.pages}),
         *_family("drumlin_bytes_total", "counter", "Bytes of pages fetched.", {"": stats.bytes}),
         *_family("drumlin_pages_per_second", "gauge", "Pages a second, lately.", {"": stats.pages_per_s}),
@@ -64,9 +76,7 @@ def render(stats: Stats, requests: RequestMetrics) -> bytes:
         *_family("drumlin_dead_letters_total", "counter", "URLs given up, by kind.", stats.dead_letters, "kind"),
         *_family("drumlin_duplicates_total", "counter", "Repeated contents.", stats.duplicates, "kind"),
         *_family("drumlin_links_refused_total", "counter", "Links not followed, by reason.", stats.refused, "reason"),
-        *requests.lines(),
     ]
-    return ("\n".join(lines) + "\n").encode()
 
 
 def _family(name: str, kind: str, meaning: str, values: Mapping[str, float], label: str = "") -> Iterable[str]:

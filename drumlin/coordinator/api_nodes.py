@@ -292,7 +292,7 @@ class NodeFace:
         return await self._dispatcher.heartbeat(call.node_id, beat, call.now)
 
     async def failed(self, call: Call, failure: Failure) -> Done:
-        self._on_failure(failure)
+        self._on_failure(msgspec.structs.replace(failure, node_id=call.node_id))
         return Done()
 
     async def status(self, call: Call, message: None) -> NodeView:

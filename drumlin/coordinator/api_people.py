@@ -6,7 +6,6 @@ balancers have no tokens.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -19,6 +18,8 @@ from drumlin.coordinator.auth import Permission
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.health import Health as CoordinatorHealth
+from drumlin.coordinator.health import Part, refusal
 from drumlin.coordinator.messages import (
     AddedURLs,
     AddURLs,
@@ -40,14 +41,13 @@ from drumlin.coordinator.messages import (
 )
 from drumlin.coordinator.routing import Answer, Call, Route, Stream, Text
 from drumlin.coordinator.settling import by_host
-from drumlin.coordinator.why import why_idle
+from drumlin.coordinator.watch import Watch
+from drumlin.coordinator.why import troubled, why_idle
 from drumlin.engines.base import Added
-from drumlin.errors import DrumlinError
 from drumlin.model import DeadLetter, HostStanding, HostState, NewURLs
 from drumlin.protocol import NodeStatus
 from drumlin.urls import canonical, host_of
 
-READY_WITHIN_S = 5.0
 WAITING_SHOWN = 1
 ADD_BYTES_MAX = 16 * 1024 * 1024
 DEAD_LETTERS_BYTES_MAX = 4 * 1024 * 1024
@@ -66,6 +66,8 @@ class PeopleFace:
         gate: Gate,
         audit: AuditLog,
         requests: RequestMetrics,
+        health: CoordinatorHealth,
+        watch: Watch,
         *,
         clock: Callable[[], float],
         work_may_have_come: Callable[[], None],
@@ -75,7 +77,9 @@ class PeopleFace:
         self._gate = gate
         self._audit = audit
         self._requests = requests
-        self._figures = Figures(dispatcher)
+        self._health = health
+        self._watch = watch
+        self._figures = Figures(dispatcher, health)
         self._events = Events(self._figures, clock)
         self._work_may_have_come = work_may_have_come
 
@@ -150,11 +154,11 @@ class PeopleFace:
             Route(
                 method="GET",
                 path="/readyz",
-                summary="Whether this coordinator can serve: its engine answers",
+                summary="Whether this coordinator can serve: its engine and its store can be written",
                 answer=self.ready,
                 permission=None,
                 gives=Health,
-                refusals={503: "The engine does not answer."},
+                refusals={503: "The engine or the store cannot be used; the code says why."},
             ),
         ]
 
@@ -177,6 +181,10 @@ class PeopleFace:
         return NodesView([node_view(record) for record in records[: query.limit]])
 
     async def why_idle(self, call: Call, message: None) -> WhyIdle:
+        await self._watch.be_fresh()
+        if self._health.troubles:
+            # Whatever else may be so follows from it, and might take an engine that answers to find out.
+            return WhyIdle(idle=True, reasons=troubled(self._health.troubles, call.now))
         dispatcher = self._dispatcher
         totals, nodes = await self._figures.totals(call.now), await self._figures.nodes(call.now)
         waiting = await self._first_waiting(call.now) if totals.hosts_waiting else []
@@ -197,21 +205,20 @@ class PeopleFace:
         return AuditView(await self._audit.read(limit=query.limit, before=query.before or None))
 
     async def metrics(self, call: Call, message: None) -> Text:
-        page = api_metrics.render(await self._figures.stats(call.now), self._requests)
+        """With an engine that does not answer, what this coordinator knows by itself: above all, that."""
+        reachable = self._health.trouble(Part.ENGINE) is None
+        stats = await self._figures.stats(call.now) if reachable else None
+        page = api_metrics.render(stats, self._health.troubles, self._requests)
         return Text(page, api_metrics.MEDIA_TYPE)
 
     async def alive(self, call: Call, message: None) -> Health:
         return Health("ok")
 
     async def ready(self, call: Call, message: None) -> Health:
-        try:
-            async with asyncio.timeout(READY_WITHIN_S):
-                await self._engine.get_meta("ready")
-        except (DrumlinError, TimeoutError) as broken:
-            why = broken.message if isinstance(broken, DrumlinError) else f"No answer within {READY_WITHIN_S:g} s."
-            raise Refused(
-                503, "not_ready", f"The engine does not answer: {why}", retry_after_s=READY_WITHIN_S
-            ) from broken
+        """From the last look, which is at most seconds old: a load balancer must not wait for an engine that hangs."""
+        await self._watch.be_fresh()
+        if self._health.troubles:
+            raise refusal(self._health.troubles[0])
         return Health("ready")
 
     # Levers

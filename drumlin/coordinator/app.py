@@ -11,6 +11,7 @@ all bodies under way is at most `BODIES_BYTES_MAX`; nothing that a client sends 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -38,6 +39,7 @@ from drumlin.coordinator.bodies import (
 )
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.health import Health, Part
 from drumlin.coordinator.openapi import document
 from drumlin.coordinator.routing import (
     TARGET_BYTES_MAX,
@@ -50,7 +52,8 @@ from drumlin.coordinator.routing import (
     read_query,
     send_stream,
 )
-from drumlin.errors import DrumlinError
+from drumlin.coordinator.watch import Watch
+from drumlin.errors import DrumlinError, StorageError
 from drumlin.protocol import Failure
 
 BODIES_BYTES_MAX = 512 * 1024 * 1024
@@ -60,6 +63,8 @@ IGNORED_BODY_BYTES_MAX = 1024
 """The body of a call that takes none is read and ignored up to here: some clients always send something."""
 BUSY_RETRY_S = 1.0
 ENGINE_RETRY_S = 1.0
+NOTE_FAILED_S = 0.5
+"""How long the audit log has to note a change that failed because the engine did."""
 COMPRESSION_EXPECTED = 10
 """How many times its size a compressed body is taken to have; only for the room that is kept for it."""
 
@@ -67,8 +72,9 @@ log = logging.getLogger("drumlin.coordinator")
 
 
 class CoordinatorApp:
-    """The ASGI application. `on_failure` hears when a node or the engine cannot go on; `clock` is the time that all
-    coordinators of the engine share; `store` is where bundles go; `endpoint` is how nodes reach this coordinator."""
+    """The ASGI application. `on_failure` hears when a node cannot go on, and `on_broken` when the engine or the store
+    fails a request; `clock` is the time that all coordinators of the engine share; `store` is where bundles go;
+    `endpoint` is how nodes reach this coordinator."""
 
     def __init__(
         self,
@@ -76,6 +82,7 @@ class CoordinatorApp:
         *,
         access: Access,
         on_failure: Callable[[Failure], None],
+        on_broken: Callable[[DrumlinError], None] | None = None,
         clock: Callable[[], float],
         store: Path | None = None,
         endpoint: str = "",
@@ -84,8 +91,10 @@ class CoordinatorApp:
         """What nobody foresaw, for whoever runs the server to raise."""
         self._engine = dispatcher.engine
         self._access = access
-        self._on_failure = on_failure
+        self._on_broken = on_broken
         self._clock = clock
+        self.health = Health()
+        self.watch = Watch(dispatcher.engine, store, self.health, clock)
         self._gate = Gate(dispatcher)
         self._audit = AuditLog(dispatcher.engine)
         self._requests = RequestMetrics()
@@ -98,6 +107,8 @@ class CoordinatorApp:
             self._gate,
             self._audit,
             self._requests,
+            self.health,
+            self.watch,
             clock=clock,
             work_may_have_come=self.work_may_have_come,
         )
@@ -160,8 +171,9 @@ class CoordinatorApp:
         except Refused as refused:
             failed = refused
         except DrumlinError as broken:
-            self._on_failure(Failure(broken.message, broken.hint, broken.exit_code))
-            failed = Refused(503, "unavailable", broken.message, broken.hint, retry_after_s=ENGINE_RETRY_S)
+            self._note_broken(call, broken)
+            code = broken.code or "unavailable"
+            failed = Refused(503, code, broken.message, broken.hint, retry_after_s=ENGINE_RETRY_S)
         except Exception as bug:
             self.bug = self.bug or bug
             log.exception("a request failed in a way nobody foresaw")
@@ -170,18 +182,34 @@ class CoordinatorApp:
         await reply_refused(send, failed, call.media_type)
         return failed.status
 
+    def _note_broken(self, call: Call, broken: DrumlinError) -> None:
+        """Tell those who watch: the engine fails with a code of its own, whatever its disk has to do with it."""
+        in_store = isinstance(broken, StorageError) and broken.code.startswith(Part.STORE)
+        self.health.reported(Part.STORE if in_store else Part.ENGINE, broken, call.now)
+        self.watch.look_soon()
+        if self._on_broken is not None:
+            self._on_broken(broken)
+
     async def _serve(self, call: Call, send: Send) -> int:
         _check_head(call)
         found = self._router.find(call)
         reserved = self._reserve(found, call)
         try:
-            await self._pass(call)
-            message = await self._message(found, call)
-            await self._pass_named(call, message)
-            answer = await self._answer(call, message)
+            if found.route.streams_body:
+                # A large body takes its time, whatever the engine does.
+                answer = await self._work(found, call)
+            else:
+                async with self.health.patience():
+                    answer = await self._work(found, call)
         finally:
             self._bodies_bytes -= reserved
         return await _respond(send, call, answer)
+
+    async def _work(self, found: Found, call: Call) -> Any:
+        await self._pass(call)
+        message = await self._message(found, call)
+        await self._pass_named(call, message)
+        return await self._answer(call, message)
 
     # Who sent it
 
@@ -251,18 +279,24 @@ class CoordinatorApp:
         route = call.route
         if not route.writes or call.identity.role is Role.NODE:
             return await route.answer(call, message)
-        outcome = "failed"
         try:
             answer = await route.answer(call, message)
-            outcome = "done"
         except Refused as refused:
-            outcome = refused.code
+            await self._note(call, message, refused.code)
             raise
-        finally:
-            said = encode(message, JSON).decode() if message is not None else ""
-            target = f"{call.path} {said}".strip()
-            await self._audit.record(call.identity, route.writes, target, outcome, call.address, call.now)
+        except BaseException:
+            # What failed it, an engine that hangs say, would fail the entry as well: it gets a moment, not more.
+            with contextlib.suppress(DrumlinError, TimeoutError):
+                async with asyncio.timeout(NOTE_FAILED_S):
+                    await self._note(call, message, "failed")
+            raise
+        await self._note(call, message, "done")
         return answer
+
+    async def _note(self, call: Call, message: Any, outcome: str) -> None:
+        said = encode(message, JSON).decode() if message is not None else ""
+        target = f"{call.path} {said}".strip()
+        await self._audit.record(call.identity, call.route.writes, target, outcome, call.address, call.now)
 
 
 def _check_head(call: Call) -> None:

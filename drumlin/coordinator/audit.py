@@ -49,11 +49,12 @@ class AuditLog:
     async def record(
         self, who: Identity, action: str, target: str, outcome: str, address: str, now: float
     ) -> AuditEntry:
-        """Note one change, or the attempt at one."""
-        entry = AuditEntry(
-            now, who.id, await self._name(who.id), who.role, action, target[:TEXT_CHARS_MAX], outcome, address
-        )
-        _log.info("%s", msgspec.json.encode(entry).decode())
+        """Note one change, or the attempt at one. It is in the process's log even when the engine takes no entry."""
+        entry = AuditEntry(now, who.id, "", who.role, action, target[:TEXT_CHARS_MAX], outcome, address)
+        try:
+            entry = msgspec.structs.replace(entry, name=await self._name(who.id))
+        finally:
+            _log.info("%s", msgspec.json.encode(entry).decode())
         await self._engine.put_entries(AUDIT_TABLE, {_key(now): msgspec.msgpack.encode(entry)})
         self._until_trim -= 1
         if self._until_trim < 0:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from drumlin.coordinator.audit import READ_MAX, AuditEntry
+from drumlin.coordinator.health import Trouble
 from drumlin.model import PRIORITY_DEFAULT, DeadLetter, TaskState
 from drumlin.protocol import (
     CrawlState,
@@ -191,6 +192,7 @@ class CrawlView(msgspec.Struct):
     seeds: int
     budgets: Budgets
     totals: TotalsView
+    troubles: list[Trouble] = []
 
 
 class Stats(msgspec.Struct):
@@ -214,6 +216,7 @@ class Stats(msgspec.Struct):
     dead_letters: dict[str, int]
     duplicates: dict[str, int]
     refused: dict[str, int]
+    troubles: list[Trouble] = []
 
 
 class NodesQuery(msgspec.Struct, forbid_unknown_fields=True):

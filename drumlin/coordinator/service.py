@@ -29,6 +29,7 @@ from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, crawl_secret
 from drumlin.coordinator.bundles import sweep
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.health import Part
 from drumlin.coordinator.wire import LimitedProtocol
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
@@ -46,6 +47,8 @@ CLOCK_CHECK_S = 30.0
 KEEP_ALIVE_S = 75
 CONNECTIONS_WAITING_MAX = 4096
 DRAIN_S = 10
+FLUSH_S = 5.0
+"""How long the engine has, when a coordinator ends, to take what is known of its nodes."""
 GC_THRESHOLDS = (100_000, 50, 100)
 SHARDS_ASKED_MAX = 3
 SHARD_COUNT_FLEET = 128
@@ -219,14 +222,19 @@ class _Service:
         if options.store is not None:
             await asyncio.to_thread(sweep, options.store, time.time())
         collect_seldom(*GC_THRESHOLDS)
-        async with run_server(app, options.listen, drain=True):
+        async with run_server(app, options.listen, drain=True), _watching(app):
             on_ready(dispatcher)
-            while not self._stopping.is_set():
-                await self._tick(app, access, dispatcher)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), TICK_S)
-        with contextlib.suppress(DrumlinError):
-            await dispatcher.nodes.flush(self.engine)
+            ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
+            await asyncio.wait([ticking, asyncio.ensure_future(self._stopping.wait())], return_when="FIRST_COMPLETED")
+            await _cancelled(ticking)
+        with contextlib.suppress(DrumlinError, TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                await dispatcher.nodes.flush(self.engine)
+
+    async def _keep_ticking(self, app: CoordinatorApp, access: Access, dispatcher: Dispatcher) -> None:
+        while True:
+            await self._tick(app, access, dispatcher)
+            await asyncio.sleep(TICK_S)
 
     async def _access(self) -> Access:
         secret = await crawl_secret(self.engine, secrets.token_bytes(SECRET_BYTES))
@@ -244,7 +252,8 @@ class _Service:
             dispatcher.nodes.let_go(self.clock())
             app.work_may_have_come()
         except DrumlinError as broken:
-            log.warning("the engine cannot be used just now: %s", broken)
+            app.health.reported(Part.ENGINE, broken, self.clock())
+            app.watch.look_soon()
         if app.bug is not None:
             log.error("a request failed in a way nobody foresaw", exc_info=app.bug)
             app.bug = None
@@ -282,5 +291,22 @@ async def found(engine: Engine, config: CrawlConfig | None, seeds: list[str]) ->
     return known, msgspec.msgpack.decode(stored, type=list[str]) if stored else []
 
 
+@contextlib.asynccontextmanager
+async def _watching(app: CoordinatorApp) -> AsyncIterator[None]:
+    """Have the engine and the store looked at for as long as the context lasts."""
+    watching = asyncio.create_task(app.watch.run())
+    try:
+        yield
+    finally:
+        await _cancelled(watching)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """End a task that would go on for ever; what ended it before is raised."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
 def _log_failure(failure: Failure) -> None:
-    log.error("a node failed: %s %s", failure.message, failure.hint)
+    log.error("node %s failed: %s %s", failure.node_id, failure.message, failure.hint)

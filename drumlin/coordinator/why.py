@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from drumlin.coordinator.health import Trouble
 from drumlin.coordinator.messages import Reason
 from drumlin.coordinator.totals import Totals
 from drumlin.model import HostState
@@ -31,6 +32,14 @@ def why_idle(
     reasons = [*_nothing_queued(totals, now), *_nobody(totals, nodes)]
     reasons += _hosts(totals, waiting, blocked, budgeted, now)
     return reasons or [Reason("between", "There is work and there are nodes: they are about to ask for it.")]
+
+
+def troubled(troubles: Sequence[Trouble], now: float) -> list[Reason]:
+    """What is wrong with the engine or the store, and for how long."""
+    return [
+        Reason(one.code, f"{one.message} {one.hint}".strip() + f" (For {max(0.0, now - one.since):,.0f} s.)")
+        for one in troubles
+    ]
 
 
 def _stopped(state: CrawlState, stop_reason: str) -> Reason | None:

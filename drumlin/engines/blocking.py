@@ -104,6 +104,7 @@ class BlockingEngine:
     delete_entries: Callable[..., None] = _blocking("delete_entries")
     claim: Callable[..., bool] = _blocking("claim")
     clock_offset: Callable[..., float] = _blocking("clock_offset")
+    check: Callable[..., None] = _blocking("check")
     snapshot: Callable[..., None] = _blocking("snapshot")
     sync: Callable[..., None] = _blocking("sync")
 

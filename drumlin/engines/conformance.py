@@ -373,6 +373,7 @@ class EngineConformance(SettlingConformance):
     def test_meta_values_are_kept(self, engine: BlockingEngine) -> None:
         assert engine.get_meta("crawl") is None
         engine.put_meta("crawl", b"\x00settings")
+        engine.check(within_s=60.0)
         assert engine.get_meta("crawl") == b"\x00settings"
         assert engine.put_meta_if_absent("crawl", b"another's") == b"\x00settings"
         assert [engine.put_meta_if_absent("first", value) for value in (b"", b"another's")] == [b"", b""]

@@ -19,6 +19,7 @@ from drumlin.model import Content, Duplicate, Lease, NewURLs, Preview, Renewal, 
 _META, _ENTRY, _CLAIM = "meta.", "entry.", "claim."
 _TABLE_END = "\0"
 CLAIMS_SWEPT_MAX = 2
+CHECK_KEY = "check"
 
 
 class Values(Protocol):
@@ -122,6 +123,9 @@ class Embedded:
 
     async def stats_all(self, now: float) -> list[ShardStats]:
         return [await self.stats(shard, now) for shard in range(self.shard_count)]
+
+    async def check(self, within_s: float) -> None:
+        await self.put_meta(CHECK_KEY, b"")
 
     # Small tables
 

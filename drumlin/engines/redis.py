@@ -28,6 +28,7 @@ from xxhash import xxh3_64_intdigest
 
 from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, Added, shard_of
 from drumlin.engines.redis_address import RedisAddress, parse_address
+from drumlin.engines.redis_check import check
 from drumlin.engines.redis_client import PATIENCE_S, RedisClient
 from drumlin.engines.redis_commands import Command, ShardCommands, load_library, packed
 from drumlin.engines.redis_contents import RedisContents
@@ -372,6 +373,9 @@ class RedisEngine:
             if cursor == b"0":
                 return best
             top = {one.host: one for one in best}
+
+    async def check(self, within_s: float) -> None:
+        await check(self._client, self.address, self._shards.tags, within_s)
 
     # Small tables that all coordinators share
 

@@ -131,6 +131,8 @@ class Connection(asyncio.Protocol):
         self._confirmation: _Confirmation | None = None
         self._touch = b""
         self._heard = 0.0
+        self.heard_at = 0.0
+        """When anything came from the server, by the loop's clock."""
         self._watch: asyncio.TimerHandle | None = None
         self._relief: asyncio.Future[None] | None = None
         self.alive = False
@@ -141,7 +143,7 @@ class Connection(asyncio.Protocol):
         self.alive = True
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self.heard_at = self._heard = self._loop.time()
         reader, waiting = self._reader, self._waiting
         try:
             reader.feed(data)
@@ -247,14 +249,22 @@ class RedisClient:
     def masters_count(self) -> int:
         return len(self._map.masters)
 
-    async def run(self, commands: Sequence[Command]) -> list[Any]:
+    async def run(self, commands: Sequence[Command], *, patience_s: float | None = None) -> list[Any]:
         """The answers to commands that travel at once; any that cannot be had now are asked for again."""
         replies = await self._attempt(commands)
         for reply in replies:
             if isinstance(reply, Exception):
-                await self._run_again(commands, replies)
+                await self._run_again(commands, replies, self._patience_s if patience_s is None else patience_s)
                 break
         return replies
+
+    def master_of(self, slot: int) -> Server:
+        return self._map.masters_of[slot]
+
+    def connection_to(self, server: Server) -> Connection | None:
+        """The connection to a server, if there is a live one."""
+        connection = self._connections.get(server)
+        return connection if connection is not None and connection.alive else None
 
     async def clock_offset(self, samples: int) -> float:
         """Seconds to add to this machine's clock to get the first server's: the median of some samples."""
@@ -298,15 +308,15 @@ class RedisClient:
         await call.done
         return call.replies
 
-    async def _run_again(self, commands: Sequence[Command], replies: list[Any]) -> None:
+    async def _run_again(self, commands: Sequence[Command], replies: list[Any], patience_s: float) -> None:
         """Put answers in the place of passing errors, or raise what does not pass."""
         loop = asyncio.get_running_loop()
-        end, backoff_s = loop.time() + self._patience_s, BACKOFF_MIN_S
+        end, backoff_s = loop.time() + patience_s, BACKOFF_MIN_S
         while failed := [place for place, reply in enumerate(replies) if isinstance(reply, Exception)]:
             for place in failed:
                 raise_unless_passing(replies[place], self._address)
             if loop.time() >= end:
-                raise gave_up(replies[failed[0]], self._address, self._patience_s)
+                raise gave_up(replies[failed[0]], self._address, patience_s)
             await self._learn({place: replies[place] for place in failed}, commands)
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumlin.engines.redis_address import RedisAddress, Server
-from drumlin.errors import EngineError
+from drumlin.errors import Cause, EngineError
 
 SLOTS = 16_384
 
@@ -81,27 +81,44 @@ def suggests_another_master(problem: Exception) -> bool:
 
 
 def raise_unless_passing(problem: Exception, address: RedisAddress) -> None:
-    """Errors that time does not heal end the call."""
+    """Errors that do not pass by themselves within seconds end the call."""
     text = str(problem)
     if isinstance(problem, Unanswered | Unconfirmed) or text.startswith((*_PASSING, NOT_FOUND)):
         return
     if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH")):
-        raise EngineError(f"{address} refuses this user.", "Check the user, the password and its rights.")
+        raise EngineError(
+            f"{address} refuses this user.", "Check the user, the password and its rights.", code=Cause.REFUSED
+        )
     if text.startswith("ERR unknown command"):
-        raise EngineError(f"{address} is too old.", "Use Redis 7.0 or later, or Valkey.")
+        raise EngineError(f"{address} is too old.", "Use Redis 7.0 or later, or Valkey.", code=Cause.REFUSED)
     if text.startswith("OOM"):
-        raise EngineError(f"{address} is out of memory.", "Raise `maxmemory`, or add servers to the cluster.")
+        hint = "Raise `maxmemory`, or add servers to the cluster."
+        raise EngineError(f"{address} is out of memory.", hint, code=Cause.OUT_OF_MEMORY)
+    if text.startswith("MISCONF"):
+        hint = "Free some space where it keeps its files; it goes on by itself."
+        raise EngineError(
+            f"{address} cannot write to its disk: {text.removeprefix('MISCONF ')}", hint, code=Cause.DISK_FULL
+        )
     raise EngineError(f"{address} answered: {text}")
 
 
 def gave_up(problem: Exception, address: RedisAddress, patience_s: float) -> EngineError:
     """What a caller is told in the end."""
+    text = str(problem)
     if isinstance(problem, Unconfirmed):
         return EngineError(
             f"Fewer than {address.replicas} replicas of {address} confirm what is written.",
             "Bring replicas back, or ask for fewer with `replicas`.",
+            code=Cause.UNCONFIRMED,
         )
+    if text.startswith("READONLY"):
+        hint = "Name its master, or make it one with `REPLICAOF NO ONE`."
+        return EngineError(f"{address} is a replica and takes no writes.", hint, code=Cause.READ_ONLY)
+    if text.startswith(("LOADING", "MASTERDOWN")):
+        return EngineError(f"{address} is reading its data after a start.", "Wait for it.", code=Cause.LOADING)
+    code = Cause.WITHOUT_MASTER if text.startswith("CLUSTERDOWN") else Cause.UNREACHABLE
     return EngineError(
         f"{address} gave no usable answer for {patience_s:.0f} s ({problem}).",
         "Check that its servers run and that every slot has a master.",
+        code=code,
     )

@@ -26,7 +26,7 @@ from rocksdict import (
 )
 
 from drumlin.engines.rocksdb_layout import FAMILIES
-from drumlin.errors import BusyError, DrumlinError, EngineError, StorageError
+from drumlin.errors import BusyError, Cause, DrumlinError, EngineError, StorageError
 
 BLOCK_CACHE_BYTES = 96 << 20
 WRITE_BUFFERS_BYTES = 64 << 20
@@ -115,7 +115,7 @@ def translate(error: BaseException) -> BaseException:
         return BusyError("The crawl's frontier is in use by another process.", "Stop it, or use another directory.")
     if "No space left on device" in text:
         hint = "Free some space and run the same command again: it resumes."
-        return StorageError("The crawl's frontier cannot be written: the disk is full.", hint)
+        return StorageError("The crawl's frontier cannot be written: the disk is full.", hint, code=Cause.DISK_FULL)
     if text.startswith("IO error") or "(os error" in text:
         return StorageError(f"The crawl's frontier cannot be read or written: {text}.")
     if text.startswith("Corruption"):

@@ -51,6 +51,7 @@ START_WAIT_S = 60.0
 RECOVER_WAIT_S = 120.0
 LEAVE_WAIT_S = 25.0
 UPLOAD_WAIT_S = 300.0
+FAILURE_CHARS_MAX = 500
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
@@ -128,12 +129,12 @@ class Node:
             self._agent.drain()
 
     def give_up(self, broken: DrumlinError) -> None:
-        """Something cannot go on. A local crawl's coordinator ends the crawl; in a fleet others take over."""
+        """Something cannot go on. A local crawl's coordinator ends the crawl; in a fleet others take over, and the
+        coordinator's log says why they had to."""
+        failure = Failure(broken.message[:FAILURE_CHARS_MAX], broken.hint[:FAILURE_CHARS_MAX], broken.exit_code)
         with contextlib.suppress(DrumlinError):
-            if self._options.parent_pid:
-                failure = Failure(broken.message, broken.hint, broken.exit_code)
-                self._gateway.call(f"{self._api}/failed", failure, Done, within_s=LEAVE_WAIT_S)
-            else:
+            self._gateway.call(f"{self._api}/failed", failure, Done, within_s=LEAVE_WAIT_S)
+            if not self._options.parent_pid:
                 self._gateway.call(self._api, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)
 
     # Beginning

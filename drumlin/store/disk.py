@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from drumlin.errors import StorageError
+from drumlin.errors import Cause, StorageError
 
 OPEN_SUFFIX: Final = ".open"
 """A file whose name ends so is still being appended to, or was when its process died."""
 PARTIAL_SUFFIX: Final = ".partial"
 """A file whose name ends so is being made in one go; found after a crash, it is worth nothing."""
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _REASONS: Final = {
     errno.ENOSPC: ("the disk is full", "Free some space and run the same command again: it resumes."),
@@ -29,7 +31,8 @@ _REASONS: Final = {
 def storage_error(path: Path, cause: OSError) -> StorageError:
     """One clear sentence for a failed read or write of `path`, and what to do next."""
     reason, hint = _REASONS.get(cause.errno or 0, (cause.strerror or str(cause), ""))
-    return StorageError(f"Cannot write {path}: {reason}.", hint)
+    code = Cause.STORE_FULL if cause.errno in FULL else Cause.STORE_FAILED
+    return StorageError(f"Cannot write {path}: {reason}.", hint, code=code)
 
 
 @contextmanager

@@ -92,6 +92,11 @@ class Standing:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**kept, **environment}
             )
 
+    def drumlin(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command that ends by itself."""
+        command = [*_drumlin(verb), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=READY_S_MAX, check=False)
+
     def log(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text(errors="replace")
 

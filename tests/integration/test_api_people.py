@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from drumlin.coordinator import watch
 from drumlin.coordinator.api_events import CLIENTS_MAX
 from drumlin.errors import EngineError
 from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, result_of, results_body
@@ -169,14 +170,13 @@ def test_health_and_readiness_differ_when_the_engine_is_gone(
     assert coordinator.get("/healthz").json == {"status": "ok"}
     assert coordinator.get("/readyz").json == {"status": "ready"}
 
-    async def gone(key: str) -> bytes | None:
-        if key == "ready":
-            raise EngineError("Nobody answers.")
-        return None
+    async def gone(within_s: float) -> None:
+        raise EngineError("Nobody answers.")
 
-    monkeypatch.setattr(coordinator.dispatcher.engine, "get_meta", gone)
+    monkeypatch.setattr(coordinator.dispatcher.engine, "check", gone)
+    monkeypatch.setattr(watch, "FRESH_S", 0.0)
     unready = coordinator.get("/readyz")
-    assert (unready.status, unready.code) == (503, "not_ready")
+    assert (unready.status, unready.code) == (503, "engine_failed")
     assert coordinator.get("/healthz").status == 200
 
 

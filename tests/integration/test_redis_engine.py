@@ -111,7 +111,7 @@ def _send_everything_twice(engine: RedisEngine) -> list[object]:
         sent.extend([*commands, *commands])
         return await run(commands)
 
-    engine._client.run = run_twice  # type: ignore[method-assign]
+    engine._client.run = run_twice  # type: ignore[assignment, method-assign]
     return sent
 
 

@@ -44,7 +44,7 @@ ALLOWED = {
 # Core code takes the time and chance as arguments, so that the simulator can run it in virtual time.
 PURE = {"urls", "frontier", "engines", "dedupe", "robots"}
 # What stands between them and an event loop: a network client, and the adapter for code that has no loop.
-IMPURE_FILES = {"engines/blocking.py", "engines/redis.py", "engines/redis_client.py"}
+IMPURE_FILES = {"engines/blocking.py", "engines/redis.py", "engines/redis_check.py", "engines/redis_client.py"}
 IMPURE_MODULES = {"time", "random", "asyncio", "secrets", "uuid"}
 
 # Hypothesis drives the engines' conformance suite, which only authors of engines import.

@@ -92,9 +92,10 @@ class Registered(msgspec.Struct):
 
 class WorkRequest(msgspec.Struct):
     """Room for `max_hosts` further hosts and `max_tasks` URLs. `renew` names leases, and their hosts, that want more
-    time and URLs. `unstarted` is how many URLs the node has that it has not begun. `scope_version` is how many of the
-    seeds that joined the scope on the way the node knows. `flat` asks for `assignments` beside `leases`. `visits` names
-    hosts that the node has to contact although it wants none of their URLs."""
+    time and URLs. `hosts` is how many hosts the node has, `unstarted` how many of their URLs it has not begun.
+    `scope_version` is how many of the seeds that joined the scope on the way the node knows. `flat` asks for
+    `assignments` beside `leases`. `visits` names hosts that the node has to contact although it wants none of their
+    URLs."""
 
     max_tasks: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
     preferred_domains: Annotated[list[HostText], msgspec.Meta(max_length=100)] = []
@@ -104,6 +105,7 @@ class WorkRequest(msgspec.Struct):
     scope_version: Count = 0
     flat: bool = True
     unstarted: Count = 0
+    hosts: Count | None = None
     visits: Annotated[list[HostText], msgspec.Meta(max_length=VISITS_MAX)] = []
 
 

@@ -325,6 +325,9 @@ class Dispatcher:
         self._settled_since_tick = 0
         shards = await self.engine.stats_all(now)
         self._granting.heed(shards)
+        await self._granting.follow_others(now)
+        if self.state is not CrawlState.RUNNING:
+            self._granting.paused(now)
         totals = self.latest = add_up(shards)
         # Reading 10,000 nodes takes the better part of a heartbeat's allowed latency, and their heartbeats are rare.
         if now - self._reviewed >= max(REVIEW_EVERY_S, self.nodes.heartbeat_s / 2):

@@ -16,6 +16,7 @@ from drumlin.coordinator.hunger import Hunger
 from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.orders import Orders
 from drumlin.coordinator.placement import Placement
+from drumlin.coordinator.shares import Lacks, Shares
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Engine
 from drumlin.frontier import Budget
@@ -51,6 +52,7 @@ BUDGET_CLAIM = "budget"
 BUDGET_CLAIM_S = 10.0
 IDLE_NODES_PER_S = 2_000.0
 IDLE_WAIT_MAX_S = 5.0
+IDLE_WAIT_VARIES = (0.5, 1.5)
 UNWAITED_NODES_MAX = 16
 NODES_PER_SHARD_LISTED = 4
 
@@ -70,6 +72,8 @@ class Granting:
         shards_asked_max: int | None,
     ) -> None:
         self._hunger = Hunger()
+        self._shares = Shares()
+        self._lacks = Lacks(engine, name)
         self._lost: dict[int, deque[tuple[float, str]]] = defaultdict(deque)
         self._engine = engine
         self._config = config
@@ -90,6 +94,19 @@ class Granting:
         """Remember which shards had hosts to give, so that others are not asked first, and how many a node has."""
         self._ready = [stats.hosts_ready > 0 for stats in shards]
         self._hunger.count(sum(stats.hosts_leased for stats in shards), max(self._nodes.known, len(self._nodes)))
+
+    def paused(self, now: float) -> None:
+        self._shares.paused(now, self._nodes.heartbeat_s)
+
+    async def follow_others(self, now: float) -> None:
+        """Tell the other coordinators how many hosts are lacking here, and hear how many are there."""
+        if self._keeps_shares:
+            self._shares.heard(await self._lacks.exchange(self._shares.lacking_here(now), now))
+
+    @property
+    def _keeps_shares(self) -> bool:
+        """With a delay hosts are the bound, and without one the nodes. Where hosts are spread they go round anyway."""
+        return self._config.delay_s > 0 and self._config.affinity != "spread"
 
     async def fill(self, work: Work, record: NodeRecord, request: WorkRequest, latest: Totals, now: float) -> None:
         """Put renewed and new leases into `work`. Near the end of the page budget one request at a time is answered,
@@ -128,7 +145,10 @@ class Granting:
         hosts = HOSTS_DEFAULT if request.max_hosts is None else request.max_hosts
         if hosts <= 0 or room <= 0:
             return
-        leases = await self._lease(record, request, hosts, room, now)
+        if self._keeps_shares:
+            leases = await self._lease_by_share(record, request, hosts, room, now)
+        else:
+            leases = await self._lease(record, request, hosts, room, now)
         work.leases += [self._work_lease(lease, now) for lease in leases]
         self._note_hosts(record.node_id, leases)
         self._hunger.answered(record, request.unstarted, _size(leases), now)
@@ -142,7 +162,7 @@ class Granting:
         return max(TASKS_AT_FIRST, int(useful) - record.unstarted)
 
     def _should_share(self, record: NodeRecord, now: float) -> bool:
-        """Others have nothing to do, and nodes are the bound: with a delay hosts are, and they best stay put."""
+        """Others have nothing to do, and nodes are the bound. (With a delay hosts are: see `Shares`.)"""
         return self._config.delay_s <= 0 and record.leases > 1 and self._hunger.felt(now, but=record.node_id)
 
     # Renewing
@@ -151,13 +171,16 @@ class Granting:
         """Renew the leases named, as far as they are the node's; returns how many URLs that gave.
 
         While others have nothing to do every other host is taken back at once, and the rest get no further URLs: their
-        leases end when the node is done with those it has.
+        leases end when the node is done with those it has. With a delay only as many as others lack are taken back.
         """
         if not request.renew:
             return 0
         kept, taken_back = request.renew, []
         if self._should_share(record, now):
             kept, taken_back, room = request.renew[::2], request.renew[1::2], 0
+        elif self._keeps_shares:
+            count = self._shares.take_back(record.node_id, _held(record, request), len(request.renew), now)
+            kept, taken_back = request.renew[count:], request.renew[:count]
         prefix = record.node_id + ":"
         blocked = self._orders.blocked
         own = [(token, host) for token, host in kept if token.startswith(prefix) and host not in blocked]
@@ -189,7 +212,7 @@ class Granting:
         lease = None
         if host not in self._orders.blocked:
             token = self._lease_request(record, request, shard, unlike_others=True) + ".0"
-            until, due_by = now + config.lease_s, now + min(GRANT_AHEAD_S, config.delay_s)
+            until, due_by = now + config.lease_s, now + self._ahead_s
             visit = Visit(host, record.node_id, token, until, due_by, config.delay_s)
             lease = await self._engine.visit(shard, visit, now)
         if lease is not None:
@@ -220,6 +243,35 @@ class Granting:
             return leases
         few = min(hosts, HOSTS_FROM_OTHERS)
         return await self._lease_from(others, record, request, few, room, now)
+
+    async def _lease_by_share(
+        self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
+    ) -> list[Lease]:
+        """Up to the node's share of all hosts, and beyond it those that nobody wanted."""
+        held = _held(record, request)
+        if self._shares.room(held, now) < hosts and self._shares.outdated(now):
+            await self._count_hosts(now)
+        at_once = min(hosts, self._shares.room(held, now))
+        leases = await self._lease(record, request, at_once, room, now) if at_once > 0 else []
+        waited_s = self._shares.unwanted_s(now)
+        if not leases and at_once < hosts and waited_s is not None:
+            own, others = self._shards_for(record)
+            few = min(hosts, HOSTS_FROM_OTHERS)
+            leases = await self._lease_from(own + others, record, request, few, room, now, horizon_s=-waited_s)
+        self._shares.answered(record.node_id, held, len(leases), now)
+        return leases
+
+    async def _count_hosts(self, now: float) -> None:
+        """Count the hosts that can be worked on: those with a node and those that could be given to one now."""
+        shards = await self._engine.stats_all(now + self._ahead_s)
+        hosts = sum(stats.hosts_leased + stats.hosts_ready for stats in shards)
+        wait_s = self._idle_wait_s_mean() * max(IDLE_WAIT_VARIES)
+        self._shares.count(hosts, max(self._nodes.known, len(self._nodes.names())), wait_s, now)
+
+    @property
+    def _ahead_s(self) -> float:
+        """How long before a host is due it is given to a node."""
+        return min(GRANT_AHEAD_S, self._config.delay_s)
 
     async def _lease_preferred(
         self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
@@ -273,14 +325,22 @@ class Granting:
         return await self.host_budgets.lease(take, now)
 
     async def _lease_from(
-        self, shards: list[int], record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
+        self,
+        shards: list[int],
+        record: NodeRecord,
+        request: WorkRequest,
+        hosts: int,
+        room: int,
+        now: float,
+        *,
+        horizon_s: float | None = None,
     ) -> list[Lease]:
         leases: list[Lease] = []
         for shard in shards:
             if len(leases) >= hosts or _size(leases) >= room:
                 break
             more = (hosts - len(leases), room - _size(leases))
-            leases += await self._ask(shard, record, request, *more, now)
+            leases += await self._ask(shard, record, request, *more, now, horizon_s=horizon_s)
         return leases
 
     async def _ask(
@@ -294,6 +354,7 @@ class Granting:
         only_hosts: Sequence[str] = (),
         *,
         apart: bool = False,
+        horizon_s: float | None = None,
     ) -> list[Lease]:
         """Lease hosts of one shard. Those set apart only when that is said, and then with all the URLs there is room
         for, since their leases get no further ones."""
@@ -307,7 +368,7 @@ class Granting:
             hosts_max=hosts,
             urls_max=room,
             urls_per_host=room if apart else self._urls_per_host(now),
-            horizon_s=min(GRANT_AHEAD_S, config.delay_s),
+            horizon_s=self._ahead_s if horizon_s is None else horizon_s,
             delay_default_s=config.delay_s,
             skip_hosts=() if apart else self._skipped(record.node_id, shard),
             only_hosts=only_hosts,
@@ -356,10 +417,11 @@ class Granting:
 
     def _idle_wait_s(self) -> float:
         """When to ask again after getting nothing: thousands of idle nodes must not ask all at once."""
+        return self._idle_wait_s_mean() * self._chance.uniform(*IDLE_WAIT_VARIES)
+
+    def _idle_wait_s_mean(self) -> float:
         nodes = max(self._nodes.known, len(self._nodes))
-        if nodes <= UNWAITED_NODES_MAX:
-            return 0.0
-        return min(IDLE_WAIT_MAX_S, nodes / IDLE_NODES_PER_S) * (0.5 + self._chance.random())
+        return 0.0 if nodes <= UNWAITED_NODES_MAX else min(IDLE_WAIT_MAX_S, nodes / IDLE_NODES_PER_S)
 
     def _work_lease(self, lease: Lease, now: float) -> WorkLease:
         delay_s = self._config.delay_s if lease.delay_s is None else max(lease.delay_s, self._config.delay_s)
@@ -393,11 +455,20 @@ class Granting:
 
     def revoked(self, record: NodeRecord, beat: Heartbeat, state: CrawlState, now: float) -> list[str]:
         """Leases that the node should give back what it has not begun of: others wait, and it would take long."""
-        if state is not CrawlState.RUNNING or not self._hunger.felt(now, but=record.node_id):
+        if state is not CrawlState.RUNNING:
+            return []
+        if self._keeps_shares:
+            return beat.leases[: self._shares.take_back(record.node_id, beat.hosts, len(beat.leases), now)]
+        if not self._hunger.felt(now, but=record.node_id):
             return []
         if beat.unstarted <= record.pages_per_s * BACKLOG_REVOKED_S or len(beat.leases) < 2:
             return []
         return beat.leases[: min(REVOKED_AT_ONCE, len(beat.leases) // 2)]
+
+
+def _held(record: NodeRecord, request: WorkRequest) -> int:
+    """How many hosts a node has: as it says now, or as it said in its last heartbeat."""
+    return record.leases if request.hosts is None else request.hosts
 
 
 def _size(leases: list[Lease]) -> int:

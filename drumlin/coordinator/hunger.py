@@ -1,6 +1,6 @@
 """Which nodes want for work, so that others share their hosts with them.
 
-With a delay hosts are the bound and not nodes, and a host best stays where it is; so only crawls without one ask.
+With a delay hosts are the bound and not nodes; how they are shared then is `drumlin.coordinator.shares`.
 """
 
 from __future__ import annotations

@@ -120,6 +120,7 @@ class Leases:
             scope_version=self._pipeline.scope_version,
             flat=False,
             unstarted=self._hosts.unstarted if max_hosts else 0,
+            hosts=len(self._hosts),
             visits=list(visits),
         )
         path = f"/api/v1/nodes/{self._node}/work/request"

@@ -42,10 +42,11 @@ def test_the_links_of_a_page_are_queued_before_it_is_settled() -> None:
 @pytest.mark.parametrize("seed", ["https://s/", "http://t/", "http://p:8080/"])
 def test_a_link_is_queued_for_the_host_it_leads_to_whatever_its_page_is_called(seed: str) -> None:
     made = dispatcher([seed], shards=1, scope="any")
-    (lease,) = Asker(made).work(0.0)
+    asker = Asker(made)
+    (lease,) = asker.work(0.0)
     elsewhere = seed.partition("/")[0] + "//elsewhere.test/"
     made.results(batch_of([result(lease.assignments[0], links=[elsewhere, seed + "here"])], [release(lease)]), 1.0)
-    given = {lease.host: [one.url for one in lease.assignments] for lease in Asker(made, "n1").work(60.0)}
+    given = {lease.host: [one.url for one in lease.assignments] for lease in asker.work(60.0)}
     assert given == {lease.host: [seed + "here"], "elsewhere.test": [elsewhere]}
 
 

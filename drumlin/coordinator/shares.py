@@ -1,0 +1,136 @@
+"""How many hosts are a node's fair share, in a crawl with a delay.
+
+With a delay the number of hosts bounds the speed, and any node could hold all of them. So the first to ask would have
+every host and the others nothing. Each node is therefore given at once no more than its share: the hosts that can be
+worked on, divided by the nodes. Beyond it a node gets only hosts that have been due for a while, which no other wanted.
+After a pause nodes hear with their heartbeats that it is over, so only then can they have wanted any.
+
+A node that asks in vain and has less than half its share lacks hosts. Those above their share then give some back:
+together no more than are lacking, and none goes below its share. So hosts come to rest: nobody gives while nobody has
+less than half, and what was given goes to those who lack.
+"""
+
+from __future__ import annotations
+
+from drumlin.engines.base import Engine
+
+LACKS_BELOW = 0.5
+"""Of its share: a node with fewer hosts lacks some. So much less than one that moves do not call for further moves."""
+COUNT_AGAIN_S = 0.5
+GIVE_AGAIN_S = 2.0
+"""About as long as a host takes to change hands. Asked for again sooner, more would be given back than are lacking."""
+LACKED_LATELY_S = 2.0
+NOBODY_WANTED_S = 1.0
+HEARD_OF_RESUMING_S = 2.0
+"""Within a heartbeat and this all nodes have heard that a pause is over and have asked for hosts."""
+TABLE = "lacking_hosts"
+TOLD_LATELY_S = 5.0
+FORGOTTEN_AFTER_S = 60.0
+
+
+class Shares:
+    """Who has too few hosts and who too many, as far as this coordinator knows."""
+
+    def __init__(self) -> None:
+        self._hosts = 0
+        self._nodes = 1
+        self._counted = float("-inf")
+        self._lacking: dict[str, tuple[float, int]] = {}
+        self._lacking_elsewhere = 0
+        self._to_give = 0
+        self._given = float("-inf")
+        self._wait_s = 0.0
+        self._resumed = float("-inf")
+
+    def count(self, hosts: int, nodes: int, wait_s: float, now: float) -> None:
+        """So many hosts can be worked on by so many nodes, each of which waits so long when it got none."""
+        self._hosts, self._nodes, self._wait_s, self._counted = hosts, max(1, nodes), wait_s, now
+
+    def outdated(self, now: float) -> bool:
+        """Whether hosts should be counted again before a node is refused one."""
+        return now - self._counted >= COUNT_AGAIN_S
+
+    def paused(self, now: float, heartbeat_s: float) -> None:
+        """Nothing is given out at this moment."""
+        self._resumed = now + heartbeat_s + HEARD_OF_RESUMING_S
+
+    def unwanted_s(self, now: float) -> float | None:
+        """For how long a host must have been due before it may go to a node that has its share already; None while not
+        all nodes need have heard that there is work."""
+        return None if now < self._resumed else NOBODY_WANTED_S + self._wait_s
+
+    @property
+    def _least(self) -> int:
+        """What nobody is made to go below."""
+        return max(1, self._hosts // self._nodes)
+
+    def room(self, held: int, now: float) -> int:
+        """How many further hosts a node that has so many may be given at once."""
+        most = self._least if self.lacking(now) else max(1, -(-self._hosts // self._nodes))
+        return max(0, most - held)
+
+    # Lacking
+
+    def answered(self, node: str, held: int, given: int, now: float) -> None:
+        """A node that held so many hosts asked for more and was given so many."""
+        has = held + given
+        if has >= LACKS_BELOW * self._hosts / self._nodes:
+            self._lacking.pop(node, None)
+        elif not given:
+            self._lacking[node] = (now, self._least - has)
+
+    def lacking_here(self, now: float) -> int:
+        """How many hosts the nodes that ask this coordinator lack."""
+        since = now - LACKED_LATELY_S - self._wait_s
+        for node in [node for node, (asked, _) in self._lacking.items() if asked < since]:
+            del self._lacking[node]
+        return sum(lacks for _, lacks in self._lacking.values())
+
+    def heard(self, lacking_elsewhere: int) -> None:
+        """So many hosts are lacking at other coordinators."""
+        self._lacking_elsewhere = lacking_elsewhere
+
+    def lacking(self, now: float) -> int:
+        return self.lacking_here(now) + self._lacking_elsewhere
+
+    # Giving back
+
+    def take_back(self, node: str, held: int, most: int, now: float) -> int:
+        """How many hosts a node that holds so many shall give back now, of `most` that it could."""
+        beyond = 0 if node in self._lacking else held - self._least
+        if beyond <= 0 or self._nodes < 2:
+            return 0
+        if now - self._given >= GIVE_AGAIN_S:
+            self._to_give = self.lacking(now)
+        count = min(beyond, most, self._to_give)
+        if count > 0:
+            self._to_give -= count
+            self._given = now
+        return count
+
+
+class Lacks:
+    """What coordinators tell each other: a small table of the engine with a row for each where hosts are lacking."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._told = False
+
+    async def exchange(self, lacking: int, now: float) -> int:
+        """Tell how many hosts are lacking here; returns how many are elsewhere."""
+        if lacking:
+            await self._engine.put_entries(TABLE, {self._name: f"{lacking} {now!r}".encode()})
+        elif self._told:
+            await self._engine.delete_entries(TABLE, [self._name])
+        self._told = bool(lacking)
+        elsewhere, forgotten = 0, []
+        for name, value in (await self._engine.get_entries(TABLE)).items():
+            count, _, told = value.decode().partition(" ")
+            if name != self._name and now - float(told) <= TOLD_LATELY_S:
+                elsewhere += int(count)
+            elif now - float(told) > FORGOTTEN_AFTER_S:
+                forgotten.append(name)
+        if forgotten:
+            await self._engine.delete_entries(TABLE, forgotten)
+        return elsewhere

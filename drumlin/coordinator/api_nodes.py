@@ -17,10 +17,8 @@ from drumlin.coordinator.auth import Access, Permission, Role
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.bundles import BUNDLE_BYTES_MAX, Bundles, BundleStored, check_bundle_id
 from drumlin.coordinator.conduct import Gate
-from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.dispatch import Dispatcher, Proof, SupersededError
 from drumlin.coordinator.messages import NodeView, node_view
-from drumlin.coordinator.nodes import PRESENT
-from drumlin.coordinator.orders import ORDERED
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import MALFORMED, NOT_YOURS, STALE
 from drumlin.errors import BusyError
@@ -62,6 +60,8 @@ REQUEST_BYTES_MAX = 4 * 1024 * 1024
 NODE = "/api/v1/nodes/{node_id}"
 RESERVED_IDS = frozenset({"register"})
 """Names that the API's own paths take."""
+NOT_REGISTERED = {404: "The node has not registered, or is long forgotten."}
+_PROOFS = {Role.JOIN: Proof.JOIN_TOKEN, Role.NODE: Proof.OWN_TOKEN}
 
 
 class NodeFace:
@@ -120,6 +120,7 @@ class NodeFace:
                 takes=WorkRequest,
                 gives=Work,
                 body_bytes_max=REQUEST_BYTES_MAX,
+                refusals=NOT_REGISTERED,
             ),
             Route(
                 method="POST",
@@ -141,6 +142,7 @@ class NodeFace:
                 gives=Accepted,
                 body_bytes_max=BODY_BYTES_MAX,
                 signed=True,
+                refusals=NOT_REGISTERED,
             ),
             Route(
                 method="POST",
@@ -151,6 +153,7 @@ class NodeFace:
                 takes=Heartbeat,
                 gives=HeartbeatReply,
                 body_bytes_max=REQUEST_BYTES_MAX,
+                refusals=NOT_REGISTERED,
             ),
             *self._rarer_routes(),
         ]
@@ -198,10 +201,12 @@ class NodeFace:
 
     async def register(self, call: Call, message: Register) -> Registered:
         if message.node_id in RESERVED_IDS:
-            raise Refused(409, "node_id_taken", f"A node cannot be called {message.node_id}.", "Choose another name.")
-        await self._check_successor(call, message)
+            raise Refused(409, "bad_node_id", f"A node cannot be called {message.node_id}.", "Choose another name.")
         try:
-            record = await self._dispatcher.register(message, call.now, address=call.address)
+            proof = _PROOFS.get(call.identity.role, Proof.NONE) if self._access.signed else Proof.NONE
+            record = await self._dispatcher.register(message, call.now, address=call.address, proof=proof)
+        except SupersededError as late:
+            raise Refused(409, "superseded", late.message, late.hint) from late
         except BusyError as taken:
             raise Refused(409, "node_id_taken", taken.message, taken.hint) from taken
         self.work_may_have_come()
@@ -219,20 +224,16 @@ class NodeFace:
             key=self._access.node_key(node).hex() if controlled else None,
         )
 
-    async def _check_successor(self, call: Call, message: Register) -> None:
-        """A join token is no proof of being a node that is at work: it gets that one's token and key only with the
-        instance that none but its successor knows."""
-        if call.identity.role is not Role.JOIN or message.node_id is None:
-            return
-        before = await self._dispatcher.node(message.node_id)
-        if before is None or before.status not in PRESENT | ORDERED or (message.instance or None) == before.instance:
-            return
-        text = f"A node called {before.node_id} is at work."
-        raise Refused(409, "node_id_taken", text, "Register with its own token, or choose another name.")
+    async def _check_registered(self, call: Call) -> None:
+        """A node of which no coordinator knows anything, say because Redis lost its last second, begins again."""
+        if not await self._dispatcher.has_registered(call.node_id):
+            message = f"No node called {call.node_id} has registered."
+            raise Refused(404, "not_registered", message, "POST /api/v1/nodes/register first.")
 
     async def work(self, call: Call, request: WorkRequest) -> Work:
         """Answer at once when there is work, else wait a little for some to come."""
         node = call.node_id
+        await self._check_registered(call)
         if self._settling_waiting >= BEHIND_WAITING:
             return await self._renew_only(node, request, call.now)
         work = await self._dispatcher.work(node, request, call.now)
@@ -261,6 +262,7 @@ class NodeFace:
         return await self._dispatcher.known(request)
 
     async def results(self, call: Call, results: Results) -> Accepted:
+        await self._check_registered(call)
         if self._settling_waiting >= SETTLING_WAITING_MAX:
             message = "Too many batches of results wait to be settled."
             raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=SETTLING_RETRY_S)
@@ -289,6 +291,7 @@ class NodeFace:
         )
 
     async def heartbeat(self, call: Call, beat: Heartbeat) -> HeartbeatReply:
+        await self._check_registered(call)
         return await self._dispatcher.heartbeat(call.node_id, beat, call.now)
 
     async def failed(self, call: Call, failure: Failure) -> Done:

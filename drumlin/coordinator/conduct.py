@@ -38,8 +38,8 @@ class Gate:
 
     def _refuse_quarantined(self, who: Identity) -> None:
         """A person, or another coordinator, may have put the node into quarantine."""
-        record = self._dispatcher.nodes.get(who.id)
-        if record is not None and record.status is NodeStatus.QUARANTINED:
+        record, ordered = self._dispatcher.nodes.get(who.id), self._dispatcher.orders.nodes.get(who.id)
+        if NodeStatus.QUARANTINED in (ordered, record.status if record is not None else None):
             hint = "An operator can release it: POST /api/v1/nodes/{id}/release."
             raise Refused(429, "quarantined", "This node is in quarantine.", hint, retry_after_s=QUARANTINE_S)
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from itertools import islice
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.granting import Granting
-from drumlin.coordinator.nodes import PRESENT, NodeRegistry
+from drumlin.coordinator.nodes import PRESENT, SILENT_HEARTBEATS, NodeRegistry
 from drumlin.coordinator.orders import ORDERED, Orders
 from drumlin.coordinator.settling import Batch, Kept, Settler, Taken, by_host, canonical_links, read_results
 from drumlin.coordinator.totals import Totals, add_up
@@ -48,6 +49,21 @@ STATE_KEY = "state"
 STOP_REASON_KEY = "stop_reason"
 LEADER = "leader"
 ENDED = frozenset({CrawlState.DRAINING, CrawlState.FINISHED})
+
+
+class Proof(Enum):
+    """What a node that registers has shown, beside its instance."""
+
+    NONE = 0
+    """Nothing, because nobody asks, or a person's token."""
+    JOIN_TOKEN = 1
+    """That it may join; not that it is the node that it names."""
+    OWN_TOKEN = 2
+    """That it is the node that it names."""
+
+
+class SupersededError(BusyError):
+    """A process registers after its own successor."""
 
 
 class Dispatcher:
@@ -92,6 +108,8 @@ class Dispatcher:
 
     async def open(self) -> None:
         """Take up what the engine knows of this crawl."""
+        await self._follow_state()
+        await self._follow_orders()
         await self._read_scope_seeds()
 
     # Seeds
@@ -131,35 +149,49 @@ class Dispatcher:
 
     # Nodes
 
-    async def register(self, message: Register, now: float, *, address: str = "") -> NodeRecord:
+    async def register(
+        self, message: Register, now: float, *, address: str = "", proof: Proof = Proof.NONE
+    ) -> NodeRecord:
         """A node begins. Whatever leases its id still holds belonged to a process that is gone, as its instance and
         boot show; where they cannot show it, the leases are left to run out."""
         node = message.node_id or f"node-{self.name}-{int(now * 1e6):x}"
         before = await self.nodes.stored(self.engine, node)
         successor = before is not None and bool(before.instance) and before.instance == message.instance
-        if before is not None and before.instance and not successor and self._is_at_work(before, now):
-            raise BusyError(f"Another node called {node} is at work.", "Give this one another --name.")
-        if before is not None and successor and message.boot < before.boot:
-            raise BusyError(f"A later process of node {node} is at work.", "There is nothing to do.")
-        record = self.nodes.register(node, message, address, now)
-        if node in self.orders.nodes:
-            self.nodes.set_status(node, self.orders.nodes[node])
+        if before is not None:
+            self._check_entry(before, message, successor, proof, now)
+        record = self.nodes.register(node, message, address, before, now)
+        record.status = self.orders.nodes.get(node, record.status)
         same_process = before is not None and before.boot == message.boot
         done = before is not None and before.released and same_process
         # Once per process, and only then: sent again, or arriving late, it would end leases that are at work.
         record.released = done or not message.recovering
-        await self.nodes.flush(self.engine)
+        await self.nodes.keep(self.engine, record)
         if successor and record.released and not done:
             await self.engine.release_nodes([node], now)
         return record
 
+    def _check_entry(self, before: NodeRecord, message: Register, successor: bool, proof: Proof, now: float) -> None:
+        """Whether a name is free for who registers. Its own instance, which none but its successor knows, or its own
+        token opens the door at once; where nobody asks for tokens, a node without an instance is taken at its word."""
+        node = before.node_id
+        if successor and message.boot < before.boot:
+            raise SupersededError(f"A later process of node {node} is at work.", "There is nothing to do.")
+        if successor or proof is Proof.OWN_TOKEN:
+            return
+        there = before.status in PRESENT | ORDERED if proof is Proof.JOIN_TOKEN else self._is_at_work(before, now)
+        if there and (before.instance or proof is Proof.JOIN_TOKEN):
+            raise BusyError(f"Another node called {node} is at work.", "Give this one another --name.")
+
     def _is_at_work(self, record: NodeRecord, now: float) -> bool:
-        return now - record.last_seen < 3 * self.nodes.heartbeat_s
+        return now - record.last_seen < SILENT_HEARTBEATS * self.nodes.heartbeat_s
 
     async def leave(self, node: str, now: float) -> None:
         """A node leaves cleanly; its leases return at once."""
         await self.engine.release_nodes([node], now)
-        self.nodes.leave(node)
+        await self.nodes.leave(self.engine, node, now)
+
+    async def has_registered(self, node: str) -> bool:
+        return await self.nodes.has_registered(self.engine, node)
 
     async def node(self, node: str) -> NodeRecord | None:
         return await self.nodes.find(self.engine, node)
@@ -177,7 +209,7 @@ class Dispatcher:
         return True
 
     async def heartbeat(self, node: str, beat: Heartbeat, now: float) -> HeartbeatReply:
-        record = self.nodes.beat(node, beat, now)
+        record = await self.nodes.beat(self.engine, node, beat, now)
         revoke = self._granting.revoked(record, beat, self.state, now)
         state = CrawlState.DRAINING if record.status is NodeStatus.DRAINING else self.state
         return HeartbeatReply("ok", self.nodes.heartbeat_s, self._config_hash, revoke, state)
@@ -186,7 +218,7 @@ class Dispatcher:
 
     async def work(self, node: str, request: WorkRequest, now: float) -> Work:
         """Renew the leases that the node names and give it further hosts, from its own shards first."""
-        record = self.nodes.seen(node, now)
+        record = await self.nodes.seen(self.engine, node, now)
         state = CrawlState.DRAINING if record.status is NodeStatus.DRAINING else self.state
         work = Work([], [], 0.0, state)
         work.scope_version = len(self.scope_seeds)

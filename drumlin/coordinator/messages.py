@@ -225,8 +225,9 @@ class NodesQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NodeView(msgspec.Struct):
-    """A node as people see it. Times are seconds since the epoch; `capacity` is in pages a second. `unanswered` URLs
-    are fetched and not settled yet; the first of them has waited for `lag_s`."""
+    """A node as people see it. Times are seconds since the epoch; `registered_at` is 0 for a worker that never did.
+    `capacity` is in pages a second. `unanswered` URLs are fetched and not settled yet; the first of them has waited for
+    `lag_s`."""
 
     node_id: str
     ip_address: str

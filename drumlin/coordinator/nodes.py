@@ -1,9 +1,13 @@
 """The nodes of a crawl: who is there, how they do, and who has fallen silent.
 
-Every coordinator keeps the records of the nodes that talk to it and writes what changed to the engine's table "nodes"
-about once a second, however many heartbeats came; the leading coordinator reads the whole table now and then and marks
-the silent. A silent node is `failed` to people, and gets nothing new, but its leases end only at their deadlines: it
-may be cut off from us and still at work, and a host must never have two holders.
+A node's record is made of two entries in the engine, so that no coordinator can undo what another one knows. Table
+"nodes" says who a node is (instance, boot, what it was told), and is written only when the node registers or leaves.
+Table "beats" says how it does. Every coordinator keeps the records of the nodes that talk to it and writes the beats
+that changed about once a second, however many heartbeats came. Of two entries the later counts.
+
+The leading coordinator reads both tables now and then and marks the silent. A silent node is `failed` to people, and
+gets nothing new, but its leases end only at their deadlines: it may be cut off from us and still at work, and a host
+must never have two holders.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from drumlin.engines.base import Engine
 from drumlin.protocol import Heartbeat, NodeRecord, NodeStatus, Register
 
 TABLE = "nodes"
+BEATS_TABLE = "beats"
 SIZE_KEY = "nodes"
 HEARTBEAT_MIN_S = 2.0
 HEARTBEAT_MAX_S = 20.0
@@ -24,8 +29,25 @@ FORGET_AFTER_S = 86_400.0
 RATE_MEMORY_S = 10.0
 PRESENT = frozenset({NodeStatus.ACTIVE, NodeStatus.DRAINING})
 
+
+class Beat(msgspec.Struct, array_like=True):
+    """The part of a record that changes as the node works."""
+
+    last_seen: float
+    status: NodeStatus
+    current_load: float
+    total_crawled: int
+    leases: int
+    unstarted: int
+    total_bytes: int
+    pages_per_s: float
+    unanswered: int = 0
+    lag_s: float = 0.0
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(NodeRecord).decode
+_decode_beat = msgspec.msgpack.Decoder(Beat).decode
 
 
 class NodeRegistry:
@@ -71,63 +93,71 @@ class NodeRegistry:
         """A node's record, from the engine when it has not talked to this coordinator yet."""
         record = self._records.get(node)
         if record is None:
-            value = await engine.get_entry(TABLE, node)
-            if value is not None:
-                record = self._records.setdefault(node, _decode(value))
+            found = await self._read(engine, node)
+            if found is not None:
+                # Another request may have brought it while we looked.
+                record = self._records.setdefault(node, found)
                 self.names_version += 1
         return record
 
     async def stored(self, engine: Engine, node: str) -> NodeRecord | None:
-        """A node's record as all coordinators know it, or as this one does if it heard of a later process."""
-        value = await engine.get_entry(TABLE, node)
-        own = self._records.get(node)
-        found = _decode(value) if value is not None else None
+        """A node's record as all coordinators know it; as this one does, where the engine has lost the last one."""
+        found, own = await self._read(engine, node), self._records.get(node)
         if found is None or own is None:
             return found or own
-        return max(found, own, key=lambda record: (record.boot, record.released, record.last_seen))
+        return own if own.registered_at > found.registered_at else _later(found, own)
 
-    def register(self, node: str, message: Register, address: str, now: float) -> NodeRecord:
-        before = self._records.get(node)
-        record = NodeRecord(
+    async def _read(self, engine: Engine, node: str) -> NodeRecord | None:
+        return _record(node, await engine.get_entry(TABLE, node), await engine.get_entry(BEATS_TABLE, node))
+
+    async def has_registered(self, engine: Engine, node: str) -> bool:
+        """Whether the node is known by more than its calls."""
+        record = await self.find(engine, node)
+        return record is not None and record.registered_at > 0
+
+    def register(self, node: str, message: Register, address: str, before: NodeRecord | None, now: float) -> NodeRecord:
+        """A record for a node that registers; it counts once it is written with `keep`."""
+        quarantined = before is not None and before.status is NodeStatus.QUARANTINED
+        return NodeRecord(
             node_id=node,
             ip_address=message.ip_address or address,
             last_seen=now,
-            status=NodeStatus.ACTIVE,
+            status=NodeStatus.QUARANTINED if quarantined else NodeStatus.ACTIVE,
             capacity=message.capacity,
             current_load=0.0,
             total_crawled=before.total_crawled if before else 0,
             registered_at=now,
             metadata=message.metadata,
-            instance=message.instance,
+            instance=message.instance or (before.instance if before else ""),
             boot=message.boot,
         )
-        if before is not None and before.status is NodeStatus.QUARANTINED:
-            record.status = NodeStatus.QUARANTINED
-        self._records[node] = record
-        self._touch(record)
-        return record
 
-    def seen(self, node: str, now: float) -> NodeRecord:
-        """A node talks to us: it is there, whatever was thought of it."""
-        record = self._records.get(node)
+    async def keep(self, engine: Engine, record: NodeRecord) -> None:
+        """Have every coordinator know who a node is from now on."""
+        self._records[record.node_id] = record
+        self._touch(record)
+        await engine.put_entries(TABLE, {record.node_id: _encode(record)})
+
+    async def seen(self, engine: Engine, node: str, now: float) -> NodeRecord:
+        """A node talks to us: it is there, whatever was thought of it. One that never registered, a worker that a
+        person drives, is known by its beats alone."""
+        record = await self.find(engine, node)
         if record is None:
-            metadata: dict[str, str] = {}
-            record = NodeRecord(node, "", now, NodeStatus.ACTIVE, 0.0, 0.0, 0, now, metadata)
-            self._records[node] = record
+            record = self._records.setdefault(node, _unregistered(node))
             self._touch(record)
         elif record.status in (NodeStatus.FAILED, NodeStatus.INACTIVE):
             record.status = NodeStatus.ACTIVE
             self._touch(record)
-        record.last_seen = now
+        record.last_seen = max(now, record.last_seen)
         return record
 
-    def beat(self, node: str, beat: Heartbeat, now: float) -> NodeRecord:
-        record = self._records.get(node)
-        since_s = now - record.last_seen if record else 0.0
-        before = record.total_crawled if record else 0
-        record = self.seen(node, now)
+    async def beat(self, engine: Engine, node: str, beat: Heartbeat, now: float) -> NodeRecord:
+        before = await self.find(engine, node)
+        since_s = now - before.last_seen if before else 0.0
+        crawled = before.total_crawled if before else 0
+        record = await self.seen(engine, node, now)
         if since_s > 0:
-            rate = max(0, beat.total_crawled - before) / since_s
+            rate = max(0, beat.total_crawled - crawled) / since_s
             weight = min(1.0, since_s / RATE_MEMORY_S)
             record.pages_per_s += (rate - record.pages_per_s) * weight
         record.current_load, record.total_crawled, record.total_bytes = (
@@ -146,9 +176,13 @@ class NodeRegistry:
             record.status = status
             self._touch(record)
 
-    def leave(self, node: str) -> None:
-        """A node leaves cleanly: it stays in the list, as inactive, until it is forgotten."""
-        self.set_status(node, NodeStatus.INACTIVE)
+    async def leave(self, engine: Engine, node: str, now: float) -> None:
+        """A node leaves cleanly: it stays in the list, as inactive, until it is forgotten. Written at once and as of
+        now, so that no beat that another coordinator still has to write counts any more."""
+        record = await self.stored(engine, node)
+        if record is not None:
+            record.status, record.last_seen = NodeStatus.INACTIVE, now
+            await self.keep(engine, record)
 
     def _touch(self, record: NodeRecord) -> None:
         self._changed.add(record.node_id)
@@ -159,17 +193,21 @@ class NodeRegistry:
     async def flush(self, engine: Engine) -> None:
         """Write what changed since the last time, in one go."""
         changed, self._changed = self._changed, set()
-        entries = {node: _encode(self._records[node]) for node in changed if node in self._records}
+        entries = {node: _encode(_beat_of(self._records[node])) for node in changed if node in self._records}
         if entries:
-            await engine.put_entries(TABLE, entries)
+            await engine.put_entries(BEATS_TABLE, entries)
 
     async def all(self, engine: Engine) -> list[NodeRecord]:
         """Every node of the fleet; where this coordinator heard of one later than the table, as it knows it."""
-        found = {node: _decode(value) for node, value in (await engine.get_entries(TABLE)).items()}
+        told, beats = await engine.get_entries(TABLE), await engine.get_entries(BEATS_TABLE)
+        found: dict[str, NodeRecord] = {}
+        for node in told.keys() | beats.keys():
+            if (record := _record(node, told.get(node), beats.get(node))) is not None:
+                found[node] = record
         for node, own in self._records.items():
             stored = found.get(node)
-            if stored is None or own.last_seen >= stored.last_seen:
-                found[node] = own
+            lost = stored is None or own.registered_at > stored.registered_at
+            found[node] = own if stored is None or lost else _later(stored, own)
         self.known = sum(record.status in PRESENT for record in found.values())
         return sorted(found.values(), key=lambda record: record.node_id)
 
@@ -189,13 +227,14 @@ class NodeRegistry:
                 gone.append(record.node_id)
             elif record.status in PRESENT and now - record.last_seen > silent_s:
                 record.status = NodeStatus.FAILED
-                failed[record.node_id] = _encode(record)
+                failed[record.node_id] = _encode(_beat_of(record))
                 self.set_status(record.node_id, NodeStatus.FAILED)
         await engine.put_meta(SIZE_KEY, b"%d" % self.known)
         if failed:
-            await engine.put_entries(TABLE, failed)
+            await engine.put_entries(BEATS_TABLE, failed)
         if gone:
             await engine.delete_entries(TABLE, gone)
+            await engine.delete_entries(BEATS_TABLE, gone)
             for node in gone:
                 self._records.pop(node, None)
 
@@ -206,3 +245,27 @@ class NodeRegistry:
             if record.node_id not in self._changed:
                 del self._records[record.node_id]
                 self.names_version += 1
+
+
+def _unregistered(node: str) -> NodeRecord:
+    return NodeRecord(node, "", 0.0, NodeStatus.ACTIVE, 0.0, 0.0, 0, 0.0, {})
+
+
+def _record(node: str, told: bytes | None, beat: bytes | None) -> NodeRecord | None:
+    """A record of what the two tables say."""
+    if told is None and beat is None:
+        return None
+    record = _decode(told) if told is not None else _unregistered(node)
+    return _later(record, _decode_beat(beat)) if beat is not None else record
+
+
+def _beat_of(record: NodeRecord) -> Beat:
+    return Beat(*(getattr(record, name) for name in Beat.__struct_fields__))
+
+
+def _later(record: NodeRecord, beat: Beat | NodeRecord) -> NodeRecord:
+    """The record with this beat, unless it knows a later one."""
+    if beat.last_seen >= record.last_seen:
+        for name in Beat.__struct_fields__:
+            setattr(record, name, getattr(beat, name))
+    return record

@@ -233,12 +233,13 @@ class Fetcher:
         self._multi.add_handle(transfer.curl)
 
     def start_handle(self, curl: Any, on_done: Callable[[Transfer], None]) -> Transfer:
-        """Run a handle that the caller made and configured (the coordinator's client does)."""
+        """Run a handle that the caller made and configured (the coordinator's client does). It is sent once at most."""
         transfer = Transfer(curl)
         transfer.on_done = on_done
         transfer.started = self._clock()
         curl.setopt(pycurl.HEADERFUNCTION, transfer.header_lines.append)
         curl.setopt(pycurl.WRITEFUNCTION, transfer.body.append)
+        curl.setopt(pycurl.PREREQFUNCTION, transfer.before_send)
         self._active[curl] = transfer
         self._multi.add_handle(curl)
         return transfer

@@ -2,10 +2,12 @@
 
 Any coordinator of a crawl will do. Calls go to one until it fails; the first repetition goes to the next at once, those
 after it wait ever longer, by chance, so that a fleet does not come back all at once. A call that failed on the way is
-repeated for as long as its sender wants: every call is safe to repeat.
+repeated for as long as its sender wants: every call is safe to repeat. It is repeated here alone: libcurl would send it
+again by itself when a kept connection dies under it, with the same signature, which looks like a replay.
 
 Where access is controlled a call carries the node's token, and results are signed each time they are sent. When the
-token is not taken any more, the node registers again with the token it joined with, and then repeats the call.
+token is not taken any more, or the coordinators do not know the node, it registers again and then repeats the call. It
+registers with its own token if that is not the fault, else with the token it joined with.
 """
 
 from __future__ import annotations
@@ -42,14 +44,25 @@ PATIENCE_SHARE = 0.2
 OUTAGE_TOLD_AFTER_S = 3.0
 PACK_BYTES_MIN = 1024
 PACK_LEVEL = 1
-REJOINS_MAX = 5
+REJOINS_MAX = 6
+REJOIN_WAIT_MIN_S = 0.25
+"""Doubled with each registration that did not help. Coordinators hear of a revocation within seconds of each other, and
+in between one of them may give a token that another does not take."""
+NAME_WAIT_S = 90.0
+"""How long a name may be taken before a node believes it: a dead node is at work to others until it has missed three
+heartbeats, of 20 s in the largest fleets."""
+NAME_RETRY_S = 1.0
 SAID_CHARS_MAX = 500
 FOREVER = float("inf")
 
-UNAUTHORISED = 401
 REPEATABLE = frozenset({408, 425, 429})
-# What went wrong on the way only: a bundle that was damaged, a signature that somebody else sent first.
-REPEATABLE_CODES = frozenset({"damaged", "replayed"})
+# What went wrong on the way only: a bundle that was damaged, a signature that was sent before or too long ago.
+REPEATABLE_CODES = frozenset({"damaged", "replayed", "signature_out_of_time"})
+# The token is void: it takes another one.
+TOKEN_CODES = frozenset({"token_expired", "token_revoked", "invalid_token", "no_token"})
+# It takes a registration: for another token, for another key, or because nobody remembers the last one.
+REGISTER_CODES = TOKEN_CODES | {"signature_wrong", "signature_missing", "not_registered"}
+NAME_TAKEN = "node_id_taken"
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -121,6 +134,8 @@ class _Call(msgspec.Struct):
     upload: BinaryIO | None = None
     upload_bytes: int = 0
     failures: int = 0
+    token: str = ""
+    """What it was last sent with."""
 
 
 class CoordinatorClient:
@@ -180,11 +195,16 @@ class CoordinatorClient:
     ) -> None:
         """Send `message`; `on_reply` is called from the fetcher's loop. A call that fails is repeated for `repeat_s`;
         then `on_failure` is called or, without one, CoordinatorGone is raised."""
-        body, headers = self._packed(_encoder.encode(message) if message is not None else b"")
-        joins = isinstance(message, Register)
-        now = monotonic()
-        call = _Call(method, path, body, headers, reply, on_reply, on_failure, now, repeat_s, timeout_s, signed, joins)
+        call = self._call(path, message, reply, on_reply)
+        call.method, call.signed, call.on_failure = method, signed, on_failure
+        call.repeat_s, call.timeout_s = repeat_s, timeout_s
         self._send(call)
+
+    def _call(self, path: str, message: Any, reply: type[Reply], on_reply: Callable[[Reply], None]) -> _Call:
+        body, headers = self._packed(_encoder.encode(message) if message is not None else b"")
+        call = _Call("POST", path, body, headers, reply, on_reply, None, monotonic(), FOREVER, CALL_TIMEOUT_S)
+        call.joins = isinstance(message, Register)
+        return call
 
     def upload(
         self,
@@ -265,9 +285,9 @@ class CoordinatorClient:
     def _headers(self, call: _Call) -> list[str]:
         access = self._access
         headers = [f"Content-Type: {MEDIA_TYPE}", f"Accept: {MEDIA_TYPE}", "Expect:"]
-        token = access.join_token if call.joins else access.token
-        if token:
-            headers.append(f"Authorization: Bearer {token}")
+        call.token = access.token or (access.join_token if call.joins else "")
+        if call.token:
+            headers.append(f"Authorization: Bearer {call.token}")
         if call.signed and access.key:
             # Each sending is signed by itself: a second request with the same signature would be a replay.
             nonce = os.urandom(NONCE_BYTES)
@@ -304,15 +324,11 @@ class CoordinatorClient:
     def _failed(self, call: _Call, transfer: Transfer, place: int) -> None:
         """Repeat a call that did not come through, or say why it is not repeated."""
         refusal = _refusal(transfer)
-        if transfer.status == UNAUTHORISED and not call.joins and self._rejoin is not None:
-            self._join_again(refusal)
-            self._repeat.append((monotonic() + RETRY_WAIT_MIN_S, call))
-            return
-        repeatable = transfer.status in REPEATABLE or refusal.code in REPEATABLE_CODES
-        if not transfer.failure and 400 <= transfer.status < 500 and not repeatable:
-            raise CoordinatorRefused(f"The coordinator refused {call.path}: {refusal.message}", refusal.hint)
         said = refusal.message or transfer.error or f"status {transfer.status}"
-        wait_s = self._pause_s(call, transfer, place, said)
+        if not transfer.failure and 400 <= transfer.status < 500:
+            wait_s = self._refused(call, transfer, refusal, place)
+        else:
+            wait_s = self._pause_s(call, transfer, place, said)
         if monotonic() + wait_s - call.since <= call.repeat_s:
             self._repeat.append((monotonic() + wait_s, call))
         elif call.on_failure is not None:
@@ -321,6 +337,25 @@ class CoordinatorClient:
             endpoint = self._coordinators.endpoints[place]
             message = f"No coordinator answered {call.path} within {call.repeat_s:.0f} s ({endpoint}: {said})."
             raise CoordinatorGone(message, "Check --coordinator, and that it runs.")
+
+    def _refused(self, call: _Call, transfer: Transfer, refusal: Refusal, place: int) -> float:
+        """How long to wait before a call that was refused is repeated; an error if that would not help."""
+        if self._rejoin is not None and refusal.code in REGISTER_CODES and not call.joins:
+            return self._join_again(self._rejoin, call, refusal)
+        if call.joins and refusal.code in TOKEN_CODES and self._drop_own_token(call):
+            return RETRY_WAIT_MIN_S
+        if transfer.status in REPEATABLE or refusal.code in REPEATABLE_CODES:
+            return self._pause_s(call, transfer, place, refusal.message)
+        waits = call.joins and refusal.code == NAME_TAKEN
+        if waits and monotonic() - call.since < min(NAME_WAIT_S, call.repeat_s - NAME_RETRY_S):
+            if not call.failures:
+                _tell(f"waiting to join: {refusal.message}")
+            call.failures += 1
+            return NAME_RETRY_S
+        if call.joins and refusal.code in TOKEN_CODES:
+            hint = "Ask for another: `drumlin tokens create --role join` makes one."
+            raise CoordinatorRefused(f"The coordinator does not let this node join: {refusal.message}", hint)
+        raise CoordinatorRefused(f"The coordinator refused {call.path}: {refusal.message}", refusal.hint)
 
     def _pause_s(self, call: _Call, transfer: Transfer, place: int, said: str) -> float:
         """How long to wait before the next try, which goes to another coordinator if this one is the fault."""
@@ -347,21 +382,40 @@ class CoordinatorClient:
             self._outage_told = True
             _tell(f"no coordinator answers ({said}); going on with what is leased, and trying again.")
 
-    def _join_again(self, refusal: Refusal) -> None:
-        """Get a new token: the old one expired, was revoked, or is of another secret."""
-        if self._rejoining or self._rejoin is None:
-            return
+    def _join_again(self, registration: Callable[[], Register], call: _Call, refusal: Refusal) -> float:
+        """Register: the token expired, was revoked or is of another secret, or the coordinators lost what they knew of
+        this node. Returns how long the call that was refused has to wait at least."""
+        old = refusal.code in TOKEN_CODES and not self._drop_own_token(call)
+        if not self._rejoining and not (old and self._access.token):
+            self._begin_joining(registration, refusal)
+        call.failures += 1
+        return min(RETRY_WAIT_MAX_S, RETRY_WAIT_MIN_S * 2.0 ** min(call.failures - 1, 10))
+
+    def _drop_own_token(self, call: _Call) -> bool:
+        """Do not use the node's own token any more; False if the call was not sent with it."""
+        own = bool(call.token) and call.token == self._access.token
+        if own:
+            self._access.token = ""
+        return own
+
+    def _begin_joining(self, registration: Callable[[], Register], refusal: Refusal) -> None:
         self._rejoins += 1
         if self._rejoins > REJOINS_MAX:
-            raise CoordinatorRefused(
-                f"The coordinator does not take this node's token: {refusal.message}", refusal.hint
-            )
+            message = f"The coordinator does not take this node, however often it registers: {refusal.message}"
+            raise CoordinatorRefused(message, refusal.hint)
         self._rejoining = True
-        self.post("/api/v1/nodes/register", self._rejoin(), Registered, self._joined_again)
+        wait_s = REJOIN_WAIT_MIN_S * 2.0 ** (self._rejoins - 2) if self._rejoins > 1 else 0.0
+        join = self._call("/api/v1/nodes/register", registration(), Registered, self._joined_again)
+        self._repeat.append((monotonic() + wait_s, join))
 
     def _joined_again(self, registered: Registered) -> None:
         self._rejoining = False
         self._access.granted(registered)
+
+    def renewed(self, token: str | None) -> None:
+        """Use another token from now on, if a coordinator gave one before the old one ends."""
+        if token:
+            self._access.token = token
 
 
 def _set_body(curl: Any, call: _Call) -> None:

@@ -10,8 +10,12 @@ import msgspec
 import pytest
 import zstandard
 
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.nodes import BEATS_TABLE, TABLE
 from drumlin.signing import HEADER
 from tests.harness.coordinators import RemoteNode, RunningCoordinator, result_of, results_body
+
+FOREVER = float("inf")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +94,7 @@ def test_a_wrong_message_says_where_it_is_wrong(open_one: RunningCoordinator) ->
 def test_a_bad_node_id_is_refused(open_one: RunningCoordinator) -> None:
     assert open_one.post("/api/v1/nodes/a%20b/heartbeat", {}).code == "bad_node_id"
     assert open_one.post("/api/v1/nodes/register", {"node_id": "../x", "capacity": 1}).code == "invalid"
-    assert open_one.post("/api/v1/nodes/register", {"node_id": "register", "capacity": 1}).code == "node_id_taken"
+    assert open_one.post("/api/v1/nodes/register", {"node_id": "register", "capacity": 1}).code == "bad_node_id"
 
 
 def test_a_name_in_use_is_not_given_to_another_node(open_one: RunningCoordinator) -> None:
@@ -146,9 +150,49 @@ def test_a_join_token_does_not_get_the_token_of_a_node_at_work(controlled: Runni
     for theft in ({"node_id": "victim"}, {"node_id": "victim", "instance": "guessed"}, {"node_id": "plain"}):
         answer = controlled.post("/api/v1/nodes/register", theft | {"capacity": 1}, token=join)
         assert (answer.status, answer.code) == (409, "node_id_taken"), theft
-    again = controlled.post("/api/v1/nodes/register", {"node_id": "victim", "capacity": 1}, token=victim.token)
-    assert again.status == 409, "its own token is no proof of being its successor while it is at work"
-    assert RemoteNode(controlled, "victim").token == victim.token
+    assert RemoteNode(controlled, "victim").key == victim.key, "its instance opens the door"
+
+
+def test_a_nodes_own_token_lets_it_in_again_while_it_is_at_work_and_ends_no_lease(
+    controlled: RunningCoordinator,
+) -> None:
+    node = RemoteNode(controlled, "again")
+    controlled.enqueue("http://again.example/")
+    (taken,) = [one for one in node.take() if one["host"] == "again.example"]
+    message = {"node_id": "again", "capacity": 1}
+    assert controlled.post("/api/v1/nodes/register", message, token=node.token).status == 200
+    assert node.send(results_body([taken])).json["accepted_count"] == 1
+    assert RemoteNode(controlled, "again").key == node.key, "and its instance is still known"
+
+
+async def forget(dispatcher: Dispatcher, node: str) -> None:
+    """Leave no trace of a node, as when Redis fails over and has lost its last second, and the coordinator with it."""
+    await dispatcher.nodes.flush(dispatcher.engine)
+    dispatcher.nodes.let_go(FOREVER)
+    for table in (TABLE, BEATS_TABLE):
+        await dispatcher.engine.delete_entries(table, [node])
+
+
+@pytest.mark.parametrize("kind", ["open_one", "controlled"])
+def test_a_node_that_no_coordinator_knows_is_told_to_register(kind: str, request: pytest.FixtureRequest) -> None:
+    coordinator: RunningCoordinator = request.getfixturevalue(kind)
+    node = RemoteNode(coordinator, "forgotten")
+    coordinator.do(forget(coordinator.dispatcher, "forgotten"))
+    beat = {"status": "active", "current_load": 0, "total_crawled": 0}
+    for call, message in (("heartbeat", beat), ("work/request", {"max_tasks": 1}), ("results", {"results": []})):
+        body = json.dumps(message).encode()
+        headers = {"Content-Type": "application/json", **node.signature(body, call)}
+        answer = coordinator.ask("POST", node.path(call), body=body, token=node.token, headers=headers)
+        assert (answer.status, answer.code) == (404, "not_registered"), call
+    again = coordinator.post("/api/v1/nodes/register", {"node_id": "forgotten", "capacity": 1}, token=node.token)
+    assert again.status == 200
+    assert node.post("heartbeat", beat).status == 200
+
+
+def test_an_old_process_of_a_node_is_told_that_it_was_superseded(open_one: RunningCoordinator) -> None:
+    message = {"node_id": "heir", "capacity": 1, "instance": "one", "boot": 2}
+    assert open_one.post("/api/v1/nodes/register", message).status == 200
+    assert open_one.post("/api/v1/nodes/register", message | {"boot": 1}).code == "superseded"
 
 
 def test_results_of_another_nodes_lease_do_not_count(controlled: RunningCoordinator) -> None:

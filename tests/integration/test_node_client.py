@@ -32,6 +32,8 @@ KEY = b"k" * 32
 WITHIN_S = 60.0
 Answer = tuple[int, Any, dict[str, str]]
 OK: Answer = (200, Done("ok"), {})
+CLOSED: Answer = (0, None, {})
+"""No answer: the connection is closed after the request has arrived."""
 
 
 class Asked(msgspec.Struct):
@@ -61,6 +63,9 @@ class Server:
                 asked = Asked(self.command, self.path, headers, body)
                 server.asked.append(asked)
                 status, reply, more = server.answer(asked)
+                if not status:
+                    self.close_connection = True
+                    return
                 content = msgspec.msgpack.encode(reply)
                 self.send_response(status)
                 for name, value in {"content-length": str(len(content)), **more}.items():
@@ -227,18 +232,36 @@ def test_large_messages_are_packed_and_small_ones_are_not(server: Server) -> Non
 
 
 def test_results_are_signed_as_sent_and_anew_each_time(server: Server) -> None:
-    server.answers = [refusal(503), refusal(401, "replayed")]
+    server.answers = [refusal(503), refusal(401, "replayed"), refusal(401, "signature_out_of_time")]
     access = Access("join", "mine", KEY)
     with client_of(server.endpoint, access=access, rejoin=lambda: Register(0.0, "n0")) as client:
         server.answer = _rejoining(server)
         client.call("/api/v1/nodes/n0/results", results(100), Done, within_s=WITHIN_S, signed=True)
-    sent = [asked for asked in server.asked if asked.path.endswith("results")]
-    assert len(sent) == 3
-    nonces = {
-        verify(KEY, asked.headers[HEADER.lower()], "POST", asked.path, asked.body, time.time()) for asked in sent[:2]
-    }
-    assert len(nonces) == 2
-    assert sent[0].headers["authorization"] == "Bearer mine"
+    assert [asked.path.rpartition("/")[2] for asked in server.asked] == ["results"] * 4, "it need not join again"
+    assert len(names_of(server.asked)) == 4
+    assert server.asked[0].headers["authorization"] == "Bearer mine"
+
+
+def names_of(sent: list[Asked]) -> set[str]:
+    """The names of signed requests, which no two of them share."""
+    return {verify(KEY, one.headers[HEADER.lower()], "POST", one.path, one.body, time.time()) for one in sent}
+
+
+def test_what_a_dying_connection_may_have_carried_is_signed_anew(server: Server) -> None:
+    """Behind a load balancer a kept connection leads to a coordinator that was killed. libcurl would send the request
+    again by itself."""
+    server.answers = [OK, CLOSED, CLOSED]
+    with client_of(server.endpoint, access=Access("join", "mine", KEY)) as client:
+        for _ in range(2):
+            client.call("/api/v1/nodes/n0/results", results(100), Done, within_s=WITHIN_S, signed=True)
+    assert len(server.asked) == len(names_of(server.asked)) == 4
+
+
+OK_REGISTERED: Answer = (
+    200,
+    Registered("n0", "registered", 1.0, "", {}, "", [], [], token="new", key=KEY.hex()),
+    {},
+)
 
 
 def _rejoining(server: Server) -> Callable[[Asked], Answer]:
@@ -246,8 +269,7 @@ def _rejoining(server: Server) -> Callable[[Asked], Answer]:
 
     def answer(asked: Asked) -> Answer:
         if asked.path.endswith("register"):
-            registered = Registered("n0", "registered", 1.0, "", {}, "", [], [], token="new", key=KEY.hex())
-            return 200, registered, {}
+            return OK_REGISTERED
         return server.answers.pop(0) if server.answers else OK
 
     return answer
@@ -263,12 +285,41 @@ def test_a_node_whose_token_is_not_taken_any_more_joins_again_and_goes_on(server
     assert tokens[-1] == ("hello", "Bearer new")
 
 
+def test_a_node_that_the_coordinators_forgot_registers_with_its_own_token(server: Server) -> None:
+    server.answers = [refusal(404, "not_registered")]
+    server.answer = _rejoining(server)
+    with client_of(server.endpoint, access=Access("join", "mine"), rejoin=lambda: Register(0.0, "n0")) as client:
+        assert say(client).status == "ok"
+    tokens = [(asked.path.rpartition("/")[2], asked.headers["authorization"]) for asked in server.asked]
+    assert tokens == [("hello", "Bearer mine"), ("register", "Bearer mine"), ("hello", "Bearer new")]
+
+
+def test_a_node_whose_own_token_does_not_let_it_register_joins_with_its_join_token(server: Server) -> None:
+    server.answers = [refusal(401, "token_revoked"), OK_REGISTERED]
+    with client_of(server.endpoint, access=Access("join", "mine"), rejoin=lambda: Register(0.0, "n0")) as client:
+        client.call("/api/v1/nodes/register", Register(0.0, "n0"), Registered, within_s=WITHIN_S)
+    assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer mine", "Bearer join"]
+
+
+def test_a_name_that_is_taken_is_waited_for(server: Server) -> None:
+    server.answers = [refusal(409, "node_id_taken"), refusal(409, "node_id_taken"), OK_REGISTERED]
+    with client_of(server.endpoint, access=Access("join")) as client:
+        client.call("/api/v1/nodes/register", Register(0.0, "n0"), Registered, within_s=WITHIN_S)
+    assert len(server.asked) == 3
+
+
+def test_a_name_that_stays_taken_is_an_error_in_the_coordinators_words(server: Server) -> None:
+    server.answers = [refusal(409, "node_id_taken")] * 100
+    with client_of(server.endpoint) as client, pytest.raises(CoordinatorRefused, match="node_id_taken"):
+        client.call("/api/v1/nodes/register", Register(0.0, "n0"), Registered, within_s=1.5)
+
+
 def test_a_node_that_is_never_let_in_says_so_and_ends(server: Server) -> None:
     server.answers = [refusal(401, "invalid_token")] * 1000
     server.answer = _rejoining(server)
     with (
         client_of(server.endpoint, access=Access("join", "old"), rejoin=lambda: Register(0.0, "n0")) as client,
-        pytest.raises(CoordinatorRefused, match="does not take this node's token"),
+        pytest.raises(CoordinatorRefused, match="does not take this node, however often"),
     ):
         say(client)
     assert sum(asked.path.endswith("register") for asked in server.asked) == REJOINS_MAX

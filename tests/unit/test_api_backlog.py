@@ -16,6 +16,7 @@ from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.memory import MemoryEngine
 from drumlin.model import Settlement, Verdict
+from drumlin.protocol import Register
 
 NOW = 1_000.0
 NODE = "/api/v1/nodes/n1/"
@@ -93,6 +94,7 @@ def test_few_batches_are_settled_at_once_and_all_in_the_end() -> None:
     async def run() -> None:
         engine = SlowEngine()
         client = Client(engine)
+        await client.dispatcher.register(Register(0.0, "n1"), NOW)
         await client.dispatcher.seed([f"http://h{number}.test/" for number in range(40)], NOW)
         taken = [(await client.take(f"r{number}"))[1]["assignments"][0] for number in range(40)]
         sent = [asyncio.create_task(client.post("results", {"results": [result_of(one)]})) for one in taken]
@@ -109,6 +111,7 @@ def test_a_coordinator_that_is_behind_gives_out_nothing_until_it_has_caught_up()
     async def run() -> None:
         engine = SlowEngine()
         client = Client(engine)
+        await client.dispatcher.register(Register(0.0, "n1"), NOW)
         await client.dispatcher.seed(["http://h1.test/", "http://h2.test/"], NOW)
         held = (await client.take("first"))[1]["leases"][0]
         body = {"results": [], "hosts": [report_on(held)]}
@@ -128,6 +131,7 @@ def test_a_line_that_is_too_long_sends_batches_back_and_says_when_to_come_again(
     async def run() -> None:
         engine = SlowEngine()
         client = Client(engine)
+        await client.dispatcher.register(Register(0.0, "n1"), NOW)
         await client.dispatcher.seed(["http://h1.test/"], NOW)
         held = (await client.take("first"))[1]["leases"][0]
         body = {"results": [], "hosts": [report_on(held)]}

@@ -27,13 +27,13 @@ import msgspec
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, crawl_secret
-from drumlin.coordinator.dispatch import KILLS_MAX, Dispatcher
+from drumlin.coordinator.dispatch import CRASHES_MAX, KILLS_MAX, Dispatcher
+from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.report import Report, make_report
 from drumlin.coordinator.service import (
     CONNECTIONS_WAITING_MAX,
     ELAPSED_KEY,
     GC_THRESHOLDS,
-    Clock,
     Listen,
     run_server,
 )
@@ -141,7 +141,7 @@ class LocalCrawl:
         self._processes: dict[str, NodeProcess] = {}
         self._socket_path = ""
         self._socket: socket.socket
-        self._clock = Clock()
+        self._time: EngineTime
 
     def run(self) -> Report:
         """Crawl; the report says how it ended. Raises DrumlinError when it could not go on."""
@@ -167,7 +167,9 @@ class LocalCrawl:
         shard_count = None if self.options.engine else SHARD_COUNT
         engine = await open_engine(spec, shard_count=shard_count, sync=self.options.sync)
         try:
-            report = await self._run(engine)
+            self._time = EngineTime(engine)
+            async with self._time.running():
+                report = await self._run(engine)
         except BaseException:
             # Closing a frontier that could not be written fails too, and says less than what failed first.
             with contextlib.suppress(DrumlinError):
@@ -192,7 +194,6 @@ class LocalCrawl:
     async def _run(self, engine: Engine) -> Report:
         saved = await engine.get_meta(ELAPSED_KEY)
         self.elapsed_before_s = float(saved) if saved else 0.0
-        self._clock.offset_s = await engine.clock_offset()
         self.dispatcher = Dispatcher(
             engine,
             self.config,
@@ -202,8 +203,8 @@ class LocalCrawl:
             heartbeat_s=HEARTBEAT_S,
         )
         await self.dispatcher.open()
-        await self.dispatcher.seed(self._seeds, self._clock())
-        totals = await self.dispatcher.totals(self._clock())
+        await self.dispatcher.seed(self._seeds, await self._time.now())
+        totals = await self.dispatcher.totals(await self._time.now())
         was_finished = await engine.get_meta(COMPLETE_KEY) == YES and not self._spools_left()
         if not (was_finished and not totals.pending):
             await engine.put_meta(COMPLETE_KEY, b"")
@@ -237,7 +238,7 @@ class LocalCrawl:
             access=OpenAccess(secret),
             on_failure=self._fail,
             on_broken=lambda broken: self._fail(Failure(broken.message, broken.hint, broken.exit_code)),
-            clock=self._clock,
+            engine_time=self._time,
             store=self.options.out,
             endpoint=listen.endpoint,
         )
@@ -271,7 +272,7 @@ class LocalCrawl:
                 return False
             if self._interrupts:
                 await self.dispatcher.stop("interrupted")
-            totals = await self.dispatcher.tick(self._clock(), self.elapsed_s)
+            totals = await self.dispatcher.tick(await self._time.now(), self.elapsed_s)
             await self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
             app.work_may_have_come()
             self._on_progress(totals, self)
@@ -329,9 +330,9 @@ class LocalCrawl:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         error = f"its process ended with {how} while parsing it"
         # A kill from outside may have hit this page by chance; only a habit of it is held against the page.
-        await self.dispatcher.strike(
-            url, self._clock(), kind=FailureKind.CRASH, error=error, **({} if crashed else {"limit": KILLS_MAX})
-        )
+        limit = CRASHES_MAX if crashed else KILLS_MAX
+        now = await self._time.now()
+        await self.dispatcher.strike(url, now, kind=FailureKind.CRASH, error=error, limit=limit)
         path.unlink(missing_ok=True)
 
     def _end_hung_parses(self) -> None:

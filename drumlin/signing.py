@@ -18,6 +18,8 @@ import re
 from drumlin.errors import DrumlinError
 
 HEADER = "X-Drumlin-Signature"
+TIME_HEADER = "X-Drumlin-Time"
+"""Coordinators say their time with every answer, in unix ms: a node signs with it, whatever its own clock says."""
 CLOCK_SKEW_S = 300.0
 """How far the clocks of a node and a coordinator may be apart."""
 NONCE_KEPT_S = 2 * CLOCK_SKEW_S

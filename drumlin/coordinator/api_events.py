@@ -7,13 +7,14 @@ misses events in place of holding up others: each has room for `EVENTS_WAITING_M
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
 
 from drumlin.coordinator.api_figures import Figures
 from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.messages import NodeStatusChange, StateChange, Stats
 from drumlin.coordinator.routing import Stream
 from drumlin.errors import DrumlinError
@@ -32,9 +33,9 @@ _encode = msgspec.json.Encoder().encode
 class Events:
     """Watches the crawl for those who listen."""
 
-    def __init__(self, figures: Figures, clock: Callable[[], float]) -> None:
+    def __init__(self, figures: Figures, engine_time: EngineTime) -> None:
         self._figures = figures
-        self._clock = clock
+        self._time = engine_time
         self._clients: set[asyncio.Queue[bytes | None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._state = ""
@@ -49,7 +50,7 @@ class Events:
 
     async def once(self) -> Stream:
         """The figures as they are, and no more: for clients that did not ask for a stream."""
-        event = _event("stats", await self._figures.stats(self._clock()))
+        event = _event("stats", await self._figures.stats(await self._time.now()))
 
         async def pieces() -> AsyncGenerator[bytes, None]:
             yield event
@@ -69,7 +70,7 @@ class Events:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
-            yield b"retry: %d\n\n" % RETRY_MS + _event("stats", await self._figures.stats(self._clock()))
+            yield b"retry: %d\n\n" % RETRY_MS + _event("stats", await self._figures.stats(await self._time.now()))
             while (event := await queue.get()) is not None:
                 yield event
         finally:
@@ -88,8 +89,9 @@ class Events:
             await asyncio.sleep(EVERY_S)
 
     async def _look(self) -> list[bytes]:
-        stats = await self._figures.stats(self._clock())
-        nodes = {node.node_id: str(node.status) for node in await self._figures.nodes(self._clock())}
+        now = await self._time.now()
+        stats = await self._figures.stats(now)
+        nodes = {node.node_id: str(node.status) for node in await self._figures.nodes(now)}
         events = [*self._changes(stats, nodes), _event("stats", stats)]
         self._state, self._nodes = str(stats.state), nodes
         return events

@@ -18,6 +18,7 @@ from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.bundles import BUNDLE_BYTES_MAX, Bundles, BundleStored, check_bundle_id
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher, Proof, SupersededError
+from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.messages import NodeView, node_view
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import MALFORMED, NOT_YOURS, STALE
@@ -73,7 +74,7 @@ class NodeFace:
         access: Access,
         gate: Gate,
         *,
-        clock: Callable[[], float],
+        engine_time: EngineTime,
         on_failure: Callable[[Failure], None],
         store: Path | None,
         endpoint: str,
@@ -81,7 +82,7 @@ class NodeFace:
         self._dispatcher = dispatcher
         self._access = access
         self._gate = gate
-        self._clock = clock
+        self._time = engine_time
         self._on_failure = on_failure
         self._bundles = Bundles(store)
         self._endpoint = endpoint
@@ -250,7 +251,7 @@ class NodeFace:
         finally:
             if woken in self._waiting:
                 self._waiting.remove(woken)
-        return await self._dispatcher.work(node, request, self._clock())
+        return await self._dispatcher.work(node, request, await self._time.now())
 
     async def _renew_only(self, node: str, request: WorkRequest, now: float) -> Work:
         renewals = msgspec.structs.replace(request, max_tasks=0, max_hosts=0, preferred_domains=[])
@@ -269,7 +270,7 @@ class NodeFace:
         self._settling_waiting += 1
         try:
             async with self._settling:
-                accepted = await self._dispatcher.results(call.node_id, results, self._clock())
+                accepted = await self._dispatcher.results(call.node_id, results, await self._time.now())
         finally:
             self._settling_waiting -= 1
         self.work_may_have_come(WOKEN_BY_RESULTS)

@@ -18,6 +18,7 @@ from drumlin.coordinator.auth import Permission
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health as CoordinatorHealth
 from drumlin.coordinator.health import Part, refusal
 from drumlin.coordinator.messages import (
@@ -69,7 +70,7 @@ class PeopleFace:
         health: CoordinatorHealth,
         watch: Watch,
         *,
-        clock: Callable[[], float],
+        engine_time: EngineTime,
         work_may_have_come: Callable[[], None],
     ) -> None:
         self._dispatcher = dispatcher
@@ -80,7 +81,7 @@ class PeopleFace:
         self._health = health
         self._watch = watch
         self._figures = Figures(dispatcher, health)
-        self._events = Events(self._figures, clock)
+        self._events = Events(self._figures, engine_time)
         self._work_may_have_come = work_may_have_come
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from drumlin import signing
 from drumlin.coordinator.api_hosts import HostFace
 from drumlin.coordinator.api_metrics import RequestMetrics
 from drumlin.coordinator.api_nodes import NodeFace
@@ -39,6 +40,7 @@ from drumlin.coordinator.bodies import (
 )
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health, Part
 from drumlin.coordinator.openapi import document
 from drumlin.coordinator.routing import (
@@ -65,6 +67,7 @@ BUSY_RETRY_S = 1.0
 ENGINE_RETRY_S = 1.0
 NOTE_FAILED_S = 0.5
 """How long the audit log has to note a change that failed because the engine did."""
+TIME_HEADER = signing.TIME_HEADER.lower().encode()
 COMPRESSION_EXPECTED = 10
 """How many times its size a compressed body is taken to have; only for the room that is kept for it."""
 
@@ -73,8 +76,7 @@ log = logging.getLogger("drumlin.coordinator")
 
 class CoordinatorApp:
     """The ASGI application. `on_failure` hears when a node cannot go on, and `on_broken` when the engine or the store
-    fails a request; `clock` is the time that all coordinators of the engine share; `store` is where bundles go;
-    `endpoint` is how nodes reach this coordinator."""
+    fails a request; `store` is where bundles go; `endpoint` is how nodes reach this coordinator."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class CoordinatorApp:
         access: Access,
         on_failure: Callable[[Failure], None],
         on_broken: Callable[[DrumlinError], None] | None = None,
-        clock: Callable[[], float],
+        engine_time: EngineTime,
         store: Path | None = None,
         endpoint: str = "",
     ) -> None:
@@ -92,15 +94,21 @@ class CoordinatorApp:
         self._engine = dispatcher.engine
         self._access = access
         self._on_broken = on_broken
-        self._clock = clock
+        self._time = engine_time
         self.health = Health()
-        self.watch = Watch(dispatcher.engine, store, self.health, clock)
+        self.watch = Watch(dispatcher.engine, store, self.health, engine_time.calendar)
         self._gate = Gate(dispatcher)
         self._audit = AuditLog(dispatcher.engine)
         self._requests = RequestMetrics()
         self._bodies_bytes = 0
         self._nodes = NodeFace(
-            dispatcher, access, self._gate, clock=clock, on_failure=on_failure, store=store, endpoint=endpoint
+            dispatcher,
+            access,
+            self._gate,
+            engine_time=engine_time,
+            on_failure=on_failure,
+            store=store,
+            endpoint=endpoint,
         )
         self._people = PeopleFace(
             dispatcher,
@@ -109,7 +117,7 @@ class CoordinatorApp:
             self._requests,
             self.health,
             self.watch,
-            clock=clock,
+            engine_time=engine_time,
             work_may_have_come=self.work_may_have_come,
         )
         self._router = Router(self._routes(dispatcher))
@@ -159,9 +167,15 @@ class CoordinatorApp:
             return
         headers = dict(scope["headers"])
         media_type = answers_in(headers.get(b"accept", b"").decode("latin-1"))
-        call = Call(scope, headers, receive, media_type, self._clock())
+        call = Call(scope, headers, receive, media_type, self._time.reading())
+
+        async def send_dated(event: dict[str, Any]) -> None:
+            if event["type"] == "http.response.start":
+                event["headers"] = [*event["headers"], (TIME_HEADER, b"%d" % (self._time.reading() * 1000))]
+            await send(event)
+
         started = time.perf_counter()
-        status = await self._attempt(call, send)
+        status = await self._attempt(call, send_dated)
         self._requests.observe(call.name, status, time.perf_counter() - started)
 
     async def _attempt(self, call: Call, send: Send) -> int:
@@ -185,7 +199,7 @@ class CoordinatorApp:
     def _note_broken(self, call: Call, broken: DrumlinError) -> None:
         """Tell those who watch: the engine fails with a code of its own, whatever its disk has to do with it."""
         in_store = isinstance(broken, StorageError) and broken.code.startswith(Part.STORE)
-        self.health.reported(Part.STORE if in_store else Part.ENGINE, broken, call.now)
+        self.health.reported(Part.STORE if in_store else Part.ENGINE, broken, self._time.calendar())
         self.watch.look_soon()
         if self._on_broken is not None:
             self._on_broken(broken)
@@ -206,6 +220,9 @@ class CoordinatorApp:
         return await _respond(send, call, answer)
 
     async def _work(self, found: Found, call: Call) -> Any:
+        if found.route.permission is not None:
+            # Asked of the engine if this coordinator was frozen or cut off: what it knows of the time is then old.
+            call.now = await self._time.now()
         await self._pass(call)
         message = await self._message(found, call)
         await self._pass_named(call, message)
@@ -221,14 +238,16 @@ class CoordinatorApp:
         node_id = call.parameters.get("node_id")
         if node_id is not None:
             check_node_id(node_id)
+        # Tokens expire by the calendar, also while no coordinator ran.
+        today = self._time.calendar()
         if route.node_of is None:
-            call.identity = self._access.check(call.authorization, route.permission, node_id, call.now)
+            call.identity = self._access.check(call.authorization, route.permission, node_id, today)
             await self._gate.admit(call.identity, call.now)
         else:
             # For whom it acts is in its message; that it may act at all is seen now.
-            who = self._access.check(call.authorization, Permission.LOOK_UP, None, call.now)
+            who = self._access.check(call.authorization, Permission.LOOK_UP, None, today)
             own = who.id if who.role is Role.NODE else None
-            call.identity = self._access.check(call.authorization, route.permission, own, call.now)
+            call.identity = self._access.check(call.authorization, route.permission, own, today)
 
     async def _pass_named(self, call: Call, message: Any) -> None:
         """See whether the sender may act for the node that its message names; for itself, if it names none."""
@@ -236,8 +255,8 @@ class CoordinatorApp:
         if route.node_of is None or route.permission is None:
             return
         own = call.identity.id if call.identity.role is Role.NODE else None
-        node_id = route.node_of(message) or own
-        call.identity = self._access.check(call.authorization, route.permission, node_id, call.now)
+        node_id, today = route.node_of(message) or own, self._time.calendar()
+        call.identity = self._access.check(call.authorization, route.permission, node_id, today)
         await self._gate.admit(call.identity, call.now)
 
     # What it says

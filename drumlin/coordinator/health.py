@@ -49,7 +49,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """Knows what is wrong. `now` is the time that all coordinators share."""
+    """Knows what is wrong. `now` is a time that goes on while the engine is gone."""
 
     def __init__(self) -> None:
         self._troubles: dict[Part, Trouble] = {}

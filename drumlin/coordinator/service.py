@@ -23,12 +23,12 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
-from drumlin.clock import monotonic
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, crawl_secret
 from drumlin.coordinator.bundles import sweep
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Part
 from drumlin.coordinator.wire import LimitedProtocol
 from drumlin.engines import open_engine
@@ -42,7 +42,6 @@ from drumlin.urls import domain_of
 log = logging.getLogger("drumlin.coordinator")
 
 TICK_S = 1.0
-CLOCK_CHECK_S = 30.0
 # Longer than any heartbeat interval: a node's connection is kept, and with it its TLS session.
 KEEP_ALIVE_S = 75
 CONNECTIONS_WAITING_MAX = 4096
@@ -158,16 +157,6 @@ def shards_to_found(engine: str) -> int | None:
     return None if engine.startswith("redis") else SHARD_COUNT_FLEET
 
 
-class Clock:
-    """The time that all coordinators of an engine share."""
-
-    def __init__(self) -> None:
-        self.offset_s = 0.0
-
-    def __call__(self) -> float:
-        return time.time() + self.offset_s
-
-
 async def serve(
     options: ServiceOptions, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]
 ) -> None:
@@ -185,18 +174,21 @@ class _Service:
     def __init__(self, options: ServiceOptions, engine: Engine) -> None:
         self.options = options
         self.engine = engine
-        self.clock = Clock()
+        self.time = EngineTime(engine)
         self._stopping = asyncio.Event()
-        self._clock_checked = 0.0
         self._elapsed_s = 0.0
         self._ticked = 0.0
 
     async def run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
-        options = self.options
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopping.set)
-        await self._check_clock()
+        domain_of("example.com")  # reads the list of public suffixes: half a second that no node should wait for
+        async with self.time.running():
+            await self._run(config, seeds, on_ready)
+
+    async def _run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
+        options = self.options
         config, scope_seeds = await found(self.engine, config, seeds)
         access = await self._access()
         dispatcher = Dispatcher(
@@ -209,16 +201,15 @@ class _Service:
             ends=options.finish,
         )
         await dispatcher.open()
-        await dispatcher.seed(seeds, self.clock())
+        await dispatcher.seed(seeds, await self.time.now())
         app = CoordinatorApp(
             dispatcher,
             access=access,
             on_failure=_log_failure,
-            clock=self.clock,
+            engine_time=self.time,
             store=options.store,
             endpoint=options.public_endpoint or options.listen.endpoint,
         )
-        domain_of("example.com")  # reads the list of public suffixes: half a second that no node should wait for
         if options.store is not None:
             await asyncio.to_thread(sweep, options.store, time.time())
         collect_seldom(*GC_THRESHOLDS)
@@ -245,27 +236,21 @@ class _Service:
     async def _tick(self, app: CoordinatorApp, access: Access, dispatcher: Dispatcher) -> None:
         """Let time pass. An engine that cannot be reached just now is tried again: nodes go on meanwhile."""
         try:
-            await self._check_clock()
+            now = await self.time.now()
             await access.refresh(self.engine)
-            await self._count_time(dispatcher)
-            await dispatcher.tick(self.clock(), self._elapsed_s)
-            dispatcher.nodes.let_go(self.clock())
+            await self._count_time(dispatcher, now)
+            await dispatcher.tick(now, self._elapsed_s)
+            dispatcher.nodes.let_go(now)
             app.work_may_have_come()
         except DrumlinError as broken:
-            app.health.reported(Part.ENGINE, broken, self.clock())
+            app.health.reported(Part.ENGINE, broken, self.time.calendar())
             app.watch.look_soon()
         if app.bug is not None:
             log.error("a request failed in a way nobody foresaw", exc_info=app.bug)
             app.bug = None
 
-    async def _check_clock(self) -> None:
-        if monotonic() >= self._clock_checked:
-            self._clock_checked = monotonic() + CLOCK_CHECK_S
-            self.clock.offset_s = await self.engine.clock_offset()
-
-    async def _count_time(self, dispatcher: Dispatcher) -> None:
+    async def _count_time(self, dispatcher: Dispatcher, now: float) -> None:
         """The crawl's time is what its leaders counted, one after the other."""
-        now = time.monotonic()
         spent_s, self._ticked = now - (self._ticked or now), now
         if dispatcher.leads:
             saved = await self.engine.get_meta(ELAPSED_KEY)

@@ -26,7 +26,7 @@ PROBE_NAME = ".drumlin-probe-"
 
 
 class Watch:
-    """Keeps `health` up to date. `clock` is the time that all coordinators share."""
+    """Keeps `health` up to date. `clock` goes on while the engine is gone, and never jumps."""
 
     def __init__(self, engine: Engine, store: Path | None, health: Health, clock: Callable[[], float]) -> None:
         self._engine = engine

@@ -75,6 +75,8 @@ class Engine(Protocol):
     """Where the shards of a frontier live."""
 
     shard_count: int
+    shared: bool
+    """Whether other processes may use the same frontier at the same time."""
 
     @property
     def contents(self) -> Contents:
@@ -268,8 +270,12 @@ class Engine(Protocol):
     async def claim(self, name: str, holder: str, now: float, *, until: float) -> bool:
         """Whether nobody else holds `name` at `now`; `holder` then holds it until `until`. Claiming again renews."""
 
-    async def clock_offset(self) -> float:
-        """Seconds to add to this machine's clock to get the clock that all users of this engine share."""
+    async def keep_time(self, mine: float) -> float:
+        """Raise the time that is kept here to `mine`, unless it is that late already, and return it; 0 stands for none.
+
+        All coordinators tell theirs and so agree on one (`drumlin.coordinator.engine_time`). It need not survive what a
+        call otherwise survives: a value that is a little too early does no harm.
+        """
 
     # The engine itself
 

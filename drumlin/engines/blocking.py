@@ -103,7 +103,7 @@ class BlockingEngine:
     get_entry: Callable[..., bytes | None] = _blocking("get_entry")
     delete_entries: Callable[..., None] = _blocking("delete_entries")
     claim: Callable[..., bool] = _blocking("claim")
-    clock_offset: Callable[..., float] = _blocking("clock_offset")
+    keep_time: Callable[..., float] = _blocking("keep_time")
     check: Callable[..., None] = _blocking("check")
     snapshot: Callable[..., None] = _blocking("snapshot")
     sync: Callable[..., None] = _blocking("sync")

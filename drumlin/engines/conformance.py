@@ -23,6 +23,7 @@ from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance_base import settled, settlement, url_of, urls_of
 from drumlin.engines.conformance_machine import check_against_the_specification
 from drumlin.engines.conformance_settling import SettlingConformance
+from drumlin.engines.conformance_shared import SharedConformance
 from drumlin.model import (
     HostStanding,
     HostState,
@@ -36,7 +37,7 @@ from drumlin.model import (
 )
 
 
-class EngineConformance(SettlingConformance):
+class EngineConformance(SettlingConformance, SharedConformance):
     """Examples as sentences. `open` gives an engine with at least one shard, kept in `directory` if it is durable."""
 
     # Adding
@@ -350,33 +351,7 @@ class EngineConformance(SettlingConformance):
         assert engine.release_nodes(["nobody", "node"], 103.0) == 3
         assert engine.expire_all(200.0) == []
 
-    # Small tables
-
-    def test_tables_keep_their_entries_apart(self, engine: BlockingEngine) -> None:
-        engine.put_entries("nodes", {"b": b"2", "a": b"1"})
-        engine.put_entries("node", {"c": b"3"})
-        engine.put_entries("nodes", {"a": b"9"})
-        assert list(engine.get_entries("nodes").items()) == [("a", b"9"), ("b", b"2")]
-        assert (engine.get_entry("nodes", "b"), engine.get_entry("nodes", "c")) == (b"2", None)
-        engine.delete_entries("nodes", ["a", "unknown"])
-        assert engine.get_entries("nodes") == {"b": b"2"}
-        assert engine.get_entries("node") == {"c": b"3"}
-
-    def test_a_claim_is_one_holders_until_it_runs_out(self, engine: BlockingEngine) -> None:
-        assert engine.claim("leader", "one", 100.0, until=110.0)
-        assert not engine.claim("leader", "other", 101.0, until=111.0)
-        assert engine.claim("other", "other", 101.0, until=111.0)
-        assert engine.claim("leader", "one", 105.0, until=115.0)
-        assert not engine.claim("leader", "other", 114.9, until=120.0)
-        assert engine.claim("leader", "other", 115.0, until=120.0)
-
-    def test_meta_values_are_kept(self, engine: BlockingEngine) -> None:
-        assert engine.get_meta("crawl") is None
-        engine.put_meta("crawl", b"\x00settings")
-        engine.check(within_s=60.0)
-        assert engine.get_meta("crawl") == b"\x00settings"
-        assert engine.put_meta_if_absent("crawl", b"another's") == b"\x00settings"
-        assert [engine.put_meta_if_absent("first", value) for value in (b"", b"another's")] == [b"", b""]
+    # The rest
 
     def test_contents_are_kept_beside_the_frontier(self, engine: BlockingEngine) -> None:
         assert engine.contents.known([("a.example", b"d" * 32)]) == [None]

@@ -17,6 +17,7 @@ from drumlin.engines.base import EXPIRE_LIMIT, Added, shard_of
 from drumlin.model import Content, Duplicate, Lease, NewURLs, Preview, Renewal, Settlement, ShardStats, Verdict
 
 _META, _ENTRY, _CLAIM = "meta.", "entry.", "claim."
+_TIME = "time"
 _TABLE_END = "\0"
 CLAIMS_SWEPT_MAX = 2
 CHECK_KEY = "check"
@@ -60,6 +61,7 @@ class Embedded:
     """The part of `base.Engine` that follows from the rest when the engine is embedded."""
 
     shard_count: int
+    shared = False
     values: Values
 
     def shard_of(self, host: str) -> int:
@@ -169,8 +171,13 @@ class Embedded:
         alike = self.values.scan(_CLAIM + kind + colon)
         return [key for key, value in islice(alike, CLAIMS_SWEPT_MAX) if key != _CLAIM + name and _over(value, now)]
 
-    async def clock_offset(self) -> float:
-        return 0.0
+    async def keep_time(self, mine: float) -> float:
+        value = self.values.get(_TIME)
+        kept = float(value) if value is not None else 0.0
+        if mine <= kept:
+            return kept
+        self.values.change({_TIME: repr(mine).encode()})
+        return mine
 
 
 def _over(value: bytes, now: float) -> bool:

@@ -1253,6 +1253,14 @@ local function claim(keys, arguments)
   return 1
 end
 
+-- The time that coordinators share: the latest that any of them has told, as text, so that nothing of it is lost.
+local function keep_time(keys, arguments)
+  local kept = call('GET', keys[1]) or '0'
+  if tonumber(arguments[1]) <= tonumber(kept) then return kept end
+  call('SET', keys[1], arguments[1])
+  return arguments[1]
+end
+
 -- Contents
 
 -- An entry and the one that it is near to. It begins with the length of that one's digest, zero if none, and the digest.
@@ -1313,6 +1321,7 @@ register('drop', drop)
 register('set_delay', set_delay)
 register('count', count)
 register('claim', claim)
+register('keep_time', keep_time)
 register('record_contents', record_contents)
 register('preview', preview, {'no-writes'})
 register('find', find, {'no-writes'})

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, cast
@@ -265,15 +264,6 @@ class RedisClient:
         """The connection to a server, if there is a live one."""
         connection = self._connections.get(server)
         return connection if connection is not None and connection.alive else None
-
-    async def clock_offset(self, samples: int) -> float:
-        """Seconds to add to this machine's clock to get the first server's: the median of some samples."""
-        offsets = []
-        for _ in range(samples):
-            before = time.time()
-            ((seconds, microseconds),) = await self.run([Command(0, packed("TIME"))])
-            offsets.append(int(seconds) + int(microseconds) / 1e6 - (before + time.time()) / 2)
-        return sorted(offsets)[samples // 2]
 
     async def close(self) -> None:
         self._closed = True

@@ -67,6 +67,10 @@ class ShardCommands:
                 self._heads[key] = head
         return head
 
+    def keep_time(self, key: str, mine: float) -> bytes:
+        """The one function on a key that is no shard's."""
+        return packed("FCALL", self._prefix + "keep_time", 1, key, mine)
+
     def read(self, shard: int, *words: bytes | str | int) -> Command:
         """A command of Redis's own that reads a key of the shard."""
         return Command(self._slots[shard], packed(*words))

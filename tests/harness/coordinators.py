@@ -20,6 +20,7 @@ from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, Role
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.service import Listen, run_server
 from drumlin.engines import open_engine
 from drumlin.protocol import Failure
@@ -63,6 +64,7 @@ class RunningCoordinator:
         self.failures: list[Failure] = []
         self.app: CoordinatorApp
         self.dispatcher: Dispatcher
+        self.time: EngineTime
         self.port = _free_port()
         self._config = config
         self._store = store
@@ -101,14 +103,20 @@ class RunningCoordinator:
         if self.access.signed:
             for role in (Role.VIEWER, Role.OPERATOR, Role.JOIN):
                 self.tokens[role] = await self.access.issue(engine, role, f"a {role}", time.time())
+        self.time = EngineTime(engine)
         self.app = CoordinatorApp(
-            self.dispatcher, access=self.access, on_failure=self.failures.append, clock=time.time, store=self._store
+            self.dispatcher,
+            access=self.access,
+            on_failure=self.failures.append,
+            engine_time=self.time,
+            store=self._store,
         )
-        async with run_server(self.app, Listen("127.0.0.1", self.port), drain=False):
+        listen = Listen("127.0.0.1", self.port)
+        async with self.time.running(), run_server(self.app, listen, drain=False):
             self._ready.set()
             while not self._ending.is_set():
                 await self.access.refresh(engine)
-                await self.dispatcher.tick(time.time(), 0.0)
+                await self.dispatcher.tick(await self.time.now(), 0.0)
                 self.app.work_may_have_come()
                 await asyncio.sleep(TICK_S)
 

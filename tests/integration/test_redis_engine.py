@@ -358,11 +358,3 @@ def test_contents_can_be_left_out(url: str) -> None:
             assert await off.contents.known([("example.com", (1 << 200).to_bytes(32, "big"))]) == [None]
 
     asyncio.run(check())
-
-
-def test_the_engines_clock_is_the_servers(url: str) -> None:
-    async def check() -> None:
-        async with opened(url) as engine:
-            assert abs(await engine.clock_offset()) < 1.0
-
-    asyncio.run(check())

@@ -17,6 +17,7 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.memory import MemoryEngine
 from drumlin.model import Settlement, Verdict
 from drumlin.protocol import Register
+from tests.harness.clocks import still_time
 
 NOW = 1_000.0
 NODE = "/api/v1/nodes/n1/"
@@ -45,7 +46,7 @@ class Client:
         self.dispatcher = Dispatcher(engine, CrawlConfig(scope="any", delay_s=0.0), [], chance=random.Random(1))
         access = OpenAccess(b"s" * SECRET_BYTES)
         self._app = CoordinatorApp(
-            self.dispatcher, access=access, on_failure=lambda _: None, clock=lambda: NOW, endpoint=""
+            self.dispatcher, access=access, on_failure=lambda _: None, engine_time=still_time(engine, NOW), endpoint=""
         )
 
     async def post(self, call: str, message: dict[str, Any]) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:

@@ -26,6 +26,7 @@ from drumlin.coordinator.routing import Call, Route, Router, read_query
 from drumlin.engines import open_engine
 from drumlin.protocol import Done
 from drumlin.urls import canonical
+from tests.harness.clocks import still_time
 
 
 async def nothing(call: Call, message: Any) -> None: ...
@@ -174,5 +175,7 @@ def test_the_reference_names_every_call_and_no_other() -> None:
 async def every_route() -> list[Route]:
     engine = await open_engine("memory:")
     dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
-    app = CoordinatorApp(dispatcher, access=OpenAccess(b"s" * SECRET_BYTES), on_failure=print, clock=lambda: 0.0)
+    app = CoordinatorApp(
+        dispatcher, access=OpenAccess(b"s" * SECRET_BYTES), on_failure=print, engine_time=still_time(engine, 0.0)
+    )
     return app._router.routes

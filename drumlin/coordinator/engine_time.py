@@ -1,0 +1,149 @@
+"""Engine time: the one time by which all coordinators of a crawl judge leases, next contacts and retries.
+
+It is a number in the engine, which begins as the wall clock when the crawl is founded and never follows it again. Each
+coordinator carries it with its machine's boot-time clock and tells it to the engine every `TOLD_EVERY_S`; the engine
+keeps the latest told, and whoever is behind moves forward to it. So it never jumps and never runs backwards.
+
+Time passes only while some coordinator runs and reaches the engine. One that has told nothing for `STALE_S`, because it
+was frozen or the engine was gone, goes on from what the engine has kept meanwhile: the gap is not added, so that no
+lease runs out while nobody could have renewed it. To nodes a lease may so last longer than they were told, never less.
+
+Several coordinators agree within `AGREED_S`. What the engine has kept may be a whole `TOLD_EVERY_S` old, so one that
+joins, or looks whether it has fallen behind, asks every few milliseconds until another tells its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from math import inf
+
+from drumlin.clock import monotonic as boot_time
+from drumlin.engines.base import Engine
+from drumlin.errors import DrumlinError
+
+TOLD_EVERY_S = 0.25
+STALE_S = 2.0
+AGREED_S = 0.05
+"""How far the times of two coordinators may be apart: added to what one of them writes and another goes by."""
+ASKED_EVERY_S = 0.01
+ASKED_S_MAX = 0.4
+"""Longer than the others need to tell theirs once."""
+LOOK_EVERY_S = 30.0
+"""The clocks of two machines drift apart by less than a millisecond a second."""
+
+log = logging.getLogger("drumlin.coordinator")
+
+
+class EngineTime:
+    """One coordinator's idea of engine time. `monotonic` is the clock that carries it; `wall` is read once."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        monotonic: Callable[[], float] = boot_time,
+        wall: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._engine = engine
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._calendar_ahead_s = wall() - monotonic()
+        self._ahead_s = 0.0
+        """What to add to the boot-time clock."""
+        self._told_at = -inf
+        self._latest = 0.0
+        self._unsure = True
+        """Whether another coordinator's time may be further than `AGREED_S` ahead."""
+        self._behind_s = 0.0
+        """How far engine time is behind the calendar."""
+        self._turn = asyncio.Lock()
+
+    def reading(self) -> float:
+        """The time as far as it is known without asking: it stands still from when it became stale."""
+        at = self._monotonic()
+        if at - self._told_at <= STALE_S:
+            self._latest = max(self._latest, at + self._ahead_s)
+        return self._latest
+
+    async def now(self) -> float:
+        """The time. The engine is asked only if it was not told of it lately."""
+        if self._unsure or self._stale(self._monotonic()):
+            await self._catch_up()
+        return self.reading()
+
+    def calendar(self) -> float:
+        """The wall clock as it was when this process began, and carried since: for what must not stand still."""
+        return self._monotonic() + self._calendar_ahead_s
+
+    def to_calendar(self, at: float) -> float:
+        """A moment of engine time on the calendar, for people: engine time falls behind while no coordinator runs."""
+        return at + self._behind_s
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Let time pass for as long as the context lasts."""
+        await self.now()
+        telling = asyncio.create_task(self._tell_always())
+        try:
+            yield
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+    def _stale(self, at: float) -> bool:
+        return at - self._told_at > STALE_S
+
+    async def _tell_always(self) -> None:
+        looked_at = self._monotonic()
+        while True:
+            await self._sleep(TOLD_EVERY_S)
+            try:
+                await self.now()
+                async with self._turn:
+                    await self._exchange()
+                    if self._monotonic() - looked_at > LOOK_EVERY_S:
+                        looked_at = self._monotonic()
+                        await self._listen()
+            except DrumlinError as broken:
+                log.debug("the time could not be told: %s", broken)
+
+    async def _catch_up(self) -> None:
+        """Begin, or go on after a gap. Whoever else wants the time meanwhile waits."""
+        async with self._turn:
+            if self._unsure or self._stale(self._monotonic()):
+                await self._exchange()
+                await self._listen()
+                self._unsure = False
+
+    async def _exchange(self) -> float:
+        """Tell our time, and move forward to the latest told if that is later; returns how far behind it we were."""
+        sent_at = self._monotonic()
+        stale, mine = self._stale(sent_at), self.reading()
+        kept = await self._engine.keep_time(mine) or await self._engine.keep_time(self.calendar())
+        heard_at = self._monotonic()
+        self._latest = max(self._latest, kept)
+        if stale:
+            self._ahead_s = self._latest - heard_at
+            self._behind_s = self.calendar() - self._latest
+        else:
+            self._ahead_s = max(self._ahead_s, kept - heard_at)
+        # When it was sent, not heard: an answer that took long says nothing about the time since.
+        self._told_at = sent_at
+        self._unsure = self._unsure or stale or kept - mine > AGREED_S
+        return kept - mine
+
+    async def _listen(self) -> None:
+        """Ask until another coordinator has told its time a moment ago, or it is clear that there is none."""
+        began = before = self._monotonic()
+        while self._engine.shared and before - began < ASKED_S_MAX:
+            await self._sleep(ASKED_EVERY_S)
+            behind_s, after = await self._exchange(), self._monotonic()
+            # What was not there at the last look and is now has just been told, unless the looks were far apart.
+            if behind_s > 0 and after - before < AGREED_S / 2:
+                return
+            before = after

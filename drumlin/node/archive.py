@@ -1,9 +1,9 @@
 """Where a node keeps what it fetched: WARC files, a journal, and tables, in segments.
 
 Order is what makes it safe: capture into the WARC file, entry into the journal, result to the coordinator, and only
-after its answer the answer into the journal and the rows into the tables. A segment ends after so many pages; when all
-its results are answered its tables are completed and its journal is deleted. What a crash leaves is finished by
-`recovery`.
+after its answer the answer into the journal, and then what follows from it: a line in the index and rows in the tables,
+or, for a result that did not count, a mark in the WARC file. A segment ends after so many pages; when all its results
+are answered its tables are completed and its journal is deleted. What a crash leaves is finished by `recovery`.
 
 A node that cannot write to the store keeps all this in a folder of its own, in smaller segments, each with its own WARC
 files, so that a complete segment can be sent as one bundle (`bundles`).
@@ -20,7 +20,7 @@ from drumlin.model import Capture, Outcome
 from drumlin.node.bundles import make_bundle
 from drumlin.node.spool import JOURNAL_SUFFIX, Answer, Entry, Journal
 from drumlin.protocol import Accepted, Result
-from drumlin.store import FetchRecord, SegmentWriter, WarcWriter
+from drumlin.store import FetchRecord, SegmentWriter, StoredCapture, WarcWriter
 
 
 class Arrival(msgspec.Struct):
@@ -97,6 +97,7 @@ class StoredBatch(msgspec.Struct):
     segment: _Segment
     number: int
     arrivals: list[Arrival]
+    captures: list[StoredCapture] = []
 
 
 class Archive:
@@ -119,25 +120,27 @@ class Archive:
         """Make a batch durable: captures in the WARC file, then all results in the journal."""
         captures = [arrival.capture for arrival in arrivals if arrival.capture is not None]
         segment = self._open_segment(now)
-        self._warc.append(captures)
+        stored = self._warc.store(captures)
         number = segment.journal.append([_entry(arrival) for arrival in arrivals])
         size = sum(capture.warc_length for capture in captures)
         segment.warcs.update({capture.warc_filename for capture in captures})
         segment.pages += len(captures)
         segment.bytes += size
         segment.waiting += 1
-        return StoredBatch(segment, number, arrivals)
+        return StoredBatch(segment, number, arrivals, stored)
 
     def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
-        """Write down the answer, and the rows of what the coordinator counted."""
+        """Write down the answer, then index and tabulate what the coordinator counted, and mark the rest."""
         segment = batch.segment
         answer = Answer(batch.number, accepted.rejected_at, accepted.duplicates)
+        # First, so that whatever a kill leaves undone of the rest is done again, in the same way.
         segment.journal.answered(answer)
+        self._warc.settle(batch.captures, _surplus(batch.arrivals, answer))
         add_rows(segment.tables, batch.arrivals, answer)
         segment.waiting -= 1
         if segment in self._closing and not segment.waiting:
             self._closing.remove(segment)
-            segment.finish()
+            self._finish(segment)
 
     def end_old_segment(self, now: float) -> None:
         """Complete a segment that has been open for long, so that what is in it is seen."""
@@ -168,11 +171,25 @@ class Archive:
             return
         if self.paths.bundled:
             # A bundle holds whole WARC files, so the next segment begins another.
-            self._warc.close()
+            self._warc.end_file()
         if segment.waiting:
             self._closing.append(segment)
         else:
-            segment.finish()
+            self._finish(segment)
+
+    def _finish(self, segment: _Segment) -> None:
+        # From now on no journal tells what counted.
+        self._warc.sync_index()
+        segment.finish()
+
+
+def _surplus(arrivals: Sequence[Arrival], answer: Answer) -> set[int]:
+    """The places, among the captures of a batch, of those that did not count."""
+    if not answer.rejected:
+        return set()
+    captured = [place for place, arrival in enumerate(arrivals) if arrival.capture is not None]
+    rejected = frozenset(answer.rejected)
+    return {number for number, place in enumerate(captured) if place in rejected}
 
 
 def add_rows(tables: SegmentWriter, arrivals: Sequence[Arrival], answer: Answer) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from drumlin.clock import monotonic
@@ -26,7 +26,8 @@ from drumlin.protocol import Accepted, Result, read_assignment_id
 from drumlin.store import SegmentWriter, read_capture, repair
 from drumlin.store.cdxj import CDXJ_SUFFIX
 from drumlin.store.disk import OPEN_SUFFIX, remove
-from drumlin.store.repair import NAME_PARTS, WARC_SUFFIX
+from drumlin.store.repair import NAME_PARTS
+from drumlin.store.warcfile import WARC_SUFFIX
 from drumlin.urls import domain_of
 
 LOCK_POLL_S = 0.05
@@ -83,36 +84,62 @@ def _leftovers(folder: Path) -> Iterator[Path]:
 
 def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) -> bool:
     """Finish what a dead node left. False when the coordinator does not take all of it yet, because to it the dead
-    node is still at work: then the rest stays for another time."""
-    repair(paths.warc, node)
-    journals = [FoundJournal(path) for path in sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX))]
-    unfinished = [one for one in journals if not _recover_journal(paths, node, one, pipeline, submit)]
-    if paths.bundled and not unfinished:
+    node is still at work: then everything stays as it is for another time, but for the answers that came."""
+    journals = [FoundJournal(path) for path in _unbundled(paths, node)]
+    answered = [_ask(journal, submit) for journal in journals]
+    if not all(answered):
+        return False
+    repair(paths.warc, node, _told(journals))
+    for journal in journals:
+        _complete(paths, node, journal, pipeline)
+    if paths.bundled:
         _drop_unjournalled(paths.warc, node)
-    return not unfinished
+    return True
 
 
-def _recover_journal(paths: CrawlPaths, node: str, journal: FoundJournal, pipeline: Pipeline, submit: Submit) -> bool:
-    name = journal.path.name.removesuffix(JOURNAL_SUFFIX)
-    if paths.bundled and bundle_path(paths.spool(node), name).exists():
-        journal.delete()
-        return True
+def _unbundled(paths: CrawlPaths, node: str) -> list[Path]:
+    """The journals of segments that are not complete; one whose bundle is made is only in the way."""
+    journals = sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX))
+    bundled = [one for one in journals if bundle_path(one.parent, one.name.removesuffix(JOURNAL_SUFFIX)).exists()]
+    for journal in bundled:
+        remove(journal)
+    return [journal for journal in journals if journal not in bundled]
+
+
+def _ask(journal: FoundJournal, submit: Submit) -> bool:
+    """Send what was never answered; whether all is answered now."""
     for number, entries in enumerate(journal.batches):
         if number not in journal.answers:
             answer = answer_of(number, submit([entry.result for entry in entries]))
             if answer is not None:
                 journal.answered(answer)
-    if len(journal.answers) < len(journal.batches):
-        return False
+    return len(journal.answers) == len(journal.batches)
+
+
+def _told(journals: list[FoundJournal]) -> dict[str, dict[int, bool]]:
+    """Which captures count, by the name of their WARC file and their offset in it."""
+    told: dict[str, dict[int, bool]] = {}
+    for journal in journals:
+        for number, entries in enumerate(journal.batches):
+            rejected = frozenset(journal.answers[number].rejected)
+            for place, entry in enumerate(entries):
+                if entry.warc_filename:
+                    told.setdefault(entry.warc_filename, {})[entry.warc_offset] = place not in rejected
+    return told
+
+
+def _complete(paths: CrawlPaths, node: str, journal: FoundJournal, pipeline: Pipeline) -> None:
+    """Make the tables of a segment whose WARC files are finished."""
+    name = journal.path.name.removesuffix(JOURNAL_SUFFIX)
     tables = SegmentWriter(paths.tables, name, node=node)
     for number, entries in enumerate(journal.batches):
-        add_rows(tables, rebuild(paths, entries, pipeline), journal.answers[number])
+        answer = journal.answers[number]
+        add_rows(tables, rebuild(paths, entries, pipeline, answer.rejected), answer)
     tables.finish()
     if paths.bundled:
         warcs = {entry.warc_filename for batch in journal.batches for entry in batch} - {""}
         make_bundle(paths.root, paths.spool(node), name, warcs)
     journal.delete()
-    return True
 
 
 def report_killer(blackbox: Path, submit: Submit) -> None:
@@ -137,9 +164,15 @@ def _drop_unjournalled(warc: Path, node: str) -> None:
             remove(path)
 
 
-def rebuild(paths: CrawlPaths, entries: list[Entry], pipeline: Pipeline) -> list[Arrival]:
-    """The arrivals that the journal tells of, their captures read back from the archive and parsed again."""
-    arrivals = [Arrival(entry.result, entry.fetch, _read_back(paths, entry)) for entry in entries]
+def rebuild(
+    paths: CrawlPaths, entries: list[Entry], pipeline: Pipeline, rejected: Collection[int] = ()
+) -> list[Arrival]:
+    """The arrivals that the journal tells of, their captures read back from the archive and parsed again; those that
+    did not count are not needed."""
+    arrivals = [
+        Arrival(entry.result, entry.fetch, _read_back(paths, entry) if place not in rejected else None)
+        for place, entry in enumerate(entries)
+    ]
     pages = [a.capture for a in arrivals if a.capture is not None and a.result.outcome == Outcome.FETCHED]
     pipeline.read(pages)
     for arrival in arrivals:

@@ -24,6 +24,8 @@ from drumlin.store.httpblock import request_block, stored_block
 
 WARC_VERSION: Final = b"WARC/1.1\r\n"
 RECORD_END: Final = b"\r\n\r\n"
+SURPLUS_MARK: Final = b"drumlin-status: surplus\r\n"
+"""How the block of a record begins that says of a response that it is surplus."""
 REVISIT_PROFILE: Final = b"http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 TRUNCATED_REASONS: Final = frozenset({"length", "time", "disconnect", "unspecified"})
 
@@ -51,6 +53,20 @@ _RESPONSE: Final = (
     b"Content-Type: application/http;msgtype=response\r\n"
     b"Content-Length: %d\r\n\r\n"
 )
+_SURPLUS: Final = (
+    WARC_VERSION + b"WARC-Type: metadata\r\n"
+    b"WARC-Record-ID: <%b>\r\n"
+    b"WARC-Date: %b\r\n"
+    b"WARC-Target-URI: %b\r\n"
+    b"WARC-Refers-To: <%b>\r\n"
+    b"WARC-Warcinfo-ID: <%b>\r\n"
+    b"Content-Type: application/warc-fields\r\n"
+    b"Content-Length: %d\r\n\r\n"
+)
+_SURPLUS_BLOCK: Final = (
+    SURPLUS_MARK + b"drumlin-reason: the crawl did not count this response, because another attempt at its URL did "
+    b"or may count; it is neither in the index nor in the tables\r\n"
+)
 
 
 def record_id_of(capture: Capture) -> str:
@@ -74,6 +90,13 @@ def uuid_urn(number: int) -> str:
 
 def _request_id(record_id: str) -> bytes:
     return uuid_urn(xxh3_128_intdigest(record_id.encode() + b" request")).encode()
+
+
+def surplus_record(record_id: str, url: str, date: str, warcinfo_id: str) -> bytes:
+    """The record that says of a response (or revisit) record that it is surplus. It depends on that record alone."""
+    mark_id = uuid_urn(xxh3_128_intdigest(record_id.encode() + b" surplus")).encode()
+    fields = (mark_id, date.encode(), _field(url), record_id.encode(), warcinfo_id.encode(), len(_SURPLUS_BLOCK))
+    return b"".join((_SURPLUS % fields, _SURPLUS_BLOCK, RECORD_END))
 
 
 @lru_cache(maxsize=64)
@@ -107,6 +130,9 @@ class RecordBuilder:
 
     def __init__(self, warcinfo_id: str) -> None:
         self._warcinfo_id = warcinfo_id.encode()
+
+    def surplus(self, record_id: str, url: str, date: str) -> bytes:
+        return surplus_record(record_id, url, date, self._warcinfo_id.decode())
 
     def warcinfo(self, filename: str, now: float, fields: Mapping[str, str]) -> bytes:
         lines = "".join(f"{name}: {' '.join(value.split())}\r\n" for name, value in fields.items()).encode()

@@ -1,43 +1,78 @@
-"""After a kill -9: cut torn tails off WARC files that were being written, and finish them with their index.
+"""After a kill -9: cut torn tails off WARC files that were being written, settle what they hold, and index them.
 
-What a WARC's open index already lists was written before that index line, so only the rest is decompressed: repairing
-a file of 1 GB takes milliseconds. A line that does not fit the file, or `thorough`, makes it a scan of every record.
+What the journals of the dead node say decides: a capture whose result counted gets its line in the index, any other a
+mark. A capture that no journal tells of is older, and then its line or its mark is there, or it never got into a
+journal, and is surplus. So only what follows the first capture that a journal tells of is decompressed: repairing a
+file of 1 GB takes milliseconds. An open index that is missing or does not fit its WARC makes it a scan of every record.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from isal import igzip_lib
 
 from drumlin.store.cdxj import CDXJ_SUFFIX, REVISIT_MIME, IndexEntry, index_line, mime_of, parse_line, write_index
 from drumlin.store.disk import OPEN_SUFFIX, PARTIAL_SUFFIX, remove, replace, storage_error
 from drumlin.store.reader import CAPTURE_TYPES, Member, Record, http_fields, http_status, members, parse_record
+from drumlin.store.records import SURPLUS_MARK, surplus_record
+from drumlin.store.warcfile import WARC_SUFFIX
 
-WARC_SUFFIX: Final = ".warc.gz"
 NAME_PARTS: Final = 3
 """Prefix, time and serial number stand before the node in a file's name."""
+METADATA: Final = "metadata"
+
+Journalled = Mapping[str, Mapping[int, bool]]
+"""What journals say of captures: by the name of their file and their offset in it, whether they count."""
+
+Indexed = dict[int, tuple[int, bytes]]
+"""What an index says: by the offset of each record its end and its line."""
 
 
 class Repaired(msgspec.Struct, frozen=True):
-    """What was done about one file. `path` is its final name; it does not exist when nothing could be kept."""
+    """What was done about one file. `path` is its final name; it does not exist when nothing could be kept. `captures`
+    are those in its index, `surplus` those that were marked now."""
 
     path: Path
     captures: int
     bytes_kept: int
     bytes_dropped: int
+    surplus: int = 0
 
 
-def repair(directory: Path, node: str = "", *, thorough: bool = False) -> list[Repaired]:
+class Found(msgspec.Struct):
+    """A capture that a scan came across: its line in the index and its mark, of which it gets one."""
+
+    offset: int
+    record_id: str
+    line: bytes
+    mark: bytes
+
+
+class Scan(msgspec.Struct):
+    """The captures from some point of a file on, the ids of those marked as surplus, and where the last record that is
+    worth keeping ends."""
+
+    end: int
+    captures: list[Found] = []
+    marked: set[str] = set()
+
+    def unmarked(self) -> list[bytes]:
+        """The index, as far as the file itself tells."""
+        return [found.line for found in self.captures if found.record_id not in self.marked]
+
+
+def repair(directory: Path, node: str = "", journalled: Journalled | None = None) -> list[Repaired]:
     """Finish every WARC left open in `directory` (of one node, or of all), and index those without an index."""
     for path in _files(directory, node, CDXJ_SUFFIX + PARTIAL_SUFFIX):
         remove(path)
     left_open = _files(directory, node, WARC_SUFFIX + OPEN_SUFFIX)
-    repaired = [_repair_file(path, thorough=thorough) for path in left_open]
+    repaired = [_repair_file(path, journalled or {}) for path in left_open]
     finished = _files(directory, node, WARC_SUFFIX)
-    return repaired + [_reindex(path) for path in finished if not _index_path(path).exists()]
+    return repaired + [_reindex(path) for path in finished if not index_path(path).exists()]
 
 
 def _files(directory: Path, node: str, suffix: str) -> list[Path]:
@@ -50,76 +85,112 @@ def _files(directory: Path, node: str, suffix: str) -> list[Path]:
 
 def _reindex(path: Path) -> Repaired:
     """Make the index that a finished WARC lacks. The WARC itself stays as it is."""
-    lines: list[bytes] = []
-    _scan(path, path.name, lines, 0)
-    write_index(_index_path(path), lines)
+    lines = scan(path, path.name, 0).unmarked()
+    write_index(index_path(path), lines)
     return Repaired(path, len(lines), path.stat().st_size, 0)
 
 
-def _repair_file(path: Path, *, thorough: bool) -> Repaired:
+def index_path(warc: Path) -> Path:
+    return warc.with_name(warc.name.removesuffix(WARC_SUFFIX) + CDXJ_SUFFIX)
+
+
+def _repair_file(path: Path, journalled: Journalled) -> Repaired:
     final = path.with_name(path.name.removesuffix(OPEN_SUFFIX))
-    unsorted = _index_path(final).with_name(_index_path(final).name + OPEN_SUFFIX)
-    lines, end = ([], 0) if thorough else _indexed(path, final.name, unsorted)
-    repaired = _finish(path, final, lines, end)
+    unsorted = index_path(final).with_name(index_path(final).name + OPEN_SUFFIX)
+    told = journalled.get(final.name, {})
+    # Sorted already when the kill came while the file was being finished.
+    indexed = _indexed(path, final.name, index_path(final) if index_path(final).exists() else unsorted)
+    repaired = _finish(path, final, told, indexed)
     remove(unsorted)
     return repaired
 
 
-def _index_path(warc: Path) -> Path:
-    return warc.with_name(warc.name.removesuffix(WARC_SUFFIX) + CDXJ_SUFFIX)
-
-
-def _finish(path: Path, final: Path, lines: list[bytes], end: int) -> Repaired:
-    """Index what follows `end`, cut the file after its last capture, and give it its final name."""
-    end = _scan(path, final.name, lines, end)
+def _finish(path: Path, final: Path, told: Mapping[int, bool], indexed: Indexed | None) -> Repaired:
+    """Settle what is not settled, cut the file after its last whole record, and give it and its index their names."""
     size = path.stat().st_size
-    if lines:
-        _cut(path, end)
-        write_index(_index_path(final), lines)
-        replace(path, final)
-    else:
+    known = indexed or {}
+    start = min([*told, max((end for end, _ in known.values()), default=0)]) if indexed is not None else 0
+    tail = scan(path, final.name, start)
+    lines = [line for offset, (_, line) in known.items() if offset < start]
+    marks: list[bytes] = []
+    for found in tail.captures:
+        marked = found.record_id in tail.marked
+        if told.get(found.offset, found.offset in known or (indexed is None and not marked)):
+            lines.append(found.line)
+        elif not marked:
+            marks.append(found.mark)
+    if not lines and not told:
         remove(path)
-    return Repaired(final, len(lines), end, size - end)
+        remove(index_path(final))
+        return Repaired(final, 0, 0, size)
+    _cut_and_mark(path, tail.end, marks)
+    write_index(index_path(final), lines)
+    replace(path, final)
+    return Repaired(final, len(lines), tail.end, size - tail.end, len(marks))
 
 
-def _scan(path: Path, filename: str, lines: list[bytes], end: int) -> int:
-    """Add the index lines of the captures after `end`, and return where the last whole one ends."""
-    for member in members(path, end):
+def scan(path: Path, filename: str, start: int) -> Scan:
+    """The captures and marks from `start` on, up to the first record that is torn."""
+    result = Scan(start)
+    for member in members(path, start):
         record = parse_record(member)
         if record is None:
             break
         if record.kind in CAPTURE_TYPES:
-            lines.append(_line(record, member, filename))
-            end = member.offset + member.length
-    return end
+            result.captures.append(_found(record, member, filename))
+        elif record.kind == METADATA and record.block.startswith(SURPLUS_MARK):
+            result.marked.add(_id(record, "warc-refers-to"))
+        elif record.kind != METADATA:
+            # A request is kept with its response, which follows it.
+            continue
+        result.end = member.offset + member.length
+    return result
 
 
-def _cut(path: Path, size: int) -> None:
+def _found(record: Record, member: Member, filename: str) -> Found:
+    fields, record_id = record.fields, _id(record, "warc-record-id")
+    url, date = fields.get("warc-target-uri", ""), fields.get("warc-date", "")
+    mark = surplus_record(record_id, url, date, _id(record, "warc-warcinfo-id"))
+    return Found(member.offset, record_id, _line(record, member, filename), mark)
+
+
+def _id(record: Record, field: str) -> str:
+    return record.fields.get(field, "").strip("<>")
+
+
+def _cut_and_mark(path: Path, size: int, marks: list[bytes]) -> None:
     try:
-        os.truncate(path, size)
+        with path.open("r+b") as file:
+            file.truncate(size)
+            file.seek(size)
+            file.write(b"".join(igzip_lib.compress(mark, 1, igzip_lib.COMP_GZIP) for mark in marks))
     except OSError as cause:
         raise storage_error(path, cause) from cause
 
 
-def _indexed(path: Path, filename: str, unsorted: Path) -> tuple[list[bytes], int]:
-    """The lines of the open index and the end of the last record they name; nothing when they cannot be trusted."""
+def _indexed(path: Path, filename: str, index: Path) -> Indexed | None:
+    """What an index says; None when it cannot be trusted."""
     try:
-        lines = unsorted.read_bytes().splitlines(keepends=True)
+        lines = index.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
-        return [], 0
+        return None
     except OSError as cause:
-        raise storage_error(unsorted, cause) from cause
+        raise storage_error(index, cause) from cause
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
-    if not lines:
-        return [], 0
-    last = _entry(lines[-1])
-    if last is None or last.filename != filename:
-        return [], 0
-    member = next(members(path, int(last.offset)), None)
-    if member is None or member.length != int(last.length) or parse_record(member) is None:
-        return [], 0
-    return lines, member.offset + member.length
+    entries = [(_entry(line), line) for line in lines]
+    if any(entry is None or entry.filename != filename for entry, _ in entries):
+        return None
+    known = {
+        int(entry.offset): (int(entry.offset) + int(entry.length), line) for entry, line in entries if entry is not None
+    }
+    return known if not known or _fits(path, max(known), known) else None
+
+
+def _fits(path: Path, offset: int, known: Indexed) -> bool:
+    """Whether the last record that an index names is there, whole."""
+    member = next(members(path, offset), None)
+    return member is not None and offset + member.length == known[offset][0] and parse_record(member) is not None
 
 
 def _entry(line: bytes) -> IndexEntry | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import warnings
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -66,11 +67,57 @@ def check_rows_lead_to_records(out: Path) -> int:
     return sum(map(len, places.values()))
 
 
-def count_captures(out: Path) -> int:
-    """Responses in all WARC files, however often a URL is among them."""
-    count = 0
+class Archived(NamedTuple):
+    """What the WARC files hold: captures by place, with URL and record id, and the ids of those called surplus."""
+
+    captures: dict[tuple[str, int], tuple[str, str]]
+    surplus: set[str]
+
+
+def read_warcs(out: Path) -> Archived:
+    found = Archived({}, set())
     for path in warc_files(out):
         with path.open("rb") as stream:
-            types = (record.headers["WARC-Type"] for record in ArchiveIterator(stream, parse_http=False))
-            count += sum(kind in ("response", "revisit") for kind in types)
-    return count
+            for record in ArchiveIterator(stream, parse_http=False):
+                headers, kind = record.headers, record.headers["WARC-Type"]
+                if kind in ("response", "revisit"):
+                    place = (path.name, record.stream_pos)
+                    found.captures[place] = (headers["WARC-Target-URI"], headers["WARC-Record-ID"].strip("<>"))
+                elif kind == "metadata" and record.reader.read().startswith(b"drumlin-status: surplus"):
+                    marked = headers["WARC-Refers-To"].strip("<>")
+                    assert marked not in found.surplus, f"{path.name}: {marked} is called surplus twice"
+                    found.surplus.add(marked)
+    return found
+
+
+def read_index(out: Path) -> dict[tuple[str, int], str]:
+    """The lines of every WARC's index: the URL by the record's place. A merged index must be the same."""
+    indexes = sorted((out / "warc").glob("*.cdxj"))
+    merged = [path for path in indexes if path.name == "index.cdxj"]
+    lines = [line for path in indexes if path not in merged for line in path.read_bytes().splitlines()]
+    for path in merged:
+        assert path.read_bytes().splitlines() == sorted(lines), "index.cdxj is not the sum of the others"
+    entries = [json.loads(line[line.index(b"{") :]) for line in lines]
+    index = {(entry["filename"], int(entry["offset"])): entry["url"] for entry in entries}
+    assert len(index) == len(entries), "a capture is in the index twice"
+    return index
+
+
+def check_index_matches_tables(out: Path) -> dict[str, int]:
+    """The promise of docs/reference/store.md: the index holds the captures that counted, which are those of `pages` and
+    the redirects and 304s of `fetches`; every other capture is called surplus in its WARC file. Returns how many."""
+    archived, index = read_warcs(out), read_index(out)
+    pages = query(out, "SELECT warc_filename, warc_record_offset, url, record_id FROM {pages}")
+    others = query(out, "SELECT record_id, url FROM {fetches} WHERE record_id <> '' AND outcome <> 'fetched'")
+    fetched = query(out, "SELECT record_id, url FROM {fetches} WHERE record_id <> '' AND outcome = 'fetched'")
+    places = {(name, offset): (url, record_id) for name, offset, url, record_id in pages}
+    assert len(places) == len(pages), "two rows of pages name the same record"
+    assert sorted(fetched) == sorted((record_id, url) for *_, url, record_id in pages)
+    indexed = {place: archived.captures[place] for place in index}
+    assert {place: url for place, (url, _) in indexed.items()} == index
+    assert places.items() <= indexed.items(), "a page is not in the index"
+    beyond = sorted((record_id, url) for place, (url, record_id) in indexed.items() if place not in places)
+    assert beyond == sorted(others), "the index has captures beyond those that counted, or lacks some"
+    unindexed = [record_id for place, (_, record_id) in archived.captures.items() if place not in index]
+    assert sorted(unindexed) == sorted(archived.surplus)
+    return {"indexed": len(index), "surplus": len(unindexed)}

@@ -118,6 +118,24 @@ def test_revisits_pass_both_checkers(tmp_path: Path) -> None:
         assert [record.rec_type for record in ArchiveIterator(stream)].count("revisit") == 2
 
 
+def test_surplus_responses_pass_both_checkers_and_are_named_by_a_record(tmp_path: Path) -> None:
+    captures = [make_capture(f"https://example.com/{number}", HTML + b"%d" % number) for number in range(3)]
+    writer = WarcWriter(tmp_path, "node-1", software="drumlin/1", info={}, now=FETCHED)
+    writer.settle(writer.store(captures), {1})
+    writer.close()
+    path = tmp_path / writer.filename
+    check(path)
+    with path.open("rb") as stream:
+        *_, (fields, said) = [(r.rec_headers, r.content_stream().read()) for r in ArchiveIterator(stream)]
+    assert fields["WARC-Type"] == "metadata"
+    assert fields["WARC-Refers-To"] == f"<{captures[1].record_id}>"
+    assert fields["WARC-Target-URI"] == captures[1].url
+    assert fields["WARC-Date"] == "2025-10-09T08:53:20.123456Z"
+    assert b"surplus" in said
+    index = merge(tmp_path).read_bytes()
+    assert [capture.url.encode() in index for capture in captures] == [True, False, True]
+
+
 def test_warcio_reads_what_was_fetched(tmp_path: Path) -> None:
     packed = encoded("https://example.com/gz")
     path = write(tmp_path, [make_capture(), packed])

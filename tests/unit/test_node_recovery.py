@@ -9,14 +9,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from drumlin.model import Duplicate, FailureKind, Outcome, Task
+from drumlin.node import archive as archive_module
 from drumlin.node.archive import Archive, Arrival, CrawlPaths
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.outcomes import fetch_record, result_of_capture
 from drumlin.node.recovery import KILLED, SpoolLock, dead_spools, recover, report_killer
-from drumlin.node.spool import NOT_YOURS, FoundJournal
+from drumlin.node.spool import NOT_YOURS, Entry, FoundJournal, Journal
 from drumlin.pipeline import Pipeline, Reading
 from drumlin.protocol import Accepted, KnownPage, Rejected, Result
+from drumlin.store import WarcWriter, record_id_of
 from drumlin.urls import Scope
+from tests.harness.outputs import check_index_matches_tables, stored_urls
 from tests.unit.store_captures import make_capture
 
 NODE = "n0"
@@ -32,14 +35,15 @@ def arrival(number: int) -> Arrival:
     capture = make_capture(f"https://example.com/{number}", body, lease_token=f"{NODE}:a.0", redirects=())
     task = Task(number, capture.url, 5, 2, 0, capture.found_on, ())
     result = result_of_capture(capture, task, Outcome.FETCHED, f"id {number}")
-    result.content_hash = capture.digest.hex()
+    result.content_hash, result.record_id = capture.digest.hex(), record_id_of(capture)
+    capture.record_id = result.record_id
     return Arrival(result, fetch_record(result, task, capture.host, NODE), capture)
 
 
-def opened(paths: CrawlPaths) -> Archive:
+def opened(paths: CrawlPaths, now: float = 1_760_000_000.0) -> Archive:
     paths.spool(NODE).mkdir(parents=True, exist_ok=True)
     paths.tables.mkdir(parents=True, exist_ok=True)
-    return Archive(paths, NODE, software="drumlin/test", info={}, now=1_760_000_000.0, sync=False)
+    return Archive(paths, NODE, software="drumlin/test", info={}, now=now, sync=False)
 
 
 @pytest.fixture
@@ -61,6 +65,11 @@ def titles(paths: CrawlPaths) -> list[str]:
     return sorted(title for file in files for title in pq.read_table(file)["title"].to_pylist())
 
 
+def check_settled(paths: CrawlPaths, surplus: int) -> None:
+    """The index and the tables agree, and so many captures are called surplus."""
+    assert check_index_matches_tables(paths.root)["surplus"] == surplus
+
+
 def taking(asked: list[str], rejected: dict[str, str] | None = None) -> Callable[[list[Result]], Accepted]:
     """A coordinator that takes everything but the URLs in `rejected`, and notes what it was sent."""
 
@@ -80,6 +89,53 @@ def test_what_was_answered_is_not_sent_again_and_all_that_counted_gets_its_rows(
     assert titles(dead) == ["Page 0", "Page 2", "Page 3", "Page 4"]
     assert [path.name for path in dead.spool(NODE).iterdir()] == []
     assert len(list(dead.warc.glob("*.warc.gz"))) == 1
+    check_settled(dead, surplus=2)
+
+
+def test_what_did_not_count_is_not_in_the_index_of_a_node_that_lives(paths: CrawlPaths) -> None:
+    archive = opened(paths)
+    batches = [archive.store([arrival(number), arrival(number + 1)], 0.0) for number in (0, 2, 4)]
+    archive.publish(batches[2], Accepted(0, 2, [], rejected_at=[0, 1]))
+    archive.publish(batches[0], Accepted(1, 1, [], rejected_at=[1]))
+    archive.publish(batches[1], Accepted(2, 0, []))
+    archive.close()
+    assert stored_urls(paths.root) == [f"https://example.com/{number}" for number in (0, 2, 3)]
+    check_settled(paths, surplus=3)
+
+
+def test_captures_that_never_reached_the_journal_are_surplus(dead: CrawlPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = opened(dead, now=1_760_000_001.0)
+    archive.publish(archive.store([arrival(6)], 0.0), Accepted(1, 0, []))
+
+    def killed(journal: Journal, entries: list[Entry]) -> int:
+        raise SystemExit(9)
+
+    monkeypatch.setattr(Journal, "append", killed)
+    with pytest.raises(SystemExit):
+        archive.store([arrival(7)], 0.0)
+    assert recover(dead, NODE, pipeline(), taking([]))
+    assert titles(dead) == ["Page 0", "Page 2", "Page 3", "Page 4", "Page 5", "Page 6"]
+    check_settled(dead, surplus=2)
+
+
+@pytest.mark.parametrize("dies_in", ["settle", "add_rows"])
+def test_a_kill_after_an_answer_was_written_down_is_made_good_by_it(
+    paths: CrawlPaths, monkeypatch: pytest.MonkeyPatch, dies_in: str
+) -> None:
+    archive = opened(paths)
+    batch = archive.store([arrival(0), arrival(1)], 0.0)
+
+    def killed(*_: object) -> None:
+        raise SystemExit(9)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WarcWriter if dies_in == "settle" else archive_module, dies_in, killed)
+        with pytest.raises(SystemExit):
+            archive.publish(batch, Accepted(1, 1, [], rejected_at=[0]))
+    asked: list[str] = []
+    assert recover(paths, NODE, pipeline(), taking(asked))
+    assert (asked, titles(paths)) == ([], ["Page 1"])
+    check_settled(paths, surplus=1)
 
 
 def test_what_is_still_anothers_stays_for_later_and_only_that_is_asked_again(dead: CrawlPaths) -> None:

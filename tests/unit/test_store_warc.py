@@ -232,12 +232,106 @@ def test_a_tail_torn_at_any_byte_is_cut_after_the_last_whole_capture(tmp_path: P
         if with_index:
             stem = warc.name.removesuffix(".warc.gz" + OPEN_SUFFIX)
             (directory / f"{stem}.cdxj{OPEN_SUFFIX}").write_bytes(b"".join(lines[: kept - 1]) + lines[kept - 1][:9])
-        (repaired,) = repair(directory)
+        (repaired,) = repair(directory, journalled={captures[0].warc_filename: {captures[kept - 1].warc_offset: True}})
         assert (repaired.captures, repaired.bytes_kept) == (kept, ends[kept - 1])
         assert repaired.path.read_bytes() == content[: ends[kept - 1]]
         assert index_of(directory) == sorted(line.rstrip() for line in lines[:kept])
         assert len(list(directory.iterdir())) == 2
-        repaired.path.unlink()
+        for path in directory.iterdir():
+            path.unlink()
+
+
+def settled_batch(directory: Path, surplus: set[int]) -> tuple[WarcWriter, list[Capture]]:
+    """Three captures of which those at the places in `surplus` did not count."""
+    writer = new_writer(directory)
+    captures = [make_capture(f"https://example.com/{n}") for n in range(3)]
+    writer.settle(writer.store(captures), surplus)
+    return writer, captures
+
+
+def indexed_urls(directory: Path) -> list[str]:
+    return [json.loads(line.split(b" ", 2)[2])["url"] for line in index_of(directory)]
+
+
+def test_what_did_not_count_is_marked_in_the_warc_and_not_in_the_index(tmp_path: Path) -> None:
+    writer, captures = settled_batch(tmp_path, {1})
+    writer.close()
+    assert indexed_urls(tmp_path) == [captures[0].url, captures[2].url]
+    *_, mark = [parse_record(member) for member in members(tmp_path / writer.filename)]
+    assert mark is not None
+    assert (mark.kind, mark.fields["warc-refers-to"]) == ("metadata", f"<{captures[1].record_id}>")
+    assert mark.block.startswith(b"drumlin-status: surplus\r\ndrumlin-reason: ")
+
+
+def test_a_file_is_finished_only_when_all_in_it_is_settled_in_whatever_order(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path)
+    first = writer.store([make_capture("https://example.com/1")])
+    second = writer.store([make_capture("https://example.com/2")])
+    writer.end_file()
+    third = writer.store([make_capture("https://example.com/3")])
+    writer.settle(second)
+    assert list(tmp_path.glob("*.warc.gz")) == []
+    writer.settle(first, {0})
+    assert [path.name for path in tmp_path.glob("*.warc.gz")] == [first[0].file.name]
+    assert indexed_urls(tmp_path) == ["https://example.com/2"]
+    writer.settle(third)
+    writer.close()
+    assert len(list(tmp_path.glob("*.warc.gz"))) == 2
+
+
+def test_a_batch_over_two_files_is_settled_in_both(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path, rotate_bytes=1_500)
+    captures = [make_capture(f"https://example.com/{n}") for n in range(6)]
+    stored = writer.store(captures)
+    assert len({one.file.name for one in stored}) > 1
+    writer.settle(stored, {0, 5})
+    writer.close()
+    assert sorted(indexed_urls(tmp_path)) == [capture.url for capture in captures[1:5]]
+    marks = [record for path in tmp_path.glob("*.warc.gz") for record in records_of(path) if record[0] == "metadata"]
+    assert sorted(url for _, url in marks) == [captures[0].url, captures[5].url]
+
+
+def test_an_index_that_is_lost_is_made_again_without_what_is_surplus(tmp_path: Path) -> None:
+    writer, _ = settled_batch(tmp_path, {1})
+    writer.close()
+    before = index_of(tmp_path)
+    next(tmp_path.glob("*.cdxj")).unlink()
+    repair(tmp_path)
+    assert index_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("marks_written", [0, 1])
+def test_repair_settles_by_the_journals_whatever_was_written_of_it(tmp_path: Path, marks_written: int) -> None:
+    """The answer enters the journal first; a kill may come before, between and after mark and line."""
+    writer, older = settled_batch(tmp_path, {0})
+    late = [make_capture(f"https://example.com/late/{n}") for n in range(4)]
+    stored = writer.store(late)
+    if marks_written:
+        stored[0].file.settle([], [stored[0]])
+        # Told to count before, and not when asked again.
+        stored[0].file.settle([stored[3]], [])
+    never_journalled = make_capture("https://example.com/late/5")
+    writer.store([never_journalled])
+    told = {writer.filename: {one.warc_offset: place in (1, 2) for place, one in enumerate(late)}}
+    (repaired,) = repair(tmp_path, "node-1", told)
+    assert indexed_urls(tmp_path) == sorted(one.url for one in [*older[1:], *late[1:3]])
+    marked = [url for kind, url in records_of(repaired.path) if kind == "metadata"]
+    assert sorted(marked) == sorted(one.url for one in [older[0], late[0], late[3], never_journalled])
+    assert repaired.surplus == 3 - marks_written
+    content = repaired.path.read_bytes()
+    assert repair(tmp_path, "node-1", told) == []
+    assert repaired.path.read_bytes() == content
+
+
+def test_a_kill_while_a_file_is_finished_is_repaired_from_the_sorted_index(tmp_path: Path) -> None:
+    writer, captures = settled_batch(tmp_path, {2})
+    writer.close()
+    warc = tmp_path / writer.filename
+    content = warc.read_bytes()
+    warc.rename(warc.with_name(warc.name + OPEN_SUFFIX))
+    (repaired,) = repair(tmp_path, "node-1", {writer.filename: {captures[0].warc_offset: True}})
+    assert (repaired.captures, repaired.surplus, warc.read_bytes()) == (2, 0, content)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_garbage_after_the_last_record_is_cut_off(tmp_path: Path) -> None:
@@ -326,20 +420,6 @@ def test_a_full_disk_is_one_sentence_and_leaves_a_valid_file(tmp_path: Path) -> 
     writer.append([late])
     writer.close()
     assert [kind for kind, _ in records_of(tmp_path / writer.filename)].count("response") == 2
-
-
-def test_when_the_index_cannot_grow_neither_does_the_warc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = new_writer(tmp_path)
-    writer.append([make_capture()])
-    path = tmp_path / (writer.filename + OPEN_SUFFIX)
-    size = path.stat().st_size
-    index = writer._index
-    assert index is not None
-    with monkeypatch.context() as patched:
-        patched.setattr(index, "append", lambda _: (_ for _ in ()).throw(StorageError("full")))
-        with pytest.raises(StorageError):
-            writer.append([make_capture("https://example.com/late")])
-    assert path.stat().st_size == size
 
 
 def test_an_unwritable_directory_is_one_sentence(tmp_path: Path) -> None:

@@ -235,6 +235,7 @@ class NodeFace:
         """Answer at once when there is work, else wait a little for some to come."""
         node = call.node_id
         await self._check_registered(call)
+        await call.check_awaited()
         if self._settling_waiting >= BEHIND_WAITING:
             return await self._renew_only(node, request, call.now)
         work = await self._dispatcher.work(node, request, call.now)

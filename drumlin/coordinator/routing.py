@@ -27,6 +27,8 @@ MESSAGE_BYTES_MAX = 64 * 1024
 """The largest body of a call that needs no larger one."""
 PATH_SHOWN_CHARS = 200
 NO_ROUTE = "none"
+GONE = "drumlin.gone"
+"""Where the scope of a request says whether its sender has closed the connection."""
 
 # No part of a path can hold a slash, so neither of these is ever one.
 PARAMETER = "/*"
@@ -36,12 +38,17 @@ NOBODY = Identity(Role.VIEWER, "")
 """Who sends a request that needs no permission, or has not been looked at yet."""
 
 
+def _never() -> bool:
+    return False
+
+
 class Call:
     """One request on its way: what it is, who sent it, and when it came."""
 
     __slots__ = (
         "address",
         "body_unread",
+        "gone",
         "headers",
         "identity",
         "media_type",
@@ -69,10 +76,20 @@ class Call:
         """What the answer is written in."""
         self.now = now
         self.address: str = client[0] if client else ""
+        self.gone: Callable[[], bool] = scope.get(GONE, _never)
+        """Whether the sender waits for the answer no more."""
         self.body_unread = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         self.identity = NOBODY
         self.parameters: dict[str, str] = {}
         self.route: Route
+
+    async def check_awaited(self) -> None:
+        """Refuse a request whose sender has given it up. While a coordinator is frozen or starved, requests pile up in
+        its sockets; what it gave for those would be heard by nobody, and be missing until its lease has run out."""
+        # One turn of the loop, in which the end of a connection is noticed that came right after the request.
+        await asyncio.sleep(0)
+        if self.gone():
+            raise Refused(499, "given_up", "The sender did not wait for the answer.")
 
     @property
     def name(self) -> str:

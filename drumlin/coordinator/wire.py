@@ -15,6 +15,8 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from drumlin.coordinator.routing import GONE
+
 HEAD_BYTES_MAX = 96 * 1024
 """More than the application accepts of path, query and headers, so that it is the one to answer where it can."""
 HEAD_S_MAX = 10.0
@@ -81,6 +83,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._stop_timer()
         super().on_headers_complete()
+        scope = cast("dict[str, Any]", self.scope)
+        scope[GONE] = self.transport.is_closing
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

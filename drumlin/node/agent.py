@@ -61,6 +61,7 @@ class NodeSettings(msgspec.Struct, frozen=True):
     redirects_max: int
     robots_ttl_s: float
     sitemaps: bool
+    lease_s: float
     spool_bytes_max: int = SPOOL_BYTES_MAX
     """What may wait on disk to be sent by a node that has no store of its own."""
 
@@ -91,7 +92,9 @@ class Agent:
         self._archive = archive
         self._uploads = uploads
         outbox = Outbox(settings.node, client, archive, self.release_if_idle)
-        self._settling = Settling(settings.node, client, pipeline, outbox, blackbox, self.release_if_idle)
+        self._settling = Settling(
+            settings.node, client, pipeline, outbox, blackbox, self.release_if_idle, lease_s=settings.lease_s
+        )
         self._request_headers = fetcher.request_headers
         self._heartbeat_at = 0.0
         self._beating = False

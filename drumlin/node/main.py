@@ -258,6 +258,7 @@ def node_settings(config: CrawlConfig, options: NodeOptions, name: str) -> NodeS
         robots_ttl_s=config.robots_ttl_s,
         # What a sitemap lists is one link away from it.
         sitemaps=config.sitemaps and config.depth != 0,
+        lease_s=config.lease_s,
         spool_bytes_max=options.spool_bytes_max,
     )
 

@@ -31,7 +31,9 @@ FURTHER_WAIT_S = 0.1
 STORE_WAIT_S = 0.5
 """How long it is filled while it could not be sent anyway."""
 LAG_S_MAX = 1.5
-"""How long the oldest page may wait for its answer before no further page is fetched: well under a lease's time."""
+LAG_LEASE_SHARE = 0.25
+"""How long the oldest page may wait for its answer before no further page is fetched: `LAG_S_MAX`, or this share of a
+lease's time where that is less."""
 UNSETTLED_PAGES_MAX = 2_000
 UNSETTLED_BYTES_MAX = 96 * 1024 * 1024
 LINK_CHARS_BATCH_MAX = 8 * 1024 * 1024
@@ -55,7 +57,10 @@ class Settling:
         outbox: Outbox,
         blackbox: BlackBox,
         on_stored: Callable[[HostWork], None],
+        *,
+        lease_s: float,
     ) -> None:
+        self._lag_s_max = min(LAG_S_MAX, LAG_LEASE_SHARE * lease_s)
         self._api = f"/api/v1/nodes/{node}"
         self._client = client
         self._pipeline = pipeline
@@ -141,7 +146,7 @@ class Settling:
             self._read()
         now = monotonic()
         self._hand_over(now)
-        self._late = self.lag_s(now) > LAG_S_MAX and not self._client.cut_off
+        self._late = self.lag_s(now) > self._lag_s_max and not self._client.cut_off
 
     def _read(self) -> None:
         """Parse and fingerprint a batch, then ask which of its contents are known already."""

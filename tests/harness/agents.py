@@ -14,7 +14,7 @@ from drumlin.protocol import Assignment, HostReport, Work, WorkLease, WorkReques
 from drumlin.robots import Decision
 
 ALLOWED = Decision(None, True, False, 1e12, False, "all allowed")
-NODE = NodeSettings("n0", "drumlin", 0.0, 1, 100, 5, 1e9, False)
+NODE = NodeSettings("n0", "drumlin", 0.0, 1, 100, 5, 1e9, False, 100.0)
 
 
 class Around:

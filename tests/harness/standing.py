@@ -70,6 +70,15 @@ class Standing:
         self._coordinator.kill()
         self._coordinator.wait()
 
+    def freeze(self) -> None:
+        """Stop the coordinator where it is, until `thaw`."""
+        assert self._coordinator is not None
+        self._coordinator.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._coordinator is not None
+        self._coordinator.send_signal(signal.SIGCONT)
+
     def node(
         self,
         name: str,

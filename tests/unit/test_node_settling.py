@@ -15,7 +15,14 @@ from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import HostWork
 from drumlin.node.outbox import PARCELS_UNDER_WAY_MAX, Outbox, results_message, tellable
 from drumlin.node.outcomes import fetch_record, result_without_capture
-from drumlin.node.settling import LAG_S_MAX, SETTLE_BATCH_MAX, STORE_WAIT_S, UNSETTLED_PAGES_MAX, Settling
+from drumlin.node.settling import (
+    LAG_LEASE_SHARE,
+    LAG_S_MAX,
+    SETTLE_BATCH_MAX,
+    STORE_WAIT_S,
+    UNSETTLED_PAGES_MAX,
+    Settling,
+)
 from drumlin.pipeline import Discovered, Pipeline
 from drumlin.protocol import LINKS_MAX, Accepted, HostReport, Known, Result, WorkLease
 
@@ -89,10 +96,10 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     return made
 
 
-def settling_of(parts: Parts) -> Settling:
+def settling_of(parts: Parts, lease_s: float = 20.0) -> Settling:
     client, pipeline = cast(CoordinatorClient, parts), cast(Pipeline, parts)
     outbox = Outbox("n0", client, cast(Archive, parts), parts.stored)
-    return Settling("n0", client, pipeline, outbox, cast(BlackBox, parts), parts.stored)
+    return Settling("n0", client, pipeline, outbox, cast(BlackBox, parts), parts.stored, lease_s=lease_s)
 
 
 def host(name: str = "a.test") -> HostWork:
@@ -307,6 +314,14 @@ def test_nothing_more_is_fetched_while_the_oldest_page_waits_for_its_answer_for_
         parts.answer()
         pass_time(parts, made)
     assert (made.full, made.empty, made.lag_s(parts.now)) == (False, True, 0.0)
+
+
+def test_settling_may_lag_by_a_part_of_a_short_lease_only(parts: Parts) -> None:
+    made = settling_of(parts, lease_s=2.0)
+    made.arrive(host(), arrival())
+    parts.now += LAG_LEASE_SHARE * 2.0 + 0.1
+    made.step()
+    assert made.full
 
 
 def test_the_lag_counts_from_the_arrival_of_the_oldest_page_wherever_it_is_on_its_way(parts: Parts) -> None:

@@ -40,7 +40,7 @@ class Size(click.ParamType[int]):
 @click.option("--insecure", is_flag=True, help="allow plain HTTP to other machines")
 @click.option("--store", "--out", type=FOLDER, metavar="DIR", help="the crawl's store, which this machine can write to")
 @click.option("--spool", type=FOLDER, metavar="DIR", help="without a store: a folder here; a coordinator stores")
-@click.option("--spool-max", type=Size(), default="4GiB", show_default=True, help="what may wait on disk to be settled")
+@click.option("--spool-max", type=Size(), default="4GiB", show_default=True, help="what may wait on disk to be sent")
 @click.option("--name", default="", help="this node's name in the crawl; found by itself when left out")
 @click.option("--concurrency", default=512, show_default=True, type=REQUESTS, help="requests in flight")
 @click.option("--memory-max", type=Size(), default="4GiB", show_default=True, help="memory for this process; 0: any")

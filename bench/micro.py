@@ -22,15 +22,14 @@ from drumlin.dedupe import digest, simhashes
 from drumlin.engines.blocking import drive, open_blocking
 from drumlin.fetch import Transfer
 from drumlin.local import SHARD_COUNT
-from drumlin.model import Outcome, Task
+from drumlin.model import Outcome
 from drumlin.node.archive import Archive, Arrival, CrawlPaths
 from drumlin.node.contact import request_block
-from drumlin.node.hosts import task_of
 from drumlin.node.main import make_pipeline, prepare_process
 from drumlin.node.outcomes import fetch_record, result_of_capture, result_without_capture
 from drumlin.parse import Source, parse_all
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import Accepted, HostReport, KnownRequest, Registered, Results, WorkRequest
+from drumlin.protocol import Accepted, Assignment, HostReport, KnownRequest, Registered, Results, WorkRequest
 from drumlin.urls import host_of
 
 Result = TypeVar("Result")
@@ -100,6 +99,7 @@ def crawl(stages: Stages, folder: Path, shape: WebShape) -> None:
     seeds = [origin + "/" for origin in maker.origins]
     engine = open_blocking(f"rocksdb:{folder / 'frontier'}", shard_count=SHARD_COUNT)
     dispatcher = Dispatcher(engine.engine, config, seeds, chance=random.Random(1))
+    drive(dispatcher.open())
     drive(dispatcher.seed(seeds, time.time()))
     for name in ("warc", "tables", "nodes/n0"):
         (folder / name).mkdir(parents=True)
@@ -134,27 +134,27 @@ class Node:
         self.requests += 1
         request = WorkRequest(2_000, max_hosts=32, request_id=f"r{self.requests}", flat=False)
         work = self.stages.run("lease", lambda: drive(self.dispatcher.work("n0", request, time.time())))
-        tasks = [(lease.lease_id, task_of(one)) for lease in work.leases for one in lease.assignments]
-        self.deny([(token, task) for token, task in tasks if task.url not in self.web])
-        pages = [(token, task) for token, task in tasks if task.url in self.web]
+        tasks = [task for lease in work.leases for task in lease.assignments]
+        self.deny([task for task in tasks if task.url not in self.web])
+        pages = [task for task in tasks if task.url in self.web]
         for start in range(0, len(pages), BATCH):
             self.batch(pages[start : start + BATCH])
         reports = [HostReport(lease.lease_id, lease.host, True, 0.0) for lease in work.leases]
         self.stages.run("release", lambda: self.settle(Results([], reports)))
         return bool(tasks)
 
-    def deny(self, tasks: list[tuple[str, Task]]) -> None:
+    def deny(self, tasks: list[Assignment]) -> None:
         """Settle what robots.txt forbids, uncounted."""
-        results = [result_without_capture(task, token, Outcome.DENIED, "denied", time.time()) for token, task in tasks]
+        results = [result_without_capture(task, Outcome.DENIED, "denied", time.time()) for task in tasks]
         self.settle(Results(results))
 
     def settle(self, results: Results) -> Accepted:
         return drive(self.dispatcher.results("n0", results, time.time()))
 
-    def batch(self, tasks: list[tuple[str, Task]]) -> None:
+    def batch(self, tasks: list[Assignment]) -> None:
         run = self.stages.run
         self.stages.pages += len(tasks)
-        transfers = [(token, task, Transferred(self.web[task.url])) for token, task in tasks]
+        transfers = [(task, Transferred(self.web[task.url])) for task in tasks]
         arrivals = run("capture, result, fetch record", lambda: [self.arrival(*each) for each in transfers])
         captures = [arrival.capture for arrival in arrivals if arrival.capture is not None]
         run("parse alone", lambda: parse_all([Source(c.body, "text/html; charset=utf-8", c.url) for c in captures]))
@@ -174,12 +174,12 @@ class Node:
         accepted = run("settle: links, contents, frontier", lambda: self.settle(results))
         run("store: tables", lambda: self.archive.publish(stored, accepted))
 
-    def arrival(self, token: str, task: Task, transfer: Transferred) -> Arrival:
+    def arrival(self, task: Assignment, transfer: Transferred) -> Arrival:
         host = host_of(task.url)
         now = time.time()
         request = request_block(task.url, host, REQUEST)
-        capture = self.pipeline.capture(transfer, task, host, token=token, request=request, now=now)
-        result = result_of_capture(capture, task, Outcome.FETCHED, f"{task.id}:{now!r}")
+        capture = self.pipeline.capture(transfer, task, host, request=request, now=now)
+        result = result_of_capture(capture, task, Outcome.FETCHED, f"{task.number}:{now!r}")
         return Arrival(result, fetch_record(result, task, host, "n0", transfer), capture)
 
 

@@ -57,8 +57,6 @@ def _capture(number: int, source: random.Random, words: list[str]) -> Capture:
         url=url,
         host=host,
         domain=host.partition(":")[0],
-        task_id=number,
-        lease_token="",
         depth=number % 9,
         found_on=f"http://{host}/",
         redirects=(),

@@ -277,8 +277,6 @@ class Capture(msgspec.Struct):
     url: str
     host: str
     domain: str
-    task_id: int
-    lease_token: str
     depth: int
     found_on: str
     redirects: tuple[str, ...]

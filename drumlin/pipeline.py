@@ -22,7 +22,7 @@ from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode
 from drumlin.fetch.http import Transfer
 from drumlin.frontier import SOFT_404, TrapFilter, TrapLimits, soft_404
-from drumlin.model import Capture, FailureKind, LinkSet, Task
+from drumlin.model import Capture, FailureKind, LinkSet
 from drumlin.parse import (
     ASSET_KINDS,
     FOLLOWED_KINDS,
@@ -34,6 +34,7 @@ from drumlin.parse import (
     sniff,
     style_hrefs,
 )
+from drumlin.protocol import Assignment
 from drumlin.robots import directives
 from drumlin.store import record_id_of
 from drumlin.urls import LinkResolver, Scope, canonical, domain_of
@@ -90,7 +91,7 @@ class Pipeline:
         self._recent_before: set[str] = set()
         self._followed = FOLLOWED_KINDS | ASSET_KINDS if reading.assets else FOLLOWED_KINDS
 
-    def capture(self, transfer: Transfer, task: Task, host: str, *, token: str, request: bytes, now: float) -> Capture:
+    def capture(self, transfer: Transfer, task: Assignment, host: str, *, request: bytes, now: float) -> Capture:
         """A record of one response, its body decoded. Raises SiteError when the body cannot be."""
         headers_raw = transfer.response_headers()
         headers = header_fields(headers_raw)
@@ -101,8 +102,6 @@ class Pipeline:
             url=task.url,
             host=host,
             domain=domain_of(host),
-            task_id=task.id,
-            lease_token=token,
             depth=task.depth,
             found_on=task.found_on,
             redirects=task.redirects,

@@ -5,7 +5,9 @@ safe to send again: tokens guard leases, capture ids guard results. Waits are se
 so that no two clocks need agree; the clock times in an assignment are for people and simple nodes.
 
 An assignment is one URL of a lease. Its id says all that a coordinator needs to know of it again, so that none need
-remember it: `NODE:REQUEST.SHARD.N/TASK.DEPTH.ATTEMPTS`, where the part before the slash is the lease's id.
+remember it: `NODE:REQUEST.SHARD.N.SEAL/TASK.DEPTH.ATTEMPTS.SEAL`, where the part before the slash is the lease's id.
+The first seal binds the lease to its host, the second the assignment to its URL: only coordinators can make either
+(`coordinator/seals.py`), and nodes send both back as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from drumlin.model import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Duplicate, Task
+from drumlin.model import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Duplicate
 
 MEDIA_TYPE = "application/msgpack"
 BODY_BYTES_MAX = 64 * 1024 * 1024
@@ -123,6 +125,11 @@ class Assignment(msgspec.Struct):
     found_on: str = ""
     redirects: tuple[str, ...] = ()
 
+    @property
+    def number(self) -> str:
+        """What tells the URL from others of its shard."""
+        return self.assignment_id.rpartition("/")[2].partition(".")[0]
+
 
 class WorkLease(msgspec.Struct):
     """The right to contact one host for `ttl_s`, counted from the moment that the node sent its request; first after
@@ -213,7 +220,8 @@ class Results(msgspec.Struct):
 
 class Rejected(msgspec.Struct):
     """A result that did not count: `stale` (another attempt settled the URL, or somebody else holds it), `not_yours`
-    (the lease is another node's) or `malformed`."""
+    (the lease is another node's, which is at work), `malformed`, `made_up` (no coordinator gave this URL out under this
+    id) or `foreign_links` (a link of the batch is out of scope or not canonical, so that none of the batch counts)."""
 
     assignment_id: str
     reason: str
@@ -324,28 +332,25 @@ class NodeRecord(msgspec.Struct):
 
 
 class AssignmentKey(NamedTuple):
-    """What an assignment's id says."""
+    """What an assignment's id says. Whether it is true, only its seal shows."""
 
     node: str
     lease_id: str
     task_id: int
     depth: int
     attempts: int
-
-
-def assignment_id(lease_id: str, task: Task) -> str:
-    return f"{lease_id}/{task.id}.{task.depth}.{task.attempts}"
+    seal: str
 
 
 def read_assignment_id(text: str) -> AssignmentKey | None:
-    """The parts of an assignment's id; None when it is not one of ours."""
-    lease_id, slash, numbers = text.rpartition("/")
+    """The parts of an assignment's id; None when it cannot be one."""
+    lease_id, slash, rest = text.rpartition("/")
     node, colon, _ = lease_id.partition(":")
+    numbers, _, seal = rest.rpartition(".")
     parts = numbers.split(".")
     if not slash or not colon or len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
         return None
-    task_id, depth, attempts = map(int, parts)
-    return AssignmentKey(node, lease_id, task_id, depth, attempts)
+    return AssignmentKey(node, lease_id, int(parts[0]), int(parts[1]), int(parts[2]), seal)
 
 
 class Enqueue(msgspec.Struct):

@@ -13,8 +13,9 @@ from drumlin.errors import EXIT_OK, ConfigError, DrumlinError, SiteError
 
 if TYPE_CHECKING:
     from drumlin.fetch import Fetcher, Transfer
-    from drumlin.model import Capture, Task
+    from drumlin.model import Capture
     from drumlin.pipeline import Pipeline
+    from drumlin.protocol import Assignment
     from drumlin.robots import Decision
 
 EXIT_NOT_FETCHED = 6
@@ -78,13 +79,14 @@ class Explained:
 
     def _follow(self, fetcher: Fetcher, url: str) -> Capture:
         """Fetch `url` and wherever it redirects to, politely."""
-        from drumlin.model import Task
         from drumlin.pipeline import redirect_target
+        from drumlin.protocol import Assignment
+        from drumlin.urls import host_of
 
         chain: tuple[str, ...] = ()
         while True:
             self._check_robots(fetcher, url)
-            task = Task(0, url, 5, 0, 0, "", chain)
+            task = Assignment("", url, 5, 0.0, host_of(url), 0.0, redirects=chain)
             capture = self._fetch(fetcher, task)
             if not 300 <= capture.status < 400 or capture.status == 304:
                 return capture
@@ -135,7 +137,7 @@ class Explained:
             body, failure = robots_body(transfer, headers)
             return decide(transfer.status or None, body, redirects, failure or transfer.failure, time.time())
 
-    def _fetch(self, fetcher: Fetcher, task: Task) -> Capture:
+    def _fetch(self, fetcher: Fetcher, task: Assignment) -> Capture:
         from drumlin.node.contact import request_block
         from drumlin.node.outcomes import status_failure
         from drumlin.urls import host_of
@@ -146,7 +148,7 @@ class Explained:
         host = host_of(task.url)
         request = request_block(task.url, host, fetcher.request_headers)
         try:
-            capture = self._pipeline().capture(transfer, task, host, token="", request=request, now=time.time())
+            capture = self._pipeline().capture(transfer, task, host, request=request, now=time.time())
         except SiteError as broken:
             raise FetchFailed(f"{broken.kind}: {broken.message}.", _retry_hint(broken.kind)) from broken
         encoding = capture.headers.get("content-encoding", "identity")

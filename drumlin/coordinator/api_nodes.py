@@ -21,7 +21,7 @@ from drumlin.coordinator.dispatch import Dispatcher, Proof, SupersededError
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.messages import NodeView, node_view
 from drumlin.coordinator.routing import Call, Route
-from drumlin.coordinator.settling import MALFORMED, NOT_YOURS, STALE
+from drumlin.coordinator.settling import MADE_UP, MALFORMED, STALE
 from drumlin.errors import BusyError
 from drumlin.protocol import (
     BODY_BYTES_MAX,
@@ -285,9 +285,8 @@ class NodeFace:
 
     async def _judge(self, call: Call, accepted: Accepted) -> None:
         reasons = [rejected.reason for rejected in accepted.rejected]
-        # A node that recovers what a dead one left may be told "not yours" until that one is known to be dead, so
-        # such a batch counts as one mistake however many results it has.
-        foreign = reasons.count(MALFORMED) + (1 if NOT_YOURS in reasons else 0)
+        # A node that recovers what a dead one left may be told "not yours" until that one is known to be dead.
+        foreign = reasons.count(MALFORMED) + reasons.count(MADE_UP)
         await self._gate.judge(
             call.identity, call.now, settled=accepted.accepted_count, late=reasons.count(STALE), foreign=foreign
         )

@@ -34,7 +34,7 @@ from drumlin.coordinator.messages import (
 from drumlin.coordinator.routing import Call, Route
 from drumlin.engines.base import Added
 from drumlin.model import HostState, NewURLs, Outcome, Task, TaskState
-from drumlin.protocol import HostNote, HostReport, Result, Results, WorkLease, WorkRequest, assignment_id
+from drumlin.protocol import HostNote, HostReport, Result, Results, WorkLease, WorkRequest
 from drumlin.robots import Decision, decide, parse
 from drumlin.urls import canonical, host_of
 
@@ -194,8 +194,9 @@ class SingleFace:
         self._gate.counted(call.identity, 1, call.now)
 
     def _results(self, message: FetchResult, task: Task, state: HostState, capture_id: str, now: float) -> Results:
+        seals = self._dispatcher.seals
         result = Result(
-            assignment_id(state.token, task),
+            seals.assignment_id(seals.lease_id(state.token, state.host), task),
             task.url,
             message.status_code,
             message.content_sha256.lower(),
@@ -225,7 +226,8 @@ class SingleFace:
             asked_s = parse(decision.rules_body or b"").crawl_delay(config.product_token)
             delay_s = max(delay_s or 0.0, asked_s) if asked_s else delay_s
         wait_s = max(delay_s or 0.0, wait_s)
-        return HostReport(state.token, state.host, True, next_contact_s=wait_s, delay_s=delay_s, note=note)
+        lease_id = self._dispatcher.seals.lease_id(state.token, state.host)
+        return HostReport(lease_id, state.host, True, next_contact_s=wait_s, delay_s=delay_s, note=note)
 
     # Robots and priorities
 

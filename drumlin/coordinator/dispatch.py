@@ -14,10 +14,13 @@ from enum import Enum
 from itertools import islice
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.findings import Findings
 from drumlin.coordinator.granting import Granting
+from drumlin.coordinator.misdeeds import Misdeed, Misdeeds
 from drumlin.coordinator.nodes import PRESENT, SILENT_HEARTBEATS, NodeRegistry
 from drumlin.coordinator.orders import ORDERED, Orders
-from drumlin.coordinator.settling import Batch, Kept, Settler, Taken, by_host, canonical_links, read_results
+from drumlin.coordinator.seals import Seals
+from drumlin.coordinator.settling import FOREIGN_LINKS, Batch, Settler, Taken, by_host, of_owners, read_results, refused
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Added, Engine
 from drumlin.errors import BusyError
@@ -37,14 +40,14 @@ from drumlin.protocol import (
     Work,
     WorkRequest,
 )
-from drumlin.urls import Scope, canonical, host_of
+from drumlin.urls import host_of
 
 SEED_BATCH = 5_000
 CRASHES_MAX = 2
 KILLS_MAX = 3
 LEADER_S = 5.0
 REVIEW_EVERY_S = 2.0
-SCOPE_SEEDS_TABLE = "scope_seeds"
+KEYS_READ_EVERY_S = 0.25
 STATE_KEY = "state"
 STOP_REASON_KEY = "stop_reason"
 LEADER = "leader"
@@ -93,14 +96,27 @@ class Dispatcher:
         self.budget = Budget(config.pages_max, config.bytes_max, config.time_max_s)
         self.elapsed_s = elapsed_s
         self.leads = False
-        self.scope_seeds: list[str] = []
         self.latest = add_up([])
         """The totals of the last tick."""
         self._ends = ends
         self._seeds = seeds
-        self._scope = self._make_scope()
+        self.seals = Seals()
+        self._keys_read = 0.0
+        self.misdeeds = Misdeeds()
+        self.findings = Findings(engine, config, seeds, chance)
         self.orders = Orders(engine)
-        self._granting = Granting(engine, config, self.nodes, self.orders, self.budget, name, chance, shards_asked_max)
+        self._granting = Granting(
+            engine,
+            config,
+            self.nodes,
+            self.orders,
+            self.budget,
+            name,
+            chance,
+            shards_asked_max,
+            self.seals,
+            self.misdeeds,
+        )
         self._settler = Settler(engine, config, chance)
         self._reviewed = 0.0
         self._settled_since_tick = 0
@@ -110,7 +126,8 @@ class Dispatcher:
         """Take up what the engine knows of this crawl."""
         await self._follow_state()
         await self._follow_orders()
-        await self._read_scope_seeds()
+        await self.findings.refresh()
+        await self.seals.refresh(self.engine)
 
     # Seeds
 
@@ -126,10 +143,9 @@ class Dispatcher:
     async def enqueue(self, found: Sequence[NewURLs], now: float) -> list[Added]:
         """Offer URLs that a person or another program names; for each what became of it. They widen the scope: who
         names a URL wants what is around it."""
-        outside = {url: b"" for new in found for url in new.urls if not self._scope.allows(url)}
+        outside = [url for new in found for url in new.urls if not self.findings.allows(url)]
         if outside and self.config.scope != "page":
-            await self.engine.put_entries(SCOPE_SEEDS_TABLE, outside)
-            await self._read_scope_seeds()
+            await self.findings.widen(outside)
         answers = {shard: iter(added) for shard, added in (await self._offer(found, now)).items()}
         return [next(answers[self.engine.shard_of(new.host)]) for new in found for _ in new.urls]
 
@@ -238,96 +254,59 @@ class Dispatcher:
         return (await self.take(node, results, now)).accepted
 
     async def take(self, node: str | None, results: Results, now: float) -> Taken:
-        """Add what was found, record the contents, and settle: in this order, so that a crash loses no link.
+        """See which results count, add what those have found, record their contents, and settle: in this order, so that
+        a crash loses no link, and what does not count adds none.
 
         A node's results must be of its own leases, or of a node's that is gone; None stands for whoever may do all.
         """
-        batch = read_results(results, await self._owners(node, results))
-        await self._offer(await self._found(batch, trusted=results.canonical_links), now)
-        taken = await self._settler.settle(batch, now)
+        genuine = await self._read(results, now)
+        batch = of_owners(genuine, await self._owners(node, genuine))
+        if node is not None:
+            self.misdeeds.note(node, Misdeed.MADE_UP, batch.made_up)
+            self.misdeeds.note(node, Misdeed.FOREIGN_HOST, len(genuine.reports) - len(batch.reports))
+        if results.canonical_links and not await self.findings.are_honest(batch.kept):
+            if node is not None:
+                self.misdeeds.note(node, Misdeed.FOREIGN_LINKS)
+            return Taken(refused(results, FOREIGN_LINKS), frozenset())
+        prospects = await self._settler.foresee(batch)
+        await self._offer(await self.findings.of(batch, prospects, trusted=results.canonical_links), now)
+        taken = await self._settler.settle(batch, prospects, now)
         self._settled_since_tick += taken.accepted.accepted_count
         return taken
+
+    async def _read(self, results: Results, now: float) -> Batch:
+        """Tell the genuine from the made up. Another coordinator may have begun to use a key that is new to this one,
+        so that the keys are read again before anything is called made up."""
+        batch = read_results(results, self.seals)
+        if batch.made_up and now - self._keys_read >= KEYS_READ_EVERY_S:
+            self._keys_read = now
+            await self.seals.refresh(self.engine)
+            batch = read_results(results, self.seals)
+        return batch
 
     @property
     def may_be_finished(self) -> bool:
         """As much has been settled as was pending at the last tick: the next one may find that nothing is."""
         return self._ends and self._settled_since_tick >= self.latest.pending
 
-    async def _owners(self, node: str | None, results: Results) -> set[str] | None:
+    async def _owners(self, node: str | None, batch: Batch) -> set[str] | None:
         """The nodes whose leases the sender may settle; None for all."""
         if node is None or self.state in ENDED:
             return None
-        owners = {result.assignment_id.partition(":")[0] for result in results.results}
-        owners |= {report.lease_id.partition(":")[0] for report in results.hosts}
         mine = {node}
-        for other in owners - mine:
+        for other in batch.nodes - mine:
             record = await self.nodes.find(self.engine, other)
             if record is None or record.status in (NodeStatus.FAILED, NodeStatus.INACTIVE):
                 mine.add(other)
         return mine
 
-    async def _found(self, batch: Batch, *, trusted: bool) -> list[NewURLs]:
-        """The links of the results, one level deeper than their pages, where redirects lead, and sitemaps."""
-        found: list[NewURLs] = []
-        for kept in batch.kept:
-            found += self._links(kept, trusted=trusted)
-            target = canonical(kept.result.redirect_to) if kept.result.redirect_to else None
-            depth = kept.key.depth
-            if target and await self._may_follow(kept.result.url, target, depth):
-                chain = (*kept.result.redirect_chain, kept.result.url)
-                found.append(NewURLs(host_of(target), [target], priority_of(depth), depth, kept.result.url, chain))
-        for report in batch.reports:
-            urls = [url for href in report.sitemaps if (url := canonical(href))]
-            found += [NewURLs(host_of(url), [url], priority_of(0), 0, "robots.txt") for url in urls]
-        return found
+    @property
+    def scope_seeds(self) -> list[str]:
+        """Seeds that joined the scope on the way."""
+        return self.findings.scope_seeds
 
-    def _links(self, kept: Kept, *, trusted: bool) -> list[NewURLs]:
-        result, depth = kept.result, kept.key.depth + 1
-        links = result.links if trusted else canonical_links(result, self._scope)
-        if not trusted and self.config.depth is not None and depth > self.config.depth:
-            return []
-        plain, hints, source = priority_of(depth), result.link_hints, result.url
-        if not hints:
-            # Most links lead to their own host.
-            origin = source[: source.index("/", len("https://")) + 1]
-            own = [url for url in links if url.startswith(origin)]
-            found = [NewURLs(kept.host, own, plain, depth, source)] if own else []
-            if len(own) < len(links):
-                others = by_host([url for url in links if not url.startswith(origin)])
-                found += [NewURLs(host, urls, plain, depth, source) for host, urls in others.items()]
-            return found
-        hinted: dict[int, list[str]] = defaultdict(list)
-        for place, url in enumerate(links):
-            hint = hints[place] if place < len(hints) else -1.0
-            hinted[plain if not 0 <= hint <= 1 else priority_of(depth, sitemap_hint=hint)].append(url)
-        return [
-            NewURLs(host, urls, priority, depth, source)
-            for priority, alike in hinted.items()
-            for host, urls in by_host(alike).items()
-        ]
-
-    async def _may_follow(self, source: str, target: str, depth: int) -> bool:
-        """A redirect stays in scope, except that where a seed leads is a seed too: the site has moved, say to www. What
-        was out of scope from the start is something that a page shows, and may be anywhere."""
-        if self._scope.allows(target):
-            return True
-        if self.config.assets and depth > 0 and not self._scope.allows(source):
-            return not self._scope.excludes(target)
-        if depth > 0 or self.config.scope == "page":
-            return depth == 0
-        await self.engine.put_entries(SCOPE_SEEDS_TABLE, {target: b""})
-        await self._read_scope_seeds()
-        return True
-
-    async def _read_scope_seeds(self) -> None:
-        seeds = list(await self.engine.get_entries(SCOPE_SEEDS_TABLE))
-        if len(seeds) != len(self.scope_seeds):
-            self.scope_seeds = seeds
-            self._scope = self._make_scope()
-
-    def _make_scope(self) -> Scope:
-        config = self.config
-        return Scope(config.scope, [*self._seeds, *self.scope_seeds], config.include, config.exclude)
+    def in_scope(self, url: str) -> bool:
+        return self.findings.allows(url)
 
     def scope_of_seeds(self) -> list[str]:
         """The seeds a node needs to know the scope; none where the scope does not depend on them."""
@@ -350,7 +329,8 @@ class Dispatcher:
         self.leads = await self.engine.claim(LEADER, self.name, now, until=now + LEADER_S)
         await self._follow_state()
         await self._follow_orders()
-        await self._read_scope_seeds()
+        await self.findings.refresh()
+        await self.seals.refresh(self.engine)
         await self.nodes.flush(self.engine)
         if self.leads:
             self._granting.hand_on(await self.engine.expire_all(now), now)

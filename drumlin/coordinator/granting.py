@@ -13,9 +13,11 @@ from collections.abc import Collection, Sequence
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.host_budgets import HostBudgets
 from drumlin.coordinator.hunger import Hunger
+from drumlin.coordinator.misdeeds import Misdeed, Misdeeds
 from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.orders import Orders
 from drumlin.coordinator.placement import Placement
+from drumlin.coordinator.seals import Seals
 from drumlin.coordinator.shares import Lacks, Shares
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Engine
@@ -29,7 +31,6 @@ from drumlin.protocol import (
     Work,
     WorkLease,
     WorkRequest,
-    assignment_id,
 )
 from drumlin.urls import is_host
 
@@ -70,6 +71,8 @@ class Granting:
         name: str,
         chance: random.Random,
         shards_asked_max: int | None,
+        seals: Seals,
+        misdeeds: Misdeeds,
     ) -> None:
         self._hunger = Hunger()
         self._shares = Shares()
@@ -89,6 +92,8 @@ class Granting:
         self._ready: list[bool] = [True] * engine.shard_count
         self._recent: dict[str, deque[str]] = {}
         self._requests = 0
+        self._seals = seals
+        self._misdeeds = misdeeds
 
     def heed(self, shards: Sequence[ShardStats]) -> None:
         """Remember which shards had hosts to give, so that others are not asked first, and how many a node has."""
@@ -181,9 +186,7 @@ class Granting:
         elif self._keeps_shares:
             count = self._shares.take_back(record.node_id, _held(record, request), len(request.renew), now)
             kept, taken_back = request.renew[count:], request.renew[:count]
-        prefix = record.node_id + ":"
-        blocked = self._orders.blocked
-        own = [(token, host) for token, host in kept if token.startswith(prefix) and host not in blocked]
+        own = self._genuine(record.node_id, kept)
         each = self._urls_per_host(now)
         renewals: list[Renewal] = []
         for token, host in own:
@@ -198,9 +201,20 @@ class Granting:
             else:
                 given += len(lease.tasks)
                 work.leases.append(self._work_lease(lease, now))
-        work.lost += [host for token, host in kept if not token.startswith(prefix) or host in blocked]
+        renewed = {host for _, host in own}
+        work.lost += [host for _, host in kept if host not in renewed]
         work.lost += [host for _, host in taken_back]
         return given
+
+    def _genuine(self, node: str, renew: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The leases named that are the node's, with the engine's tokens, but those of hosts that are to be left
+        alone."""
+        read = [(self._seals.token(lease_id, host), host) for lease_id, host in renew]
+        own = [(token, host) for token, host in read if token.startswith(node + ":")]
+        made_up = sum(not token for token, _ in read)
+        self._misdeeds.note(node, Misdeed.MADE_UP, made_up)
+        self._misdeeds.note(node, Misdeed.FOREIGN_HOST, len(read) - made_up - len(own))
+        return [(token, host) for token, host in own if host not in self._orders.blocked]
 
     # Visits
 
@@ -425,9 +439,10 @@ class Granting:
 
     def _work_lease(self, lease: Lease, now: float) -> WorkLease:
         delay_s = self._config.delay_s if lease.delay_s is None else max(lease.delay_s, self._config.delay_s)
+        lease_id, seal = self._seals.lease_id(lease.token, lease.host), self._seals.assignment_id
         assignments = [
             Assignment(
-                assignment_id(lease.token, task),
+                seal(lease_id, task),
                 task.url,
                 task.priority,
                 lease.deadline,
@@ -441,7 +456,7 @@ class Granting:
             for task in lease.tasks
         ]
         return WorkLease(
-            lease.token,
+            lease_id,
             lease.host,
             self._config.lease_s,
             delay_s,

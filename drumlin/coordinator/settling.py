@@ -1,4 +1,4 @@
-"""Taking results in: whose they are, what they found, what they repeat, and what becomes of their URLs."""
+"""Taking results in: whose they are, which of them count, what they repeat, and what becomes of their URLs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.host_reports import bounded
+from drumlin.coordinator.seals import Seals, token_of
 from drumlin.engines.base import Engine
 from drumlin.frontier import next_step
 from drumlin.model import Content, Duplicate, FailureKind, Outcome, Settled, Settlement, TaskState, Verdict
@@ -24,6 +28,7 @@ from drumlin.protocol import (
 from drumlin.urls import Scope, canonical, domain_of
 
 MALFORMED, NOT_YOURS, STALE = "malformed", "not_yours", "stale"
+MADE_UP, FOREIGN_LINKS = "made_up", "foreign_links"
 DIGEST_HEX_DIGITS = 64
 OUTCOMES = frozenset(Outcome)
 
@@ -38,11 +43,34 @@ class Kept(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Results and reports of the sender's own leases, and why others were refused."""
+    """Results and reports that are considered, and why others were refused. The reports name their leases as the engine
+    does. `made_up` counts results and reports on what no coordinator gave out."""
 
     kept: list[Kept]
     reports: list[HostReport]
     rejected: dict[int, Rejected]
+    made_up: int
+
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes whose leases these are of."""
+        return {one.key.node for one in self.kept} | {_node_of(report) for report in self.reports}
+
+
+class Prospects(NamedTuple):
+    """What a batch will come to: for each result kept that could add something the verdict that it will get (for
+    others None, since nothing depends on it), and the reports that are on live leases."""
+
+    verdicts: list[Verdict | None]
+    live: list[HostReport]
+
+
+class _Question(NamedTuple):
+    """What is asked beforehand: of results by their places, or of a report."""
+
+    settlement: Settlement
+    places: list[int]
+    report: HostReport | None
 
 
 class Taken(NamedTuple):
@@ -75,33 +103,88 @@ def canonical_links(result: Result, scope: Scope) -> list[str]:
     return [url for url in urls if url is not None and scope.allows(url)]
 
 
-def read_results(results: Results, owners: Collection[str] | None) -> Batch:
-    """Sort results and reports: those of leases of `owners` (None: of anybody's) are considered."""
+def read_results(results: Results, seals: Seals) -> Batch:
+    """Keep what is genuine: results and reports under ids that some coordinator gave out for their URLs and hosts."""
     kept: list[Kept] = []
     rejected: dict[int, Rejected] = {}
     for index, result in enumerate(results.results):
-        key = read_assignment_id(result.assignment_id)
+        key = seals.assignment(result.assignment_id, result.url)
         host = host_or_nothing(result.url)
-        if key is None or not host:
-            rejected[index] = Rejected(result.assignment_id, MALFORMED)
-        elif owners is not None and key.node not in owners:
-            rejected[index] = Rejected(result.assignment_id, NOT_YOURS)
-        else:
+        if key is not None and host:
             kept.append(Kept(index, result, key, host))
-    mine = [one for one in results.hosts if owners is None or one.lease_id.partition(":")[0] in owners]
-    return Batch(kept, mine, rejected)
+        else:
+            readable = host and read_assignment_id(result.assignment_id) is not None
+            rejected[index] = Rejected(result.assignment_id, MADE_UP if readable else MALFORMED)
+    tokens = [seals.token(report.lease_id, report.host) for report in results.hosts]
+    reports = [replace(one, lease_id=token) for one, token in zip(results.hosts, tokens, strict=True) if token]
+    return Batch(kept, reports, rejected, len(rejected) + len(tokens) - len(reports))
+
+
+def of_owners(batch: Batch, owners: Collection[str] | None) -> Batch:
+    """Leave what is of leases of `owners`; None stands for everybody."""
+    if owners is None or batch.nodes.issubset(owners):
+        return batch
+    others = [one for one in batch.kept if one.key.node not in owners]
+    rejected = {one.place: Rejected(one.result.assignment_id, NOT_YOURS) for one in others}
+    kept = [one for one in batch.kept if one.key.node in owners]
+    reports = [report for report in batch.reports if _node_of(report) in owners]
+    return Batch(kept, reports, batch.rejected | rejected, batch.made_up)
+
+
+def _node_of(report: HostReport) -> str:
+    return report.lease_id.partition(":")[0]
+
+
+def refused(results: Results, reason: str) -> Accepted:
+    """The answer to a batch of which nothing counts."""
+    places = list(range(len(results.results)))
+    rejected = [Rejected(result.assignment_id, reason) for result in results.results]
+    return Accepted(0, len(places), rejected, rejected_at=places)
 
 
 class Settler:
-    """Records contents and settles, for batches whose links are in the frontier already."""
+    """Says which results of a batch will count, records their contents and settles them."""
 
     def __init__(self, engine: Engine, config: CrawlConfig, chance: random.Random) -> None:
         self._engine = engine
         self._config = config
         self._chance = chance
 
-    async def settle(self, batch: Batch, now: float) -> Taken:
-        duplicates = await self._record_contents(batch.kept)
+    # Beforehand
+
+    async def foresee(self, batch: Batch) -> Prospects:
+        """What each result will come to that could add links or contents, and which reports are on live leases."""
+        asked: dict[int, list[_Question]] = defaultdict(list)
+        for (host, lease_id), members in _by_lease(batch.kept).items():
+            places = [place for place in members if _adds_something(batch.kept[place].result)]
+            if places:
+                settled = [_as_done(batch.kept[place]) for place in places]
+                settlement = Settlement(host, token_of(lease_id), settled)
+                asked[self._engine.shard_of(host)].append(_Question(settlement, places, None))
+        for report in batch.reports:
+            if report.sitemaps:
+                settlement = Settlement(report.host, report.lease_id, [])
+                asked[self._engine.shard_of(report.host)].append(_Question(settlement, [], report))
+        prospects = await self._prospects(asked, len(batch.kept))
+        _leave_one_capture(batch.kept, prospects.verdicts)
+        return prospects
+
+    async def _prospects(self, asked: dict[int, list[_Question]], count: int) -> Prospects:
+        prospects = Prospects([None] * count, [])
+        batches = {shard: [question.settlement for question in questions] for shard, questions in asked.items()}
+        answers = await self._engine.preview_all(batches) if batches else {}
+        for shard, questions in asked.items():
+            for question, preview in zip(questions, answers[shard], strict=True):
+                for place, verdict in zip(question.places, preview.verdicts, strict=True):
+                    prospects.verdicts[place] = verdict
+                if question.report is not None and preview.live:
+                    prospects.live.append(question.report)
+        return prospects
+
+    # Settling
+
+    async def settle(self, batch: Batch, prospects: Prospects, now: float) -> Taken:
+        duplicates = await self._record_contents(batch.kept, prospects.verdicts)
         verdicts = await self._settle(batch, duplicates, now)
         rejected = dict(batch.rejected)
         known: list[KnownPage] = []
@@ -124,32 +207,56 @@ class Settler:
         )
         return Taken(accepted, frozenset(repeated))
 
-    async def _record_contents(self, kept: list[Kept]) -> list[Duplicate | None]:
-        """Remember the content of each page; for each result the earlier page it repeats."""
-        pages = [place for place, one in enumerate(kept) if _has_content(one.result)]
+    async def _record_contents(self, kept: list[Kept], verdicts: list[Verdict | None]) -> list[Duplicate | None]:
+        """Remember the content of each page that counts; for each result the earlier page it repeats.
+
+        A result that repeats an earlier one is answered as that was, which recording does where the content is known,
+        without a change. Where it is not, the two are not the same, and nothing is recorded.
+        """
         answers: list[Duplicate | None] = [None] * len(kept)
-        if pages:
-            contents = [_content(kept[place]) for place in pages]
-            for place, duplicate in zip(pages, await self._engine.contents.record(contents), strict=True):
+        with_content = [place for place, one in enumerate(kept) if verdicts[place] and _has_content(one.result)]
+        repeated = [place for place in with_content if verdicts[place] is Verdict.REPEATED]
+        contents = {place: _content(kept[place]) for place in with_content if verdicts[place] is not Verdict.STALE}
+        if repeated:
+            asked = [(contents[place].domain, contents[place].digest) for place in repeated]
+            for place, known in zip(repeated, await self._engine.contents.known(asked), strict=True):
+                if known is None:
+                    del contents[place]
+        if contents:
+            told = await self._engine.contents.record(list(contents.values()))
+            for place, duplicate in zip(contents, told, strict=True):
                 answers[place] = duplicate
         return answers
 
     async def _settle(self, batch: Batch, duplicates: list[Duplicate | None], now: float) -> list[Verdict]:
-        by_lease: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for place, one in enumerate(batch.kept):
-            by_lease[one.host, one.key.lease_id].append(place)
+        by_lease = {(host, token_of(lease)): places for (host, lease), places in _by_lease(batch.kept).items()}
         releases = {(report.host, report.lease_id): report for report in batch.reports if report.release}
         for lease in releases:
             by_lease.setdefault(lease, [])
         shards: dict[int, list[tuple[Settlement, list[int]]]] = defaultdict(list)
         for report in batch.reports:
             if not report.release:
-                shards[self._engine.shard_of(report.host)].append((_settlement(report, [], now), []))
-        for (host, lease_id), members in by_lease.items():
+                shards[self._engine.shard_of(report.host)].append((self._settlement(report, [], now), []))
+        for (host, token), members in by_lease.items():
             settled = [self._settled(batch.kept[place], duplicates[place], now) for place in members]
-            report = releases.get((host, lease_id)) or HostReport(lease_id, host)
-            shards[self._engine.shard_of(host)].append((_settlement(report, settled, now), members))
+            report = releases.get((host, token)) or HostReport(token, host)
+            shards[self._engine.shard_of(host)].append((self._settlement(report, settled, now), members))
         return await self._verdicts(shards, len(batch.kept), now)
+
+    def _settlement(self, report: HostReport, settled: list[Settled], now: float) -> Settlement:
+        return bounded(
+            Settlement(
+                report.host,
+                report.lease_id,
+                settled,
+                report.release,
+                now + report.next_contact_s if report.next_contact_s > 0 else 0.0,
+                report.delay_s,
+                report.note,
+            ),
+            self._config,
+            now,
+        )
 
     async def _verdicts(
         self, shards: dict[int, list[tuple[Settlement, list[int]]]], count: int, now: float
@@ -182,9 +289,39 @@ class Settler:
             state = TaskState.DEAD if wait_s is None else TaskState.SCHEDULED
             retry_at = now + (wait_s or 0.0)
             counts["dead." + kind if wait_s is None else "retried." + kind] = 1
-        capture_id = result.capture_id or f"{key.lease_id}/{key.task_id}"
         size = _page_bytes(result, outcome)
-        return Settled(key.task_id, result.url, state, capture_id.encode(), retry_at, kind, result.error, size, counts)
+        return Settled(key.task_id, result.url, state, _capture_id(one), retry_at, kind, result.error, size, counts)
+
+
+def _by_lease(kept: list[Kept]) -> dict[tuple[str, str], list[int]]:
+    """The places of results by host and lease."""
+    leases: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for place, one in enumerate(kept):
+        leases[one.host, one.key.lease_id].append(place)
+    return leases
+
+
+def _adds_something(result: Result) -> bool:
+    return bool(result.links or result.redirect_to) or _has_content(result)
+
+
+def _capture_id(one: Kept) -> bytes:
+    return (one.result.capture_id or f"{one.key.lease_id}/{one.key.task_id}").encode()
+
+
+def _as_done(one: Kept) -> Settled:
+    return Settled(one.key.task_id, one.result.url, TaskState.DONE, _capture_id(one))
+
+
+def _leave_one_capture(kept: list[Kept], verdicts: list[Verdict | None]) -> None:
+    """Of several results of one URL in a batch only one counts: the first, and those that belong to it, since the links
+    of a large sitemap come in several."""
+    captures: dict[tuple[str, int], bytes] = {}
+    for place, one in enumerate(kept):
+        if verdicts[place] is Verdict.SETTLED:
+            capture = _capture_id(one)
+            if captures.setdefault((one.host, one.key.task_id), capture) != capture:
+                verdicts[place] = Verdict.STALE
 
 
 def outcome_of(result: Result) -> str:
@@ -203,18 +340,6 @@ def _kind_of_status(status: int) -> str:
     if status == 429:
         return FailureKind.RATE_LIMITED
     return FailureKind.HTTP_5XX if status >= 500 else FailureKind.CONNECT
-
-
-def _settlement(report: HostReport, settled: list[Settled], now: float) -> Settlement:
-    return Settlement(
-        report.host,
-        report.lease_id,
-        settled,
-        report.release,
-        now + report.next_contact_s if report.next_contact_s > 0 else 0.0,
-        report.delay_s,
-        report.note,
-    )
 
 
 def _page_bytes(result: Result, outcome: str) -> int:

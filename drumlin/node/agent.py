@@ -15,7 +15,7 @@ import msgspec
 from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch import Fetcher, Transfer
-from drumlin.model import FailureKind, Outcome, Task
+from drumlin.model import FailureKind, Outcome
 from drumlin.node.archive import Archive, Arrival
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.bundles import SPOOL_BYTES_MAX, BundleUploads
@@ -36,7 +36,7 @@ from drumlin.node.outcomes import (
 from drumlin.node.settling import Settling
 from drumlin.node.visits import Visits
 from drumlin.pipeline import Pipeline, header_fields, redirect_target
-from drumlin.protocol import CrawlState, Heartbeat, HeartbeatReply, HostReport, Result, WorkLease
+from drumlin.protocol import Assignment, CrawlState, Heartbeat, HeartbeatReply, HostReport, Result, WorkLease
 
 UNREACHABLE = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TIMEOUT, FailureKind.TLS})
 SLOW_DOWN_MAX_S = 3600.0
@@ -296,7 +296,7 @@ class Agent:
         self._settling.arrive(host, self._arrival(transfer, host, task))
         self.advance(host, transfer.finished)
 
-    def _arrival(self, transfer: Transfer, host: HostWork, task: Task) -> Arrival:
+    def _arrival(self, transfer: Transfer, host: HostWork, task: Assignment) -> Arrival:
         wall = time.time()
         kind, error, asked_s = transfer.failure or status_failure(transfer.status), transfer.error, 0.0
         if not kind:
@@ -308,7 +308,6 @@ class Agent:
             error = f"status {transfer.status}"
             asked_s = self._slow_down(transfer, host, wall)
         result = self._result(
-            host,
             task,
             Outcome.FAILED,
             status_code=0 if transfer.failure else transfer.status,
@@ -318,9 +317,9 @@ class Agent:
         )
         return Arrival(result, fetch_record(result, task, host.host, self.settings.node, transfer))
 
-    def _captured(self, transfer: Transfer, host: HostWork, task: Task, wall: float) -> Arrival:
+    def _captured(self, transfer: Transfer, host: HostWork, task: Assignment, wall: float) -> Arrival:
         request = request_block(task.url, host.host, self._request_headers)
-        capture = self.pipeline.capture(transfer, task, host.host, token=host.lease_id, request=request, now=wall)
+        capture = self.pipeline.capture(transfer, task, host.host, request=request, now=wall)
         outcome, target = Outcome.FETCHED, ""
         if transfer.status == 304:
             outcome = Outcome.NOT_MODIFIED
@@ -359,19 +358,19 @@ class Agent:
         for task in tasks:
             self._end(host, task, Outcome.FAILED, kind=kind, error=error)
 
-    def _end(self, host: HostWork, task: Task, outcome: Outcome, **more: Any) -> None:
+    def _end(self, host: HostWork, task: Assignment, outcome: Outcome, **more: Any) -> None:
         """Settle a URL without contact."""
-        result = self._result(host, task, outcome, **more)
+        result = self._result(task, outcome, **more)
         self._settling.arrive(host, Arrival(result, fetch_record(result, task, host.host, self.settings.node)))
 
-    def _result(self, host: HostWork, task: Task, outcome: Outcome, **more: Any) -> Result:
+    def _result(self, task: Assignment, outcome: Outcome, **more: Any) -> Result:
         wall = time.time()
         attempt = self._attempt_id(task, wall)
-        return result_without_capture(task, host.lease_id, outcome, attempt, wall, **more)
+        return result_without_capture(task, outcome, attempt, wall, **more)
 
-    def _attempt_id(self, task: Task, wall: float) -> str:
+    def _attempt_id(self, task: Assignment, wall: float) -> str:
         """Tells this attempt at this URL from every other."""
-        return f"{self.settings.node}:{task.id:x}:{wall!r}"
+        return f"{self.settings.node}:{task.number}:{wall!r}"
 
     # Heartbeat
 

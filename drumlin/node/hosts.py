@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from drumlin.clock import monotonic
-from drumlin.model import Task
 from drumlin.protocol import Assignment, HostNote, WorkLease
 from drumlin.robots import Decision, Matcher, parse
 
@@ -30,20 +29,6 @@ FAILURES_MAX = 3
 _note_encoder = msgspec.msgpack.Encoder()
 _note_decoder = msgspec.msgpack.Decoder(HostNote)
 _decision_decoder = msgspec.msgpack.Decoder(Decision)
-
-
-def task_of(assignment: Assignment) -> Task:
-    """The URL of an assignment as the rest of a node knows it; `protocol.assignment_id` makes the id again."""
-    number = assignment.assignment_id.rpartition("/")[2].partition(".")[0]
-    return Task(
-        int(number),
-        assignment.url,
-        assignment.priority,
-        assignment.depth,
-        assignment.attempts,
-        assignment.found_on,
-        assignment.redirects,
-    )
 
 
 class Robots:
@@ -106,7 +91,7 @@ class HostWork:
         self.expires = sent + lease.ttl_s
         self.next_contact = now + lease.wait_s
         self.delay_s = max(delay_s, lease.min_delay_s)
-        self.tasks: deque[Task] = deque(map(task_of, lease.assignments))
+        self.tasks: deque[Assignment] = deque(lease.assignments)
         self.in_flight = 0
         self.unsettled = 0
         """Results that have arrived and are not archived yet."""
@@ -169,7 +154,7 @@ class HostWork:
     def renew(self, lease: WorkLease, sent: float, now: float) -> None:
         self.renewing = False
         self.expires = sent + lease.ttl_s
-        self.tasks.extend(map(task_of, lease.assignments))
+        self.tasks.extend(lease.assignments)
         if not lease.assignments:
             self.exhausted_until = now + RENEW_EMPTY_WAIT_S
 

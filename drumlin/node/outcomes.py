@@ -7,8 +7,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from drumlin.fetch import Transfer
-from drumlin.model import Capture, FailureKind, Outcome, Task
-from drumlin.protocol import Result, assignment_id
+from drumlin.model import Capture, FailureKind, Outcome
+from drumlin.protocol import Assignment, Result
 from drumlin.store import FetchRecord
 
 ERROR_CHARS_MAX = 500
@@ -40,10 +40,10 @@ def retry_after_s(value: str, now: float) -> float:
         return 0.0
 
 
-def result_of_capture(capture: Capture, task: Task, outcome: Outcome, capture_id: str) -> Result:
+def result_of_capture(capture: Capture, task: Assignment, outcome: Outcome, capture_id: str) -> Result:
     """The result of a page that arrived; reading it fills in the rest (`settling`)."""
     return Result(
-        assignment_id=assignment_id(capture.lease_token, task),
+        assignment_id=task.assignment_id,
         url=task.url,
         status_code=capture.status,
         content_hash="",
@@ -56,12 +56,10 @@ def result_of_capture(capture: Capture, task: Task, outcome: Outcome, capture_id
     )
 
 
-def result_without_capture(
-    task: Task, token: str, outcome: Outcome, capture_id: str, now: float, **more: Any
-) -> Result:
+def result_without_capture(task: Assignment, outcome: Outcome, capture_id: str, now: float, **more: Any) -> Result:
     """A result with nothing stored: a failure, a denial, an upgrade to HTTPS. `more` are further fields of Result."""
     result = Result(
-        assignment_id=assignment_id(token, task),
+        assignment_id=task.assignment_id,
         url=task.url,
         status_code=0,
         content_hash="",
@@ -76,7 +74,9 @@ def result_without_capture(
     return result
 
 
-def fetch_record(result: Result, task: Task, host: str, node: str, transfer: Transfer | None = None) -> FetchRecord:
+def fetch_record(
+    result: Result, task: Assignment, host: str, node: str, transfer: Transfer | None = None
+) -> FetchRecord:
     """The line of the fetch log that belongs to a result; without a transfer there was no contact."""
     return FetchRecord(
         url=result.url,

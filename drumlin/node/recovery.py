@@ -190,7 +190,7 @@ def _read_back(paths: CrawlPaths, entry: Entry) -> Capture | None:
     capture = read_capture(path if path.exists() else path.with_name(path.name + OPEN_SUFFIX), entry.warc_offset)
     key = read_assignment_id(result.assignment_id)
     if key is not None:
-        capture.task_id, capture.lease_token, capture.depth = key.task_id, key.lease_id, key.depth
+        capture.depth = key.depth
     capture.host, capture.domain = entry.fetch.host, domain_of(entry.fetch.host)
     capture.found_on, capture.redirects = entry.found_on, tuple(result.redirect_chain)
     capture.fetched, capture.duration_s = result.crawl_time, entry.fetch.duration_s

@@ -151,8 +151,6 @@ def _capture(record: Record, filename: str, member: Member) -> Capture:
         url=url,
         host=host,
         domain=domain_of(host),
-        task_id=0,
-        lease_token="",
         depth=0,
         found_on="",
         redirects=(),

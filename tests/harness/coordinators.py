@@ -99,6 +99,7 @@ class RunningCoordinator:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         engine = await open_engine("memory:", shard_count=4)
         self.dispatcher = Dispatcher(engine, self._config, [], chance=random.Random(1), ends=False)
+        await self.access.refresh(engine)
         await self.dispatcher.open()
         if self.access.signed:
             for role in (Role.VIEWER, Role.OPERATOR, Role.JOIN):

@@ -80,6 +80,7 @@ class Driven:
 def dispatcher(seeds: list[str] = SEEDS, shards: int = 3, **config: Any) -> Driven:
     settings_of_crawl = CrawlConfig(**({"delay_s": 1.0, "backoff_base_s": 1.0, "lease_s": 10.0} | config))
     made = Driven(Dispatcher(MemoryEngine(shards), settings_of_crawl, seeds, chance=random.Random(1)))
+    drive(made.made.open())
     made.seed(seeds, 0.0)
     return made
 
@@ -138,6 +139,8 @@ def with_dispatchers(test: Callable[[Dispatcher, Dispatcher], Awaitable[None]]) 
         engine = await open_engine("memory:", shard_count=2)
         config = CrawlConfig(delay_s=0.0)
         two = [Dispatcher(engine, config, [], chance=random.Random(1), name=name, ends=False) for name in "ab"]
+        for one in two:
+            await one.open()
         await test(*two)
 
     asyncio.run(run())

@@ -23,8 +23,6 @@ def make_capture(url: str = "https://example.com/", body: bytes = HTML, **change
         "url": url,
         "host": url.split("/")[2],
         "domain": "example.com",
-        "task_id": 1,
-        "lease_token": "t",
         "depth": 2,
         "found_on": "https://example.com/from",
         "redirects": ("https://example.com/old",),

@@ -18,6 +18,7 @@ from drumlin.model import NewURLs, Outcome
 from drumlin.protocol import (
     Assignment,
     CrawlState,
+    HostNote,
     HostReport,
     KnownRequest,
     NodeStatus,
@@ -75,13 +76,14 @@ def test_a_host_is_leased_to_one_node_at_a_time_and_not_before_its_next_contact(
 def test_what_a_node_learnt_of_a_host_is_given_to_the_next() -> None:
     made = dispatcher(SEEDS[:1])
     (lease,) = Asker(made).work(0.0)
-    learnt = HostReport(lease.lease_id, lease.host, False, 0.0, 7.5, b"note", ["http://h0.test/map.xml"])
+    note = msgspec.msgpack.encode(HostNote(robots_failures=1))
+    learnt = HostReport(lease.lease_id, lease.host, False, 0.0, 7.5, note, ["http://h0.test/map.xml"])
     made.results(batch_of([], [learnt]), 1.0)
     made.results(Results([result(lease.assignments[0])], [release(lease)]), 1.0)
     (again,) = Asker(made, "n1").work(10.0)
     assert (again.min_delay_s, again.note, [task.url for task in again.assignments]) == (
         7.5,
-        b"note",
+        note,
         ["http://h0.test/map.xml"],
     )
 
@@ -116,11 +118,11 @@ def test_a_redirect_is_followed_in_scope_and_where_a_seed_leads_is_a_seed_too() 
 def test_a_page_that_redirects_out_of_scope_is_not_followed() -> None:
     made = dispatcher(SEEDS[:1])
     (lease,) = Asker(made).work(0.0)
-    task = lease.assignments[0]
-    deeper = msgspec.structs.replace(task, assignment_id=task.assignment_id.removesuffix(".0.0") + ".1.0")
-    moved = result(deeper, Outcome.REDIRECTED, status_code=301, redirect_to="http://www.test/")
-    made.results(batch_of([moved], [release(lease)]), 1.0)
-    assert (made.totals(1.0).pending, made.made.scope_seeds) == (0, [])
+    made.results(batch_of([result(lease.assignments[0], links=["http://h0.test/deep"])], [release(lease)]), 1.0)
+    (deeper,) = Asker(made).work(5.0)
+    moved = result(deeper.assignments[0], Outcome.REDIRECTED, status_code=301, redirect_to="http://www.test/")
+    made.results(batch_of([moved], [release(deeper)]), 6.0)
+    assert (made.totals(6.0).pending, made.made.scope_seeds) == (0, [])
 
 
 def test_a_repeated_content_is_a_duplicate_of_the_first() -> None:
@@ -187,6 +189,7 @@ def both(seeds: list[str] = SEEDS, **config: Any) -> tuple[Driven, Driven]:
     second = Dispatcher(
         first.made.engine, first.made.config, seeds, chance=random.Random(2), name="second", shards_asked_max=2
     )
+    drive(second.open())
     return first, Driven(second)
 
 

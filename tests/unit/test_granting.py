@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from drumlin.coordinator.placement import Placement
 from drumlin.engines.blocking import drive
-from drumlin.protocol import Heartbeat, Work, WorkLease, WorkRequest
+from drumlin.protocol import Heartbeat, HostNote, Work, WorkLease, WorkRequest
 from tests.harness.dispatching import HOSTS, SEEDS, Asker, batch_of, dispatcher, release
 
 
@@ -113,10 +114,11 @@ def test_a_host_is_visited_by_one_node_at_a_time_and_others_hear_what_is_known_o
     assert (lease.host, lease.assignments, first.notes) == ("rules.test", [], {})
     second = ask("n1", "1", 0.0)
     assert (second.leases, second.notes) == ([], {"rules.test": b""})
-    made.results(batch_of([], [release(lease, 5.0, note=b"known")]), 1.0)
-    assert ask("n1", "2", 2.0).notes == {"rules.test": b"known"}, "its next contact is not due"
+    note = msgspec.msgpack.encode(HostNote(robots_failures=1))
+    made.results(batch_of([], [release(lease, 5.0, note=note)]), 1.0)
+    assert ask("n1", "2", 2.0).notes == {"rules.test": note}, "its next contact is not due"
     (later,) = ask("n1", "3", 5.5).leases
-    assert (later.wait_s, later.note) == (0.5, b"known")
+    assert (later.wait_s, later.note) == (0.5, note)
 
 
 def test_a_host_that_is_blocked_is_not_visited() -> None:

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.clock import monotonic
-from drumlin.model import Task
 from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import LEASE_MARGIN_S, RENEW_EMPTY_WAIT_S, HostTable, HostWork, Robots
 from drumlin.node.leases import HOSTS_PER_REQUEST, Leases
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import Assignment, CrawlState, HostNote, Work, WorkLease, WorkRequest, assignment_id
+from drumlin.protocol import Assignment, CrawlState, HostNote, Work, WorkLease, WorkRequest
 from drumlin.robots import Decision
 
 AGENT = "drumlin"
@@ -24,10 +23,9 @@ RULES = Decision(b"User-agent: *\nDisallow: /no\n", False, False, 1e12, False, "
 
 
 def assignments(lease_id: str, count: int) -> list[Assignment]:
-    tasks = [Task(number, f"http://a.test/{number}", 5, 2, 1, "", ()) for number in range(count)]
     return [
-        Assignment(assignment_id(lease_id, task), task.url, 5, 0.0, "a.test", 0.0, task.depth, task.attempts)
-        for task in tasks
+        Assignment(f"{lease_id}/{number}.2.1.seal", f"http://a.test/{number}", 5, 0.0, "a.test", 0.0, 2, 1)
+        for number in range(count)
     ]
 
 
@@ -51,11 +49,10 @@ def work_on(granted: WorkLease, *, sent: float = 99.0, now: float = 100.0, delay
 # One host
 
 
-def test_an_assignment_can_be_named_again_by_what_the_node_keeps_of_it() -> None:
+def test_an_assignment_keeps_the_id_that_it_was_given_under() -> None:
     granted = lease()
-    host = work_on(granted)
-    names = [assignment_id(host.lease_id, task) for task in host.tasks]
-    assert names == [assignment.assignment_id for assignment in granted.assignments]
+    assert list(work_on(granted).tasks) == granted.assignments
+    assert [task.number for task in granted.assignments] == ["0", "1", "2"]
 
 
 def test_a_host_waits_for_its_first_contact_and_stops_before_its_lease_ends() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.model import FailureKind, Outcome, Task
+from drumlin.model import FailureKind, Outcome
 from drumlin.node.outbox import tellable
 from drumlin.node.outcomes import (
     ERROR_CHARS_MAX,
@@ -20,10 +20,12 @@ from drumlin.node.outcomes import (
     retry_after_s,
     status_failure,
 )
-from drumlin.protocol import assignment_id
+from drumlin.protocol import Assignment
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-TASK = Task(7, "http://a.test/x", 5, 2, 1, "http://a.test/", ("http://a.test/old",))
+TASK = Assignment(
+    "n0:token/7.2.1.seal", "http://a.test/x", 5, 0.0, "a.test", 0.0, 2, 1, "http://a.test/", ("http://a.test/old",)
+)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +92,9 @@ def test_no_strict_transport_security_breaks_the_node(value: str) -> None:
 
 
 def test_a_result_without_a_capture_tells_which_attempt_failed_and_why() -> None:
-    result = result_without_capture(
-        TASK, "n0:token", Outcome.FAILED, "id", 5.0, kind="dns", error="e" * 1000, retry_after_s=3.0
-    )
+    result = result_without_capture(TASK, Outcome.FAILED, "id", 5.0, kind="dns", error="e" * 1000, retry_after_s=3.0)
     record = fetch_record(result, TASK, "a.test", "n0")
-    assert (result.url, result.assignment_id) == (TASK.url, assignment_id("n0:token", TASK))
+    assert (result.url, result.assignment_id) == (TASK.url, TASK.assignment_id)
     assert result.redirect_chain == list(TASK.redirects)
     assert (result.kind, len(result.error), result.retry_after_s) == ("dns", ERROR_CHARS_MAX, 3.0)
     assert (record.attempt, record.duration_s, record.protocol, record.ip) == (2, 0.0, "", "")
@@ -103,5 +103,5 @@ def test_a_result_without_a_capture_tells_which_attempt_failed_and_why() -> None
 @pytest.mark.parametrize("value", ["999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:59 GMT"])
 def test_whatever_a_site_asks_for_can_be_told_to_a_coordinator(value: str) -> None:
     asked_s = retry_after_s(value, NOW.timestamp())
-    result = result_without_capture(TASK, "n0:token", Outcome.FAILED, "id", 5.0, retry_after_s=asked_s)
+    result = result_without_capture(TASK, Outcome.FAILED, "id", 5.0, retry_after_s=asked_s)
     assert tellable(result) is result

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from drumlin.model import Duplicate, FailureKind, Outcome, Task
+from drumlin.model import Duplicate, FailureKind, Outcome
 from drumlin.node import archive as archive_module
 from drumlin.node.archive import Archive, Arrival, CrawlPaths
 from drumlin.node.blackbox import BlackBox
@@ -16,7 +16,7 @@ from drumlin.node.outcomes import fetch_record, result_of_capture
 from drumlin.node.recovery import KILLED, SpoolLock, dead_spools, recover, report_killer
 from drumlin.node.spool import NOT_YOURS, Entry, FoundJournal, Journal
 from drumlin.pipeline import Pipeline, Reading
-from drumlin.protocol import Accepted, KnownPage, Rejected, Result
+from drumlin.protocol import Accepted, Assignment, KnownPage, Rejected, Result
 from drumlin.store import WarcWriter, record_id_of
 from drumlin.urls import Scope
 from tests.harness.outputs import check_index_matches_tables, stored_urls
@@ -32,8 +32,10 @@ def pipeline() -> Pipeline:
 
 def arrival(number: int) -> Arrival:
     body = f"<!DOCTYPE html><title>Page {number}</title><p>Words.".encode()
-    capture = make_capture(f"https://example.com/{number}", body, lease_token=f"{NODE}:a.0", redirects=())
-    task = Task(number, capture.url, 5, 2, 0, capture.found_on, ())
+    capture = make_capture(f"https://example.com/{number}", body, redirects=())
+    task = Assignment(
+        f"{NODE}:a.0.seal/{number}.2.0.seal", capture.url, 5, 0.0, capture.host, 0.0, 2, 0, capture.found_on
+    )
     result = result_of_capture(capture, task, Outcome.FETCHED, f"id {number}")
     result.content_hash, result.record_id = capture.digest.hex(), record_id_of(capture)
     capture.record_id = result.record_id
@@ -204,7 +206,7 @@ def test_only_spools_of_dead_nodes_with_something_in_them_are_found(dead: CrawlP
 def test_the_page_a_process_died_on_is_tried_again_but_not_for_ever(tmp_path: Path, attempts: int, kind: str) -> None:
     path, told = tmp_path / "parsing", list[Result]()
     box = BlackBox(path)
-    box.reading({"http://a.test/x": f"n0:a.0/7.1.{attempts}"})
+    box.reading({"http://a.test/x": f"n0:a.0/7.1.{attempts}.seal"})
     box.parsing("http://a.test/x")
     box.close()
 
@@ -216,4 +218,4 @@ def test_the_page_a_process_died_on_is_tried_again_but_not_for_ever(tmp_path: Pa
     report_killer(path, submit)
     [result] = told
     assert (result.url, result.outcome, result.kind) == ("http://a.test/x", Outcome.FAILED, kind)
-    assert result.assignment_id == f"n0:a.0/7.1.{attempts}"
+    assert result.assignment_id == f"n0:a.0/7.1.{attempts}.seal"

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from drumlin.model import Capture, Duplicate, Outcome, Task
+from drumlin.model import Capture, Duplicate, Outcome
 from drumlin.node import settling
 from drumlin.node.archive import Archive, Arrival, StoredBatch
 from drumlin.node.blackbox import BlackBox
@@ -24,7 +24,7 @@ from drumlin.node.settling import (
     Settling,
 )
 from drumlin.pipeline import Discovered, Pipeline
-from drumlin.protocol import LINKS_MAX, Accepted, HostReport, Known, Result, WorkLease
+from drumlin.protocol import LINKS_MAX, Accepted, Assignment, HostReport, Known, Result, WorkLease
 
 
 class Parts:
@@ -107,9 +107,9 @@ def host(name: str = "a.test") -> HostWork:
 
 
 def arrival(number: int = 1, *, page: bool = True, size: int = 10) -> Arrival:
-    task = Task(number, f"http://a.test/{number}/", 5, 0, 0, "", ())
+    task = Assignment(f"n0:token/{number}.0.0.seal", f"http://a.test/{number}/", 5, 0.0, "a.test", 0.0)
     outcome = Outcome.FETCHED if page else Outcome.DENIED
-    result = result_without_capture(task, "n0:token", outcome, str(number), 1.0)
+    result = result_without_capture(task, outcome, str(number), 1.0)
     capture = None
     if page:
         fields: dict[str, Any] = dict.fromkeys(("found_on", "protocol", "ip"), "")
@@ -118,8 +118,6 @@ def arrival(number: int = 1, *, page: bool = True, size: int = 10) -> Arrival:
             url=task.url,
             host="a.test",
             domain="a.test",
-            task_id=number,
-            lease_token="token",
             depth=0,
             redirects=(),
             fetched=1.0,

@@ -8,16 +8,16 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.model import Duplicate, Outcome, Task
+from drumlin.model import Duplicate, Outcome
 from drumlin.node.blackbox import URL_BYTES_MAX, BlackBox, read_blackbox
 from drumlin.node.outcomes import fetch_record, result_without_capture
 from drumlin.node.spool import NOT_YOURS, Answer, Entry, FoundJournal, Journal, answer_of
-from drumlin.protocol import Accepted, KnownPage, Rejected
+from drumlin.protocol import Accepted, Assignment, KnownPage, Rejected
 
 
 def entry(number: int) -> Entry:
-    task = Task(number, f"http://a.test/{number}", 5, 0, 0, "", ())
-    result = result_without_capture(task, "n0:token", Outcome.FETCHED, str(number), 1.0)
+    task = Assignment(f"n0:token/{number}.0.0.seal", f"http://a.test/{number}", 5, 0.0, "a.test", 0.0)
+    result = result_without_capture(task, Outcome.FETCHED, str(number), 1.0)
     return Entry(result, fetch_record(result, task, "a.test", "n0"), "file.warc.gz", 100 * number, "http://a.test/")
 
 

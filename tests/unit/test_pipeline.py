@@ -9,8 +9,9 @@ import pytest
 
 from drumlin.errors import SiteError
 from drumlin.fetch.http import Transfer
-from drumlin.model import Capture, Task
+from drumlin.model import Capture
 from drumlin.pipeline import Pipeline, Reading, header_fields, header_values, redirect_target
+from drumlin.protocol import Assignment
 from drumlin.urls import Scope
 
 HOME = "http://a.test/"
@@ -43,8 +44,8 @@ def transfer(body: bytes = PAGE, head: bytes = HEAD, status: int = 200) -> Trans
 
 
 def captured(made: Pipeline, arrived: Transfer, url: str = HOME, *, depth: int = 0, **task: Any) -> Capture:
-    of = Task(1, url, 5, depth, 0, task.get("found_on", ""), task.get("redirects", ()))
-    capture = made.capture(arrived, of, "a.test", token="t", request=b"GET / HTTP/1.1\r\n\r\n", now=9.0)
+    of = Assignment("n0:t/1.0.0.s", url, 5, 0.0, "a.test", 0.0, depth, **task)
+    capture = made.capture(arrived, of, "a.test", request=b"GET / HTTP/1.1\r\n\r\n", now=9.0)
     made.read([capture])
     return capture
 

@@ -1,0 +1,173 @@
+"""What results have found and the frontier should hear of: links, where redirects lead, sitemaps. What may be followed.
+
+Nodes of drumlin send links that are canonical and in scope already. To look at each again would cost as much as all
+else that a coordinator does, so that a few of each batch are looked at, chosen by chance: who sends many others is soon
+found out.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from itertools import accumulate
+
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.settling import Batch, Kept, Prospects, by_host, canonical_links
+from drumlin.engines.base import Engine
+from drumlin.frontier import priority_of
+from drumlin.model import NewURLs, Verdict
+from drumlin.protocol import HostReport
+from drumlin.urls import Scope, canonical, host_of
+
+SCOPE_SEEDS_TABLE = "scope_seeds"
+LINKS_SAMPLED = 8
+"""Links looked at in each batch. Where a tenth of them are foreign, every other batch is found out."""
+FORMER_SCOPES_MAX = 8
+"""Scopes from before somebody narrowed it: nodes that have not heard of it yet send links by those."""
+
+
+class Findings:
+    """The scope of a crawl as this coordinator knows it, and what it makes of results."""
+
+    def __init__(self, engine: Engine, config: CrawlConfig, seeds: list[str], chance: random.Random) -> None:
+        self._engine = engine
+        self._config = config
+        self._seeds = seeds
+        self._chance = chance
+        self.scope_seeds: list[str] = []
+        """Seeds that joined the scope on the way, in the order in which all coordinators know them."""
+        self._scope = self._make_scope()
+        self._former: deque[Scope] = deque(maxlen=FORMER_SCOPES_MAX)
+
+    # The scope
+
+    def _make_scope(self) -> Scope:
+        config = self._config
+        return Scope(config.scope, [*self._seeds, *self.scope_seeds], config.include, config.exclude)
+
+    def allows(self, url: str) -> bool:
+        return self._scope.allows(url)
+
+    def follow(self, config: CrawlConfig) -> None:
+        """Somebody has changed the crawl's settings."""
+        narrowed = (config.scope, config.include, config.exclude)
+        changed = narrowed != (self._config.scope, self._config.include, self._config.exclude)
+        self._config = config
+        if changed:
+            self._former.append(self._scope)
+            self._scope = self._make_scope()
+
+    async def refresh(self) -> None:
+        """Learn which seeds have joined the scope, here or at another coordinator."""
+        seeds = list(await self._engine.get_entries(SCOPE_SEEDS_TABLE))
+        if len(seeds) != len(self.scope_seeds):
+            self.scope_seeds = seeds
+            self._scope = self._make_scope()
+
+    async def widen(self, urls: list[str]) -> None:
+        """Have these URLs join the scope as seeds, and what is around them."""
+        await self._engine.put_entries(SCOPE_SEEDS_TABLE, dict.fromkeys(urls, b""))
+        await self.refresh()
+
+    # Whether links are what their node says
+
+    async def are_honest(self, kept: list[Kept]) -> bool:
+        """Whether none of a few links, chosen by chance, is foreign. This coordinator may be the one that does not know
+        yet what joined the scope, so that it learns that before it says no."""
+        sample = self._sample(kept)
+        if all(map(self._is_own, sample)):
+            return True
+        await self.refresh()
+        return all(map(self._is_own, sample))
+
+    def _sample(self, kept: list[Kept]) -> list[str]:
+        ends = list(accumulate(len(one.result.links) for one in kept))
+        total = ends[-1] if ends else 0
+        places = (
+            range(total) if total <= LINKS_SAMPLED else (self._chance.randrange(total) for _ in range(LINKS_SAMPLED))
+        )
+        return [_link_at(kept, ends, place) for place in places]
+
+    def _is_own(self, url: str) -> bool:
+        """Canonical and in scope, or in a scope that its node had reason to go by."""
+        if canonical(url) != url:
+            return False
+        scopes = (self._scope, *self._former)
+        if self._config.assets:
+            # What a page shows may be anywhere, and whether it is shown only the page can tell.
+            return not all(scope.excludes(url) for scope in scopes)
+        return any(scope.allows(url) for scope in scopes)
+
+    # What was found
+
+    async def of(self, batch: Batch, prospects: Prospects, *, trusted: bool) -> list[NewURLs]:
+        """The links of those results that will count, one level deeper than their pages, where redirects lead, and the
+        sitemaps of hosts whose live leases were shown."""
+        found: list[NewURLs] = []
+        for kept, verdict in zip(batch.kept, prospects.verdicts, strict=True):
+            if verdict is not Verdict.SETTLED:
+                continue
+            found += self._links(kept, trusted=trusted)
+            target = canonical(kept.result.redirect_to) if kept.result.redirect_to else None
+            depth = kept.key.depth
+            if target and await self._may_follow(kept.result.url, target, depth):
+                chain = (*kept.result.redirect_chain, kept.result.url)
+                found.append(NewURLs(host_of(target), [target], priority_of(depth), depth, kept.result.url, chain))
+        for report in prospects.live:
+            urls = list(self._sitemaps(report))
+            found += [NewURLs(host_of(url), [url], priority_of(0), 0, "robots.txt") for url in urls]
+        return found
+
+    def _sitemaps(self, report: HostReport) -> Iterator[str]:
+        """Sitemaps in scope, and those on the host itself, whose robots.txt names them."""
+        for href in report.sitemaps:
+            url = canonical(href)
+            if url and (host_of(url) == report.host or self._scope.allows(url)):
+                yield url
+
+    def _links(self, kept: Kept, *, trusted: bool) -> list[NewURLs]:
+        result, depth = kept.result, kept.key.depth + 1
+        links = result.links if trusted else canonical_links(result, self._scope)
+        # The assets of the last pages are deeper than any page may be.
+        bound = self._config.depth is not None and not (trusted and self._config.assets)
+        if not links or (bound and self._config.depth is not None and depth > self._config.depth):
+            return []
+        plain, hints, source = priority_of(depth), result.link_hints, result.url
+        if not hints:
+            # Most links lead to their own host.
+            origin = source[: source.index("/", len("https://")) + 1]
+            own = [url for url in links if url.startswith(origin)]
+            found = [NewURLs(kept.host, own, plain, depth, source)] if own else []
+            if len(own) < len(links):
+                others = by_host([url for url in links if not url.startswith(origin)])
+                found += [NewURLs(host, urls, plain, depth, source) for host, urls in others.items()]
+            return found
+        hinted: dict[int, list[str]] = defaultdict(list)
+        for place, url in enumerate(links):
+            hint = hints[place] if place < len(hints) else -1.0
+            hinted[plain if not 0 <= hint <= 1 else priority_of(depth, sitemap_hint=hint)].append(url)
+        return [
+            NewURLs(host, urls, priority, depth, source)
+            for priority, alike in hinted.items()
+            for host, urls in by_host(alike).items()
+        ]
+
+    async def _may_follow(self, source: str, target: str, depth: int) -> bool:
+        """A redirect stays in scope, except that where a seed leads is a seed too: the site has moved, say to www. What
+        was out of scope from the start is something that a page shows, and may be anywhere."""
+        if self._scope.allows(target):
+            return True
+        if self._config.assets and depth > 0 and not self._scope.allows(source):
+            return not self._scope.excludes(target)
+        if depth > 0 or self._config.scope == "page":
+            return depth == 0
+        await self.widen([target])
+        return True
+
+
+def _link_at(kept: list[Kept], ends: list[int], place: int) -> str:
+    """Link number `place` of all results together; `ends` are how many there are up to each."""
+    holder = bisect_right(ends, place)
+    return kept[holder].result.links[place - ends[holder]]

@@ -1,0 +1,116 @@
+"""What makes the ids of leases and assignments unforgeable: a short code by the crawl's secret.
+
+A coordinator remembers no lease that it gave. What it gets back must prove itself: a lease's id that it is of this node
+and this host, an assignment's that it is of this lease, this URL, at this depth and after so many attempts.
+
+Keys are derived from the crawl's secret, so that every coordinator makes and reads the same ones. Those in use are in a
+small table of the engine: should the secret ever be replaced, what was given out before still counts, and nobody is
+taken for a liar. 64 bits suffice: there is nothing to try a guess on but a coordinator, and wrong guesses are punished.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable
+from hashlib import blake2b
+
+from drumlin.coordinator.auth import SECRET_BYTES, crawl_secret
+from drumlin.engines.base import Engine
+from drumlin.model import Task
+from drumlin.protocol import AssignmentKey, read_assignment_id
+
+KEYS_TABLE = "seal_keys"
+PURPOSE = b"drumlin seals v1"
+SEAL_BYTES = 8
+_LEASE, _ASSIGNMENT = b"lease", b"assignment"
+
+_Seal = Callable[[str], str]
+
+
+def _sealer(key: bytes, kind: bytes) -> _Seal:
+    # Copying a state that has taken the key in already costs half as much as beginning anew.
+    begun = blake2b(key=key, digest_size=SEAL_BYTES, person=kind)
+
+    def seal(text: str) -> str:
+        code = begun.copy()
+        code.update(text.encode("utf-8", "surrogatepass"))
+        return code.hexdigest()
+
+    return seal
+
+
+class Seals:
+    """Makes ids and checks them. Until `refresh` has read the crawl's key it uses one of its own."""
+
+    def __init__(self) -> None:
+        self._keys: list[bytes] = []
+        self._candidate = secrets.token_bytes(SECRET_BYTES)
+        self._use([_derived(self._candidate)])
+
+    def _use(self, keys: list[bytes]) -> None:
+        """The first key makes seals; all of them are good."""
+        if keys != self._keys:
+            self._keys = keys
+            self._lease, self._assignment = _sealer(keys[0], _LEASE), _sealer(keys[0], _ASSIGNMENT)
+            self._earlier_leases = [_sealer(key, _LEASE) for key in keys[1:]]
+            self._earlier_assignments = [_sealer(key, _ASSIGNMENT) for key in keys[1:]]
+
+    async def refresh(self, engine: Engine) -> None:
+        """Learn the crawl's key, and those that were in use before."""
+        key = _derived(await crawl_secret(engine, self._candidate))
+        known = await engine.get_entries(KEYS_TABLE)
+        if _name(key) not in known:
+            await engine.put_entries(KEYS_TABLE, {_name(key): key})
+        self._use([key, *(other for other in known.values() if other != key)])
+
+    # Making
+
+    def lease_id(self, token: str, host: str) -> str:
+        """How a node knows the lease of `host` that the engine knows by `token`."""
+        return f"{token}.{self._lease(_bound(token, host))}"
+
+    def assignment_id(self, lease_id: str, task: Task) -> str:
+        text = f"{lease_id}/{task.id}.{task.depth}.{task.attempts}"
+        return f"{text}.{self._assignment(_bound(text, task.url))}"
+
+    # Checking
+
+    def token(self, lease_id: str, host: str) -> str:
+        """The engine's token of a lease; empty when no coordinator gave this host under this id."""
+        token, _, seal = lease_id.rpartition(".")
+        return token if _fits(seal, _bound(token, host), self._lease, self._earlier_leases) else ""
+
+    def assignment(self, text: str, url: str) -> AssignmentKey | None:
+        """What an assignment's id says; None when no coordinator gave this URL out under this id."""
+        key = read_assignment_id(text)
+        if key is None:
+            return None
+        told = _bound(text[: -len(key.seal) - 1], url)
+        return key if _fits(key.seal, told, self._assignment, self._earlier_assignments) else None
+
+
+def token_of(lease_id: str) -> str:
+    """The engine's token of a lease whose id is known to be genuine."""
+    return lease_id.rpartition(".")[0]
+
+
+def _bound(text: str, place: str) -> str:
+    # Neither an id of ours nor a canonical URL nor a host has a line feed in it, so that this can be read in one way.
+    return f"{text}\n{place}"
+
+
+def _fits(seal: str, told: str, present: _Seal, earlier: list[_Seal]) -> bool:
+    given = seal.encode("utf-8", "surrogatepass")
+    if hmac.compare_digest(given, present(told).encode()):
+        return True
+    return any(hmac.compare_digest(given, make(told).encode()) for make in earlier)
+
+
+def _derived(secret: bytes) -> bytes:
+    return hmac.digest(secret, PURPOSE, "sha256")
+
+
+def _name(key: bytes) -> str:
+    """A name for a key that tells nothing of it."""
+    return blake2b(key, digest_size=SEAL_BYTES).hexdigest()

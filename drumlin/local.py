@@ -29,7 +29,7 @@ from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, crawl_secret
 from drumlin.coordinator.dispatch import CRASHES_MAX, KILLS_MAX, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
-from drumlin.coordinator.report import Report, make_report
+from drumlin.coordinator.report import COMPLETE_KEY, REPORT_NAME, YES, Report, make_report
 from drumlin.coordinator.service import (
     CONNECTIONS_WAITING_MAX,
     ELAPSED_KEY,
@@ -60,8 +60,6 @@ RESTARTS_IN_A_ROW_MAX = 5
 LEAVE_WAIT_S = 90.0
 SOCKET_FOLDER_BYTES_MAX = 95
 HEARTBEAT_S = 0.5
-COMPLETE_KEY = "complete"
-YES = b"yes"
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS})
 
 
@@ -216,10 +214,11 @@ class LocalCrawl:
             await engine.put_meta(COMPLETE_KEY, YES if self.dispatcher.state is CrawlState.FINISHED else b"")
         else:
             self.dispatcher.state = CrawlState.FINISHED
-        report = await make_report(self.dispatcher, self.elapsed_s if not was_finished else self.elapsed_before_s)
+        elapsed_s = self.elapsed_s if not was_finished else self.elapsed_before_s
+        report = await make_report(engine, self.dispatcher.state, self.dispatcher.stop_reason, elapsed_s)
         report.already_finished = was_finished and not totals.pending
         report.interrupted = self._interrupts > 0
-        report.write(self.options.out / "report.json")
+        report.write(self.options.out / REPORT_NAME)
         return report
 
     def _spools_left(self) -> bool:

@@ -32,6 +32,9 @@ NOTE_BYTES_MAX = 1 << 20
 SIMHASH_MAX = (1 << 64) - 1
 NODE_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 
+THROUGH_COORDINATOR = "through a coordinator"
+"""What a node that sends bundles says of its `store` when it registers."""
+
 BASE64 = {"pattern": "^(?:[A-Za-z0-9+/]{4})*$"}
 NodeId = Annotated[str, msgspec.Meta(pattern=NODE_ID_PATTERN)]
 URLText = Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)]

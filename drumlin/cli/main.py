@@ -30,6 +30,7 @@ VERBS = {
     "fleet": "Run a whole fleet on this machine.",
     "coordinator": "Run one coordinator of a fleet.",
     "node": "Run one worker; `crawl` starts its own.",
+    "store": "Complete the store of a fleet.",
     "status": "Show how a crawl stands.",
     "nodes": "List the nodes of a crawl.",
     "enqueue": "Give a running crawl further URLs.",

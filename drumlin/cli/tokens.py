@@ -138,7 +138,7 @@ def create(role: str, name: str, expires: str | None, engine: str) -> None:
 
     now = time.time()
     until = None if expires is None else now + _duration(expires)
-    with _open(engine, founds=True) as opened:
+    with open_crawl(engine, founds=True) as opened:
         access = Access(_secret(opened))
         token = opened.run(access.issue(opened.engine, Role(role), name, now, expires=until))
     sys.stdout.write(f"{token}\n")
@@ -156,7 +156,7 @@ def list_tokens(engine: str, as_json: bool) -> None:
 
     from drumlin.coordinator.auth import token_records
 
-    with _open(engine) as opened:
+    with open_crawl(engine) as opened:
         records = opened.run(token_records(opened.engine))
     if as_json:
         write_json(records)
@@ -178,14 +178,14 @@ def revoke(token_id: str, engine: str) -> None:
 
     # Who pastes the whole token means its id, and should not see it again in an error.
     wanted = token_id.split("_")[2] if token_id.startswith("drumlin_") and token_id.count("_") >= 4 else token_id
-    with _open(engine) as opened:
+    with open_crawl(engine) as opened:
         if not opened.run(revoke_token(opened.engine, wanted, time.time())):
             raise ConfigError(f"There is no token with the id {wanted!r}.", "`drumlin tokens list` shows the ids.")
     sys.stderr.write(f"Token {wanted} is revoked.\n")
 
 
 @contextmanager
-def _open(spec: str, *, founds: bool = False) -> Iterator[BlockingEngine]:
+def open_crawl(spec: str, *, founds: bool = False) -> Iterator[BlockingEngine]:
     """The crawl's engine. Tokens may be made before the first coordinator starts: who `founds` a frontier then does it
     as a coordinator would."""
     from drumlin.coordinator.service import shards_to_found

@@ -10,6 +10,7 @@ import msgspec
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.health import Health
 from drumlin.coordinator.messages import Budgets, CrawlView, Stats, TotalsView
+from drumlin.coordinator.report import COMPLETE_KEY, YES
 from drumlin.coordinator.totals import Totals
 from drumlin.protocol import NodeRecord, NodeStatus
 
@@ -117,6 +118,7 @@ class Figures:
             budgets=budgets,
             totals=totals_view(totals),
             troubles=self._health.troubles,
+            complete=await dispatcher.engine.get_meta(COMPLETE_KEY) == YES,
         )
 
 

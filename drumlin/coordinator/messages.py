@@ -185,6 +185,8 @@ class TotalsView(msgspec.Struct):
 
 
 class CrawlView(msgspec.Struct):
+    """`complete` says that the crawl has ended and its store has its merged index and its report."""
+
     state: CrawlState
     stop_reason: str
     config: dict[str, Any]
@@ -193,6 +195,7 @@ class CrawlView(msgspec.Struct):
     budgets: Budgets
     totals: TotalsView
     troubles: list[Trouble] = []
+    complete: bool = False
 
 
 class Stats(msgspec.Struct):

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.totals import add_up
+from drumlin.engines.base import Engine
 from drumlin.store.disk import write_whole
 
 TOP_HOSTS = 10
+REPORT_NAME = "report.json"
+COMPLETE_KEY = "complete"
+YES = b"yes"
+"""What the engine holds under that key once the index and the report of an ended crawl are made."""
 
 
 class TopHost(msgspec.Struct):
@@ -45,15 +50,14 @@ class Report(msgspec.Struct):
         write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
 
-async def make_report(dispatcher: Dispatcher, duration_s: float) -> Report:
-    totals = await dispatcher.totals(0.0)
+async def make_report(engine: Engine, state: str, stop_reason: str, duration_s: float) -> Report:
+    totals = add_up(await engine.stats_all(0.0))
     duplicates = totals.group("duplicates.")
-    engine = dispatcher.engine
     hosts = [host for shard in range(engine.shard_count) for host in await engine.top_hosts(shard, TOP_HOSTS)]
     top = heapq.nlargest(TOP_HOSTS, hosts, key=lambda host: (host.pages, host.bytes))
     return Report(
-        state=str(dispatcher.state),
-        stop_reason=dispatcher.stop_reason,
+        state=str(state),
+        stop_reason=stop_reason,
         interrupted=False,
         already_finished=False,
         pages=totals.pages,
@@ -67,15 +71,14 @@ async def make_report(dispatcher: Dispatcher, duration_s: float) -> Report:
         duplicates={"exact": duplicates.get("exact", 0), "near": duplicates.get("near", 0)},
         robots_denied=totals.counters.get("outcome.denied", 0),
         retries=totals.group("retried."),
-        dead_letters=await _dead_letters(dispatcher),
+        dead_letters=await _dead_letters(engine),
         refused=totals.group("refused."),
         top_hosts=[TopHost(host.host, host.pages, host.bytes) for host in top],
     )
 
 
-async def _dead_letters(dispatcher: Dispatcher) -> dict[str, int]:
+async def _dead_letters(engine: Engine) -> dict[str, int]:
     """By kind, as they are now: a person may have retried or dropped some of those that were counted."""
-    engine = dispatcher.engine
     kinds: dict[str, int] = {}
     for shard in range(engine.shard_count):
         for letter in await engine.dead_letters(shard, limit=1_000_000):

@@ -27,8 +27,9 @@ from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, crawl_secret
 from drumlin.coordinator.bundles import sweep
-from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.dispatch import ENDED, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.finishing import Finisher
 from drumlin.coordinator.health import Part
 from drumlin.coordinator.wire import LimitedProtocol
 from drumlin.engines import open_engine
@@ -177,6 +178,7 @@ class _Service:
         self.time = EngineTime(engine)
         self._stopping = asyncio.Event()
         self._elapsed_s = 0.0
+        self._finisher: Finisher | None = None
         self._ticked = 0.0
 
     async def run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
@@ -212,12 +214,15 @@ class _Service:
         )
         if options.store is not None:
             await asyncio.to_thread(sweep, options.store, time.time())
+            self._finisher = Finisher(dispatcher, options.store)
         collect_seldom(*GC_THRESHOLDS)
         async with run_server(app, options.listen, drain=True), _watching(app):
             on_ready(dispatcher)
             ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
             await asyncio.wait([ticking, asyncio.ensure_future(self._stopping.wait())], return_when="FIRST_COMPLETED")
             await _cancelled(ticking)
+        if self._finisher is not None:
+            await self._finisher.close()
         with contextlib.suppress(DrumlinError, TimeoutError):
             async with asyncio.timeout(FLUSH_S):
                 await dispatcher.nodes.flush(self.engine)
@@ -242,6 +247,8 @@ class _Service:
             await dispatcher.tick(now, self._elapsed_s)
             dispatcher.nodes.let_go(now)
             app.work_may_have_come()
+            if self._finisher is not None:
+                await self._finisher.tick(self._elapsed_s)
         except DrumlinError as broken:
             app.health.reported(Part.ENGINE, broken, self.time.calendar())
             app.watch.look_soon()
@@ -252,7 +259,7 @@ class _Service:
     async def _count_time(self, dispatcher: Dispatcher, now: float) -> None:
         """The crawl's time is what its leaders counted, one after the other."""
         spent_s, self._ticked = now - (self._ticked or now), now
-        if dispatcher.leads:
+        if dispatcher.leads and dispatcher.state not in ENDED:
             saved = await self.engine.get_meta(ELAPSED_KEY)
             self._elapsed_s = (float(saved) if saved else 0.0) + spent_s
             await self.engine.put_meta(ELAPSED_KEY, repr(self._elapsed_s).encode())

@@ -23,7 +23,7 @@ from drumlin.fleet.layout import FleetPaths, FleetState, Role, read_secret
 from drumlin.fleet.marks import ProcessMark
 from drumlin.fleet.remote import CoordinatorError, Remote
 from drumlin.fleet.up import remote_of
-from drumlin.store import discard_unfinished, merge
+from drumlin.store import discard_unfinished
 from drumlin.tls import CertificateFiles
 
 TICK_S = 0.1
@@ -49,6 +49,7 @@ class Supervisor:
         self._remote: Remote
         self._asked = 0.0
         self._state = ""
+        self._complete = False
 
     def run(self) -> None:
         """Keep the fleet until told to stop; raises DrumlinError when it cannot be started."""
@@ -177,15 +178,15 @@ class Supervisor:
         return bool(due)
 
     def _finish(self) -> bool:
-        """Make the archive's index once the nodes have left a crawl that is finished; whether that was now."""
+        """Notice that the nodes have left a crawl that is finished, and that a coordinator has made the index of its
+        archive and its report; whether that was now."""
         nodes = self._record.of(Role.NODE)
         left = any(node.exit_code == 0 for node in nodes) and not any(node.alive for node in nodes)
-        if self._record.finished or not left or self._crawl_state() != "finished":
+        if self._record.finished or not left or self._crawl_state() != "finished" or not self._complete:
             # More work may have come since: then nodes are at work again.
             reopened = self._record.finished and not left
             self._record.finished = self._record.finished and left
             return reopened
-        merge(self._paths.store / "warc")
         self._record.finished = True
         return True
 
@@ -194,9 +195,10 @@ class Supervisor:
         if time.monotonic() - self._asked >= ASK_S:
             self._asked = time.monotonic()
             try:
-                self._state = self._remote.get("/api/v1/crawl")["state"]
+                crawl = self._remote.get("/api/v1/crawl")
+                self._state, self._complete = crawl["state"], crawl["complete"]
             except CoordinatorError:
-                self._state = ""
+                self._state, self._complete = "", False
         return self._state
 
 

@@ -18,9 +18,10 @@ import msgspec
 
 from drumlin.model import Capture, Outcome
 from drumlin.node.bundles import make_bundle
-from drumlin.node.spool import JOURNAL_SUFFIX, Answer, Entry, Journal
+from drumlin.node.spool import Answer, Entry, Journal
 from drumlin.protocol import Accepted, Result
 from drumlin.store import FetchRecord, SegmentWriter, StoredCapture, WarcWriter
+from drumlin.store.spools import JOURNAL_SUFFIX, SPOOLS
 
 
 class Arrival(msgspec.Struct):
@@ -50,7 +51,7 @@ class CrawlPaths(msgspec.Struct, frozen=True):
 
     @property
     def spools(self) -> Path:
-        return self.root / "nodes"
+        return self.root / SPOOLS
 
     def spool(self, node: str) -> Path:
         return self.spools / node

@@ -19,9 +19,9 @@ from drumlin import __version__
 from drumlin.errors import BusyError, ConfigError
 from drumlin.node.archive import CrawlPaths
 from drumlin.node.bundles import SPOOL_BYTES_MAX
-from drumlin.node.recovery import SpoolLock
-from drumlin.protocol import NODE_ID_PATTERN, Register
+from drumlin.protocol import NODE_ID_PATTERN, THROUGH_COORDINATOR, Register
 from drumlin.store.disk import storage_error, write_whole
+from drumlin.store.spools import SpoolLock
 
 PR_SET_PDEATHSIG = 1
 SPOOL_WAIT_S = 60.0
@@ -78,7 +78,7 @@ class Membership:
     def registration(self, *, recovering: bool) -> Register:
         """The message with which this node begins, or begins again. Its capacity is left to be measured."""
         metadata = {"pid": str(os.getpid()), "os": sys.platform, "version": __version__, "host": socket.gethostname()}
-        metadata["store"] = "through a coordinator" if self.options.bundled else "shared"
+        metadata["store"] = THROUGH_COORDINATOR if self.options.bundled else "shared"
         return Register(
             0.0, self.name, metadata=metadata, recovering=recovering, instance=self._instance, boot=self._boot
         )

@@ -7,61 +7,32 @@ from the archive.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode
 from drumlin.model import Capture, FailureKind, Outcome
 from drumlin.node.archive import Arrival, CrawlPaths, add_rows
 from drumlin.node.blackbox import read_struck
 from drumlin.node.bundles import BUNDLE_SUFFIX, bundle_path, make_bundle
-from drumlin.node.spool import JOURNAL_SUFFIX, Entry, FoundJournal, answer_of
+from drumlin.node.spool import Entry, FoundJournal, answer_of
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import Accepted, Result, read_assignment_id
 from drumlin.store import SegmentWriter, read_capture, repair
 from drumlin.store.cdxj import CDXJ_SUFFIX
 from drumlin.store.disk import OPEN_SUFFIX, remove
 from drumlin.store.repair import NAME_PARTS
+from drumlin.store.spools import JOURNAL_SUFFIX, SpoolLock
 from drumlin.store.warcfile import WARC_SUFFIX
 from drumlin.urls import domain_of
 
-LOCK_POLL_S = 0.05
 KILLED = "killed"
 """The kind of failure of a page whose process ended while it parsed it: by chance, or because of it."""
 KILLS_MAX = 3
 
 Submit = Callable[[list[Result]], Accepted]
-
-
-class SpoolLock:
-    """Held by a node over its spool folder for as long as it lives; a free lock marks the spool of a dead node."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    @classmethod
-    def take(cls, folder: Path, *, wait_s: float = 0.0) -> SpoolLock | None:
-        """The lock, or None when another process holds it still after `wait_s`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        deadline = monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return cls(fd)
-            except BlockingIOError:
-                if monotonic() >= deadline:
-                    os.close(fd)
-                    return None
-                time.sleep(LOCK_POLL_S)
-
-    def free(self) -> None:
-        os.close(self._fd)
 
 
 def dead_spools(paths: CrawlPaths, but: str) -> Iterator[str]:

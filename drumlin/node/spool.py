@@ -22,7 +22,6 @@ from drumlin.protocol import Accepted, KnownPage, Result
 from drumlin.store import FetchRecord
 from drumlin.store.disk import AppendFile, remove
 
-JOURNAL_SUFFIX = ".journal"
 NOT_YOURS = "not_yours"
 _FRAME = struct.Struct("<II")
 

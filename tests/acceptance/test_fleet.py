@@ -214,6 +214,8 @@ def test_foreground_crawls_to_the_end_and_leaves_nothing_running(tmp_path: Path)
         assert done.returncode == 0, done.stderr
         assert not one.record.running
         check_every_page_stored_once(web, one.store)
+        assert {path.name for path in one.store.iterdir()} >= {"warc", "tables", "report.json"}
+        assert (one.store / "warc" / "index.cdxj").exists()
 
 
 def test_without_a_redis_server_one_sentence_says_how_to_get_one(tmp_path: Path) -> None:

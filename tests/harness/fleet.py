@@ -136,6 +136,8 @@ def check_every_page_stored_once(web: Web, store: Path) -> dict[str, Any]:
     check_no_leftovers(store)
     check_warcs(store)
     held = check_index_matches_tables(store)
+    report = store / "report.json"
+    assert not report.exists() or json.loads(report.read_text())["pages"] == web.pages
     return {"pages": rows, "asked again": accounts["doubles"], "stored again": held["surplus"]}
 
 

@@ -13,11 +13,12 @@ from drumlin.node import archive as archive_module
 from drumlin.node.archive import Archive, Arrival, CrawlPaths
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.outcomes import fetch_record, result_of_capture
-from drumlin.node.recovery import KILLED, SpoolLock, dead_spools, recover, report_killer
+from drumlin.node.recovery import KILLED, dead_spools, recover, report_killer
 from drumlin.node.spool import NOT_YOURS, Entry, FoundJournal, Journal
 from drumlin.pipeline import Pipeline, Reading
 from drumlin.protocol import Accepted, Assignment, KnownPage, Rejected, Result
 from drumlin.store import WarcWriter, record_id_of
+from drumlin.store.spools import SpoolLock
 from drumlin.urls import Scope
 from tests.harness.outputs import check_index_matches_tables, stored_urls
 from tests.unit.store_captures import make_capture

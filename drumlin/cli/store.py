@@ -1,0 +1,63 @@
+"""`drumlin store`: what a person may have to do to the store of a fleet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drumlin.cli.console import say
+from drumlin.cli.tokens import ENGINE_VARIABLE
+from drumlin.config import Loaded, config_options
+from drumlin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from drumlin.coordinator.report import Report
+
+
+@click.group("store")
+def command() -> None:
+    """Complete the store of a fleet."""
+
+
+@command.command("finish")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--engine",
+    default="",
+    envvar=ENGINE_VARIABLE,
+    metavar="URL",
+    help=f"the crawl's engine, to write report.json from [also: {ENGINE_VARIABLE}]",
+)
+@config_options("quiet", "color")
+def finish_command(loaded: Loaded, folder: Path, engine: str) -> None:
+    """Merge the index of a store and, with --engine, write its report.
+
+    The leading coordinator does both when a crawl has ended and its nodes have left. This is for a store whose
+    coordinators are gone by then. It can be repeated without harm.
+    """
+    from drumlin.coordinator.report import REPORT_NAME
+    from drumlin.store.finish import finish
+
+    say(loaded.process, f"Merged the indexes into {finish(folder)}.")
+    path = folder / REPORT_NAME
+    if engine:
+        report = _report(engine)
+        report.write(path)
+        say(loaded.process, f"Wrote {path}: {report.pages:,} pages.")
+    elif not path.exists():
+        raise ConfigError(f"There is no {path}.", "Give the crawl's --engine, which knows its figures.")
+
+
+def _report(spec: str) -> Report:
+    from drumlin.cli.tokens import open_crawl
+    from drumlin.coordinator.dispatch import STATE_KEY, STOP_REASON_KEY
+    from drumlin.coordinator.report import make_report
+    from drumlin.coordinator.service import ELAPSED_KEY
+
+    with open_crawl(spec) as opened:
+        state = (opened.get_meta(STATE_KEY) or b"running").decode()
+        reason = (opened.get_meta(STOP_REASON_KEY) or b"").decode()
+        elapsed_s = float(opened.get_meta(ELAPSED_KEY) or 0.0)
+        return opened.run(make_report(opened.engine, state, reason, elapsed_s))

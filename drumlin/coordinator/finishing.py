@@ -1,0 +1,89 @@
+"""When a crawl has ended: the leader merges the index of the store and writes `report.json`, without being asked.
+
+A crawl has ended when it is finished or was stopped. Then nodes leave, and the store is complete once the last has
+left, those that send bundles included. What comes later all the same (a node that was away and sends its last bundles,
+or further URLs) makes it be done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from drumlin.coordinator.dispatch import ENDED, Dispatcher
+from drumlin.coordinator.nodes import PRESENT
+from drumlin.coordinator.report import COMPLETE_KEY, REPORT_NAME, YES, make_report
+from drumlin.errors import DrumlinError
+from drumlin.protocol import THROUGH_COORDINATOR
+from drumlin.store.cdxj import CDXJ_SUFFIX, INDEX_NAME
+from drumlin.store.finish import finish
+
+log = logging.getLogger("drumlin.coordinator")
+
+
+class Finisher:
+    """Finishes the store of a crawl, beside everything else that its coordinator does."""
+
+    def __init__(self, dispatcher: Dispatcher, store: Path) -> None:
+        self._dispatcher = dispatcher
+        self._store = store
+        self._work: asyncio.Task[None] | None = None
+        self._done: frozenset[str] | None = None
+        """The indexes that were merged; None when the store is not complete, or nothing is known of it."""
+        self._told = ""
+
+    async def tick(self, elapsed_s: float) -> None:
+        """Begin to finish the store, if that is this coordinator's to do and there is anything to do."""
+        if not self._dispatcher.leads or (self._work is not None and not self._work.done()):
+            return
+        if self._dispatcher.state not in ENDED:
+            await self._reopen()
+            return
+        indexes = await asyncio.to_thread(_indexes, self._store)
+        if indexes != self._done and not await self._bundles_to_come():
+            self._work = asyncio.create_task(self._finish(indexes, elapsed_s))
+
+    async def close(self) -> None:
+        """Begin nothing more. A merge that runs ends by itself; unfinished, it is done again."""
+        if self._work is not None:
+            self._work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._work
+
+    async def _reopen(self) -> None:
+        engine = self._dispatcher.engine
+        if self._done is not None or await engine.get_meta(COMPLETE_KEY) == YES:
+            await engine.put_meta(COMPLETE_KEY, b"")
+        self._done = None
+
+    async def _bundles_to_come(self) -> bool:
+        """Whether nodes are present that send bundles; those that write to the store themselves hold locks in it."""
+        records = await self._dispatcher.node_records()
+        return any(one.status in PRESENT and one.metadata.get("store") == THROUGH_COORDINATOR for one in records)
+
+    async def _finish(self, indexes: frozenset[str], elapsed_s: float) -> None:
+        dispatcher = self._dispatcher
+        try:
+            if not indexes and not await asyncio.to_thread(self._store.exists):
+                # Nothing was ever stored here: perhaps all workers keep what they fetch.
+                await asyncio.to_thread((self._store / "warc").mkdir, parents=True)
+            await asyncio.to_thread(finish, self._store)
+            report = await make_report(dispatcher.engine, dispatcher.state, dispatcher.stop_reason, elapsed_s)
+            await asyncio.to_thread(report.write, self._store / REPORT_NAME)
+            await dispatcher.engine.put_meta(COMPLETE_KEY, YES)
+        except DrumlinError as waits:
+            self._tell(f"The store is not complete yet. {waits}")
+            return
+        self._done = indexes
+        self._tell(f"The store in {self._store} is complete: {report.pages} pages.")
+
+    def _tell(self, sentence: str) -> None:
+        if sentence != self._told:
+            self._told = sentence
+            log.info("%s", sentence)
+
+
+def _indexes(store: Path) -> frozenset[str]:
+    return frozenset(path.name for path in (store / "warc").glob("*" + CDXJ_SUFFIX) if path.name != INDEX_NAME)

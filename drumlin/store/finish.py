@@ -1,0 +1,86 @@
+"""The last step of a crawl: when every node has left, the indexes of all WARC files become one.
+
+It can be done at any time and as often as wanted: nothing but `index.cdxj` is changed, which is replaced as a whole. As
+long as a node is at work on the store, or has left a journal in it, something of the index is still to come, so then it
+is not done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from drumlin.errors import BusyError, StorageError
+from drumlin.store.cdxj import merge
+from drumlin.store.disk import translated_disk_errors
+from drumlin.store.repair import repair
+from drumlin.store.spools import JOURNAL_SUFFIX, SPOOLS, SpoolLock
+
+LOCK_NAME: Final = "finish.lock"
+NAMES_SHOWN_MAX: Final = 5
+
+
+class Spool(Enum):
+    """How a node's part of the store stands: its process lives, it died and left a journal, or all of it is done."""
+
+    AT_WORK = "at_work"
+    LEFT = "left"
+    DONE = "done"
+
+
+def finish(root: Path) -> Path:
+    """Merge the indexes of a store into one, and return it. BusyError when nodes have more to add to it."""
+    if not (root / "warc").is_dir():
+        hint = "Name the folder that coordinators and nodes have as --store."
+        raise StorageError(f"There is no store in {root}.", hint)
+    with translated_disk_errors(root), _alone(root):
+        spools = sorted(folder for folder in (root / SPOOLS).glob("*") if folder.is_dir())
+        standing = {folder.name: _finish_spool(root, folder) for folder in spools}
+        at_work = [name for name, found in standing.items() if found is Spool.AT_WORK]
+        if at_work:
+            raise BusyError(f"Nodes are at work in {root}: {_names(at_work)}.", "Wait until they have left.")
+        left = [name for name, found in standing.items() if found is Spool.LEFT]
+        if left:
+            message = f"Nodes that died left results in {root} that are in no table yet: {_names(left)}."
+            hint = "Start a node with this --store: it finishes them first, and leaves when all is done."
+            raise BusyError(message, hint)
+        return merge(root / "warc")
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """One at a time: a leader that was replaced may still be at it, or a person."""
+    fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusyError(f"Another process is finishing {root}.", "Wait for it.") from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def _finish_spool(root: Path, folder: Path) -> Spool:
+    """See whether a node's part is complete, under its lock."""
+    lock = SpoolLock.take(folder)
+    if lock is None:
+        return Spool.AT_WORK
+    try:
+        if any(folder.glob("*" + JOURNAL_SUFFIX)):
+            return Spool.LEFT
+        # It may have been killed after its last journal was done and before its last WARC file was.
+        repair(root / "warc", folder.name)
+        return Spool.DONE
+    finally:
+        lock.free()
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN_MAX
+    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,81 @@
+"""Coordinators and nodes started by hand end with the files of `drumlin crawl` and `drumlin fleet up`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from drumlin.testing import FakeWeb
+from tests.harness.crawls import wait_until
+from tests.harness.fleet import drumlin
+from tests.harness.outputs import check_index_matches_tables, check_no_leftovers
+from tests.harness.standing import Standing, standing
+
+STEP_S_MAX = 120.0
+SHORT = ("--delay", "0", "--lease", "5s")
+PAGES = 30
+
+
+def shop(web: FakeWeb) -> str:
+    links = "".join(f'<a href="/{number}.html">{number}</a> ' for number in range(PAGES - 1))
+    for number in range(PAGES - 1):
+        web.page("shop", f"/{number}.html", f"<!DOCTYPE html><title>{number}</title>")
+    return web.page("shop", "/", f"<!DOCTYPE html><title>Shop</title>{links}")
+
+
+def wait_until_complete(crawl: Standing) -> dict[str, Any]:
+    """Until the store has its index and its report; the report."""
+    wait_until(lambda: bool(crawl.remote.get("/api/v1/crawl")["complete"]), STEP_S_MAX, "the store to be complete")
+    report: dict[str, Any] = json.loads((crawl.store / "report.json").read_text())
+    return report
+
+
+def check_complete(crawl: Standing, pages: int) -> None:
+    report = wait_until_complete(crawl)
+    assert (report["pages"], report["state"]) == (pages, "finished")
+    assert len((crawl.store / "warc" / "index.cdxj").read_text().splitlines()) == pages
+    check_index_matches_tables(crawl.store)
+    check_no_leftovers(crawl.store)
+
+
+def test_the_leader_merges_the_index_and_writes_the_report_when_the_nodes_have_left(tmp_path: Path) -> None:
+    with FakeWeb(hosts=0) as web, standing(tmp_path, shop(web), *SHORT) as crawl:
+        assert not crawl.remote.get("/api/v1/crawl")["complete"]
+        nodes = [crawl.node("n0"), crawl.node("n1", "--spool", str(tmp_path / "spool"), store=False)]
+        crawl.wait_for_nodes(STEP_S_MAX)
+        assert len(nodes) == 2
+        check_complete(crawl, PAGES)
+        # More work comes after the end: the store is complete again when that is done.
+        more = web.page("more", "/", "<!DOCTYPE html><title>More</title>")
+        crawl.remote.post("/api/v1/urls", {"urls": [more]})
+        crawl.remote.post("/api/v1/crawl/resume", {})
+        wait_until(lambda: not crawl.remote.get("/api/v1/crawl")["complete"], STEP_S_MAX, "the crawl to go on")
+        crawl.node("n0")
+        crawl.wait_for_nodes(STEP_S_MAX)
+        check_complete(crawl, PAGES + 1)
+
+
+def test_a_store_whose_coordinators_are_gone_is_finished_by_a_command(tmp_path: Path) -> None:
+    with FakeWeb(hosts=0) as web, standing(tmp_path, shop(web), *SHORT) as crawl:
+        crawl.node("n0")
+        crawl.wait_for_nodes(STEP_S_MAX)
+        wait_until_complete(crawl)
+        crawl.kill()
+        expected = (crawl.store / "warc" / "index.cdxj").read_bytes()
+        for name in ("warc/index.cdxj", "report.json"):
+            (crawl.store / name).unlink()
+        command = ("store", "finish", str(crawl.store))
+        without = drumlin(tmp_path, *command)
+        assert (without.returncode, "Give the crawl's --engine" in without.stderr) == (2, True), without.stderr
+        done = drumlin(tmp_path, *command, "--engine", f"rocksdb:{tmp_path / 'frontier'}")
+        assert done.returncode == 0, done.stderr
+        assert (crawl.store / "warc" / "index.cdxj").read_bytes() == expected
+        report = json.loads((crawl.store / "report.json").read_text())
+        assert (report["pages"], report["state"]) == (PAGES, "finished")
+        assert drumlin(tmp_path, *command).returncode == 0
+        (crawl.store / "nodes" / "n0" / "n0-1-00001.journal").touch()
+        waits = drumlin(tmp_path, *command)
+        assert waits.returncode != 0
+        assert "Nodes that died left results" in waits.stderr
+        assert waits.stderr.count("\n") == 1

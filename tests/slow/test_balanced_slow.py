@@ -1,0 +1,63 @@
+"""Coordinators behind a load balancer, each killed ten times; replies lost; a Redis that fails over while a node starts
+again: no node exits, the first start joins, nothing is lost or doubled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drumlin.fleet.layout import Role
+from tests.harness.balanced import balanced, joined, kill_each, lose_replies, wait_for_progress
+from tests.harness.crawls import benchmark_web, wait_until
+from tests.harness.fleet import check_every_page_stored_once, check_politeness, fleet, kill, needs_redis
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), needs_redis]
+
+HOSTS = 20
+DELAY_S = 0.2
+POLITE = ("--delay", str(DELAY_S))
+CRAWL_S_MAX = 900.0
+JOIN_S_MAX = 120.0
+NODES = 3
+
+
+def test_each_of_three_coordinators_is_killed_ten_times_and_replies_are_lost(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, HOSTS, 1_500, "--gap-s", str(DELAY_S)) as web,
+        balanced(tmp_path, "-i", str(web.seeds), *POLITE) as crawl,
+    ):
+        names = [f"node-{number}" for number in range(NODES)]
+        for name in names:
+            crawl.node(name)
+        wait_for_progress(crawl, web, HOSTS)
+        kill_each(crawl, web, rounds=10)
+        lose_replies(crawl, web, windows=4, seconds=4.0)
+        assert [joined(crawl, name) for name in names] == [1] * NODES
+        crawl.wait_for_nodes(CRAWL_S_MAX)
+        figures = check_every_page_stored_once(web, crawl.store)
+        least_s = check_politeness(web, crawl.store, DELAY_S)
+        print(figures, f"least gap {least_s:.3f} s")
+        assert figures["asked again"] <= HOSTS, figures
+
+
+def test_a_node_that_is_started_again_during_a_failover_joins_at_its_first_start(tmp_path: Path) -> None:
+    shape = ("--nodes", "1", "--coordinators", "2", "--masters", "3", "--replicas", "1", *POLITE)
+    with (
+        benchmark_web(tmp_path, 60, 300, "--gap-s", str(DELAY_S)) as web,
+        fleet(tmp_path, *shape, "-i", str(web.seeds)) as one,
+    ):
+        endpoints = [process.address for process in one.of(Role.COORDINATOR)]
+        for masters_lost in range(1, 4):
+            node = one.start_node("extra", *endpoints)
+            log = one.paths.log("extra")
+            wait_until(lambda: log.read_text().count(": joined ") == masters_lost, JOIN_S_MAX, "joining")  # noqa: B023
+            wait_until(lambda: len(one.redis_masters()) == 3, JOIN_S_MAX, "a whole cluster")
+            kill(one.redis_masters()[masters_lost - 1])
+            node.kill()
+            assert node.wait() < 0
+            one.extra.remove(node)
+        one.start_node("extra", *endpoints)
+        one.wait_until_finished(CRAWL_S_MAX)
+        assert [process.returncode for process in one.extra] == [0], one.last_words()
+        check_every_page_stored_once(web, one.store)

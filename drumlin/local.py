@@ -338,7 +338,7 @@ class LocalCrawl:
         """A native parser that does not come back cannot be interrupted; its process can be ended."""
         for name, process in self._processes.items():
             url, since = read_blackbox(self.directory.paths.blackbox(name))
-            if url and process.returncode is None and time.time() - since > PARSE_HANG_S:
+            if url and process.returncode is None and time.monotonic() - since > PARSE_HANG_S:
                 process.send_signal(signal.SIGABRT)
 
     # Endings

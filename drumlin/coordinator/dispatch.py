@@ -14,6 +14,7 @@ from enum import Enum
 from itertools import islice
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.findings import Findings
 from drumlin.coordinator.granting import Granting
 from drumlin.coordinator.misdeeds import Misdeed, Misdeeds
@@ -46,6 +47,7 @@ SEED_BATCH = 5_000
 CRASHES_MAX = 2
 KILLS_MAX = 3
 LEADER_S = 5.0
+NAME_BITS = 48
 REVIEW_EVERY_S = 2.0
 KEYS_READ_EVERY_S = 0.25
 STATE_KEY = "state"
@@ -118,6 +120,8 @@ class Dispatcher:
             self.misdeeds,
         )
         self._settler = Settler(engine, config, chance)
+        self._chance = chance
+        self._margin_s = agreed_s(engine)
         self._reviewed = 0.0
         self._settled_since_tick = 0
         self._config_hash = config.config_hash()
@@ -170,7 +174,7 @@ class Dispatcher:
     ) -> NodeRecord:
         """A node begins. Whatever leases its id still holds belonged to a process that is gone, as its instance and
         boot show; where they cannot show it, the leases are left to run out."""
-        node = message.node_id or f"node-{self.name}-{int(now * 1e6):x}"
+        node = message.node_id or f"node-{self.name}-{self._chance.getrandbits(NAME_BITS):x}"
         before = await self.nodes.stored(self.engine, node)
         successor = before is not None and bool(before.instance) and before.instance == message.instance
         if before is not None:
@@ -183,7 +187,7 @@ class Dispatcher:
         record.released = done or not message.recovering
         await self.nodes.keep(self.engine, record)
         if successor and record.released and not done:
-            await self.engine.release_nodes([node], now)
+            await self.engine.release_nodes([node], now + self._margin_s)
         return record
 
     def _check_entry(self, before: NodeRecord, message: Register, successor: bool, proof: Proof, now: float) -> None:
@@ -203,7 +207,7 @@ class Dispatcher:
 
     async def leave(self, node: str, now: float) -> None:
         """A node leaves cleanly; its leases return at once."""
-        await self.engine.release_nodes([node], now)
+        await self.engine.release_nodes([node], now + self._margin_s)
         await self.nodes.leave(self.engine, node, now)
 
     async def has_registered(self, node: str) -> bool:

@@ -28,7 +28,7 @@ from drumlin.errors import DrumlinError
 TOLD_EVERY_S = 0.25
 STALE_S = 2.0
 AGREED_S = 0.05
-"""How far the times of two coordinators may be apart: added to what one of them writes and another goes by."""
+"""How far the times of two coordinators may be apart: added to what one writes and another goes by (`agreed_s`)."""
 ASKED_EVERY_S = 0.01
 ASKED_S_MAX = 0.4
 """Longer than the others need to tell theirs once."""
@@ -36,6 +36,11 @@ LOOK_EVERY_S = 30.0
 """The clocks of two machines drift apart by less than a millisecond a second."""
 
 log = logging.getLogger("drumlin.coordinator")
+
+
+def agreed_s(engine: Engine) -> float:
+    """How far the times of two coordinators of this engine may be apart."""
+    return AGREED_S if engine.shared else 0.0
 
 
 class EngineTime:

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.host_budgets import HostBudgets
 from drumlin.coordinator.hunger import Hunger
 from drumlin.coordinator.misdeeds import Misdeed, Misdeeds
@@ -85,6 +86,7 @@ class Granting:
         self._budget = budget
         self.host_budgets = HostBudgets(engine, orders, name)
         self._name = name
+        self._margin_s = agreed_s(engine)
         self._chance = chance
         self._asked_max = shards_asked_max or engine.shard_count
         self._placement = Placement(engine.shard_count)
@@ -170,6 +172,10 @@ class Granting:
         """Others have nothing to do, and nodes are the bound. (With a delay hosts are: see `Shares`.)"""
         return self._config.delay_s <= 0 and record.leases > 1 and self._hunger.felt(now, but=record.node_id)
 
+    def _until(self, now: float) -> float:
+        """When a lease runs out in the engine: no earlier than its node counts, whichever coordinator looks."""
+        return now + self._config.lease_s + self._margin_s
+
     # Renewing
 
     async def _renew(self, work: Work, record: NodeRecord, request: WorkRequest, room: int, now: float) -> int:
@@ -193,7 +199,7 @@ class Granting:
             wanted = 0 if host in self._orders.budgets else min(room, each)
             renewals.append(Renewal(self._engine.shard_of(host), host, token, wanted))
             room -= wanted
-        leases = await self._engine.extend_all(renewals, now, until=now + self._config.lease_s)
+        leases = await self._engine.extend_all(renewals, now, until=self._until(now))
         given = 0
         for (_, host), lease in zip(own, leases, strict=True):
             if lease is None:
@@ -226,7 +232,7 @@ class Granting:
         lease = None
         if host not in self._orders.blocked:
             token = self._lease_request(record, request, shard, unlike_others=True) + ".0"
-            until, due_by = now + config.lease_s, now + self._ahead_s
+            until, due_by = self._until(now), now + self._ahead_s
             visit = Visit(host, record.node_id, token, until, due_by, config.delay_s)
             lease = await self._engine.visit(shard, visit, now)
         if lease is not None:
@@ -378,7 +384,7 @@ class Granting:
             record.node_id,
             self._lease_request(record, request, shard, unlike_others=bool(only_hosts)),
             now,
-            until=now + config.lease_s,
+            until=self._until(now),
             hosts_max=hosts,
             urls_max=room,
             urls_per_host=room if apart else self._urls_per_host(now),
@@ -445,7 +451,7 @@ class Granting:
                 seal(lease_id, task),
                 task.url,
                 task.priority,
-                lease.deadline,
+                lease.deadline - self._margin_s,
                 lease.host,
                 lease.not_before,
                 task.depth,

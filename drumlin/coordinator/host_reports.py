@@ -53,7 +53,8 @@ def is_sane(note: bytes, now: float) -> bool:
         return False
     return (
         NOTE_SCHEMES.issuperset(read.robots)
-        and all(decision.expires <= now + NOTE_AHEAD_MAX_S for decision in decisions)
+        # By the time that is ours: a calendar may be far ahead of it.
+        and all((one.expires_shared or one.expires) <= now + NOTE_AHEAD_MAX_S for one in decisions)
         and read.hsts_until <= now + HSTS_AHEAD_MAX_S
         and 0 <= read.robots_failures <= ROBOTS_FAILURES_MAX
     )

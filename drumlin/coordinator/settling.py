@@ -10,6 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.host_reports import bounded
 from drumlin.coordinator.seals import Seals, token_of
 from drumlin.engines.base import Engine
@@ -149,6 +150,8 @@ class Settler:
         self._engine = engine
         self._config = config
         self._chance = chance
+        self._margin_s = agreed_s(engine)
+        """A next contact that is written here is read by another coordinator, whose time may be ahead."""
 
     # Beforehand
 
@@ -250,7 +253,7 @@ class Settler:
                 report.lease_id,
                 settled,
                 report.release,
-                now + report.next_contact_s if report.next_contact_s > 0 else 0.0,
+                now + report.next_contact_s + self._margin_s if report.next_contact_s > 0 else 0.0,
                 report.delay_s,
                 report.note,
             ),

@@ -7,6 +7,7 @@ decided before every request.
 from __future__ import annotations
 
 import heapq
+import os
 import time
 from typing import Any
 
@@ -21,7 +22,7 @@ from drumlin.node.blackbox import BlackBox
 from drumlin.node.bundles import SPOOL_BYTES_MAX, BundleUploads
 from drumlin.node.client import FOREVER, PROBE_TIMEOUT_S, CoordinatorClient
 from drumlin.node.contact import RobotsContact, request_block
-from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork
+from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork, Robots
 from drumlin.node.leases import Leases
 from drumlin.node.outbox import Outbox
 from drumlin.node.outcomes import (
@@ -37,6 +38,7 @@ from drumlin.node.settling import Settling
 from drumlin.node.visits import Visits
 from drumlin.pipeline import Pipeline, header_fields, redirect_target
 from drumlin.protocol import Assignment, CrawlState, Heartbeat, HeartbeatReply, HostReport, Result, WorkLease
+from drumlin.robots import Decision
 
 UNREACHABLE = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TIMEOUT, FailureKind.TLS})
 SLOW_DOWN_MAX_S = 3600.0
@@ -47,6 +49,7 @@ LEASES_TOLD_MAX = 64
 ASK_WAIT_S = 0.01
 DRAIN_S = 30.0
 END_WAIT_S = 60.0
+PROCESS_BYTES = 6
 ENDING = frozenset({CrawlState.DRAINING, CrawlState.FINISHED})
 
 
@@ -96,6 +99,8 @@ class Agent:
             settings.node, client, pipeline, outbox, blackbox, self.release_if_idle, lease_s=settings.lease_s
         )
         self._request_headers = fetcher.request_headers
+        self._process = os.urandom(PROCESS_BYTES).hex()
+        self._attempts = 0
         self._heartbeat_at = 0.0
         self._beating = False
         self._drain_asked = False
@@ -255,12 +260,11 @@ class Agent:
         task = host.tasks[0]
         scheme = task.url.partition(":")[0]
         robots = host.robots.get(scheme)
-        wall = time.time()
-        if robots is None or robots.decision.expires <= wall:
+        if robots is None or self.expired(robots):
             (host.robots_contact or RobotsContact(self, host, scheme)).start(now)
             return
         host.tasks.popleft()
-        if scheme == "http" and host.hsts_until > wall:
+        if scheme == "http" and host.hsts_until > time.time():
             target = "https:" + task.url.partition(":")[2]
             self._end(host, task, Outcome.REDIRECTED, status_code=HSTS_STATUS, redirect_to=target)
         elif not robots.allows(task.url):
@@ -269,6 +273,15 @@ class Agent:
             self.began_contact(host, now)
             self.fetcher.start(task.url, self._page_arrived, (host, task), may_send=host.may_send)
         self._leases.check(host, now)
+
+    def lasting(self, decision: Decision, wall: float) -> Decision:
+        """What robots.txt means, with when it must be asked for again, by either clock."""
+        ttl_s = min(decision.expires - wall, self.settings.robots_ttl_s)
+        shared = self._client.time.now() + ttl_s
+        return msgspec.structs.replace(decision, expires=wall + ttl_s, expires_shared=shared)
+
+    def expired(self, robots: Robots) -> bool:
+        return robots.decision.expired(time.time(), self._client.time.now())
 
     def began_contact(self, host: HostWork, now: float) -> None:
         host.in_flight += 1
@@ -327,7 +340,7 @@ class Agent:
             outcome, target = Outcome.REDIRECTED, redirect_target(capture, self.settings.redirects_max)
         if "strict-transport-security" in capture.headers and task.url.startswith("https:"):
             self._remember_hsts(host, capture.headers["strict-transport-security"], wall)
-        result = result_of_capture(capture, task, outcome, self._attempt_id(task, wall))
+        result = result_of_capture(capture, task, outcome, self._attempt_id(task))
         result.redirect_to = target
         self.fetched += 1
         self.fetched_bytes += len(capture.body_raw)
@@ -337,7 +350,7 @@ class Agent:
         """The site is overloaded: leave the host alone for as long as it asks, and the URL for at least that long."""
         if transfer.status not in SLOW_DOWN:
             return 0.0
-        asked_s = retry_after_s(header_fields(transfer.response_headers()).get("retry-after", ""), wall)
+        asked_s = retry_after_s(header_fields(transfer.response_headers()), wall)
         pause_s = min(max(asked_s, 2 * host.delay_s), SLOW_DOWN_MAX_S)
         host.next_contact = max(host.next_contact, monotonic() + pause_s)
         if pause_s > PAUSE_HELD_MAX_S:
@@ -365,12 +378,12 @@ class Agent:
 
     def _result(self, task: Assignment, outcome: Outcome, **more: Any) -> Result:
         wall = time.time()
-        attempt = self._attempt_id(task, wall)
-        return result_without_capture(task, outcome, attempt, wall, **more)
+        return result_without_capture(task, outcome, self._attempt_id(task), wall, **more)
 
-    def _attempt_id(self, task: Assignment, wall: float) -> str:
-        """Tells this attempt at this URL from every other."""
-        return f"{self.settings.node}:{task.number}:{wall!r}"
+    def _attempt_id(self, task: Assignment) -> str:
+        """Tells this attempt at this URL from every other, also of an earlier process of this name."""
+        self._attempts += 1
+        return f"{self.settings.node}:{task.number}:{self._process}.{self._attempts:x}"
 
     # Heartbeat
 

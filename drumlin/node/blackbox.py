@@ -47,7 +47,7 @@ class BlackBox:
         start = _HEAD.size
         self._map[start : start + len(raw)] = raw
         self._map[start + URL_BYTES_MAX : start + URL_BYTES_MAX + len(assignment)] = assignment
-        self._map[:start] = _HEAD.pack(time.time(), len(raw), len(assignment))
+        self._map[:start] = _HEAD.pack(time.monotonic(), len(raw), len(assignment))
         if self._timed:
             start_parse_clock()
 
@@ -61,7 +61,7 @@ class BlackBox:
 
 
 def read_blackbox(path: Path) -> tuple[str, float]:
-    """The URL that was being parsed and since when; nothing when none was."""
+    """The URL that was being parsed and since when, by this machine's `time.monotonic`; nothing when none was."""
     since, url, _ = _read(path)
     return url, since
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, TypeVar
 
@@ -25,6 +24,7 @@ import zstandard
 from drumlin.clock import monotonic
 from drumlin.errors import EngineError
 from drumlin.fetch import Fetcher, Transfer
+from drumlin.node.coordinator_time import CoordinatorTime
 from drumlin.pipeline import header_fields
 from drumlin.protocol import MEDIA_TYPE, Register, Registered
 from drumlin.signing import HEADER as SIGNATURE_HEADER
@@ -159,6 +159,7 @@ class CoordinatorClient:
         self._rejoin = rejoin
         self._packs = not all(endpoint.startswith("unix:") for endpoint in coordinators.endpoints)
         self._compressor = zstandard.ZstdCompressor(level=PACK_LEVEL)
+        self.time = CoordinatorTime()
         self._failures = 0
         self._failing_since = 0.0
         self._outage_told = False
@@ -274,6 +275,7 @@ class CoordinatorClient:
             if call.upload is not None:
                 curl.setopt(pycurl.UPLOAD, 0)
             self._idle[endpoint].append(curl)
+            self.time.hear(transfer.header_lines)
             if not transfer.failure and 200 <= transfer.status < 300:
                 self._answered(call)
                 call.on_reply(msgspec.msgpack.decode(b"".join(transfer.body), type=call.reply))
@@ -292,7 +294,7 @@ class CoordinatorClient:
             # Each sending is signed by itself: a second request with the same signature would be a replay.
             nonce = os.urandom(NONCE_BYTES)
             headers.append(
-                f"{SIGNATURE_HEADER}: {sign(access.key, call.method, call.path, call.body, time.time(), nonce)}"
+                f"{SIGNATURE_HEADER}: {sign(access.key, call.method, call.path, call.body, self.time.now(), nonce)}"
             )
         return headers
 

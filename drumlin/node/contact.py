@@ -6,8 +6,6 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch import Transfer
@@ -67,7 +65,7 @@ class RobotsContact:
         """Whether `known`, the robots rules of the host that a redirect led to, are what was to be asked for there."""
         scheme = self._url.partition(":")[0]
         robots = known.get(scheme)
-        if robots is None or robots.decision.expires <= time.time() or self._url != robots_url(scheme, place):
+        if robots is None or self._agent.expired(robots) or self._url != robots_url(scheme, place):
             return False
         self._host.robots_in_flight = False
         self._remember(self._host, self._scheme, robots, monotonic())
@@ -138,8 +136,7 @@ class RobotsContact:
                 host, self._failure_kind(transfer), f"robots.txt: {transfer.error or decision.reason}"
             )
             return
-        expires = min(decision.expires, wall + self._agent.settings.robots_ttl_s)
-        robots = Robots(msgspec.structs.replace(decision, expires=expires), self._agent.settings.agent)
+        robots = Robots(self._agent.lasting(decision, wall), self._agent.settings.agent)
         self._remember(host, self._scheme, robots, transfer.first_byte)
         scheme = self._url.partition(":")[0]
         own_rules = place is not host and self._url == robots_url(scheme, place.host)

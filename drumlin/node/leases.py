@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -18,6 +18,8 @@ TASKS_PER_REQUEST = 2_000
 TASKS_LOW = 3
 SOON_S = 0.2
 RENEW_SCAN_S = 1.0
+REQUEST_BYTES = 8
+"""What tells the requests of one process from those of any other."""
 
 
 class LeaseHolder(Protocol):
@@ -50,7 +52,7 @@ class Leases:
         self._renew_at = 0.0
         self._scan_at = 0.0
         self._requests = 0
-        self._start = f"{time.time_ns():x}"
+        self._start = os.urandom(REQUEST_BYTES).hex()
 
     def ask(self, now: float, room: int) -> None:
         """Ask for hosts when there is room for some."""

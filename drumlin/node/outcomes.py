@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -28,16 +29,24 @@ def status_failure(status: int) -> str:
     return ""
 
 
-def retry_after_s(value: str, now: float) -> float:
-    """Seconds that a Retry-After header asks for, as a number or a date; 0 when it makes no sense."""
+def retry_after_s(headers: Mapping[str, str], now: float) -> float:
+    """Seconds that a Retry-After header asks for, as a number or a date; 0 when it makes no sense. A date is counted
+    from the answer's own, since our clock may be wrong, and from `now` where the answer has none."""
+    value = headers.get("retry-after", "")
     if _is_number(value):
         return float(value[:9])
-    try:
-        when = parsedate_to_datetime(value)
-        asked_s = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now
-        return min(max(0.0, asked_s), RETRY_AFTER_MAX_S)
-    except (TypeError, ValueError, OverflowError):
+    until, answered = _moment(value), _moment(headers.get("date", ""))
+    if until is None:
         return 0.0
+    return min(max(0.0, until - (now if answered is None else answered)), RETRY_AFTER_MAX_S)
+
+
+def _moment(date: str) -> float | None:
+    try:
+        when = parsedate_to_datetime(date)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def result_of_capture(capture: Capture, task: Assignment, outcome: Outcome, capture_id: str) -> Result:

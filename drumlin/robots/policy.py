@@ -43,6 +43,10 @@ DEFAULT_POLICY = Policy()
 class Decision(msgspec.Struct, frozen=True):
     """The reading of one answer, good until `expires`. Exactly one of rules, `allow_all` and `deny_all` is given.
 
+    `expires` is by the wall clock of who fetched it, and `expires_shared` by the time that the coordinators share, 0 if
+    that is not known. Whichever comes first counts: the one does not stand still while a crawl rests, the other is not
+    wrong when a wall clock is.
+
     `retry` says that the answer is not the site's wish but the lack of one: ask again at `expires`, and until
     then put the host's URLs off instead of counting them as denied.
     """
@@ -53,6 +57,10 @@ class Decision(msgspec.Struct, frozen=True):
     expires: float
     retry: bool
     reason: str
+    expires_shared: float = 0.0
+
+    def expired(self, wall: float, shared: float) -> bool:
+        return self.expires <= wall or 0.0 < self.expires_shared <= shared
 
 
 def decide(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from drumlin.clock import monotonic
 from drumlin.fetch import Transfer
 from drumlin.node.agent import Agent, NodeSettings
+from drumlin.node.coordinator_time import CoordinatorTime
 from drumlin.protocol import Assignment, HostReport, Work, WorkLease, WorkRequest
 from drumlin.robots import Decision
 
@@ -28,6 +29,7 @@ class Around:
     def __init__(self) -> None:
         self.begun: list[tuple[str, Callable[[], bool], Callable[[Transfer], None], Any]] = []
         self.said: list[tuple[Any, Callable[[Any], None]]] = []
+        self.time = CoordinatorTime()
 
     @property
     def in_flight(self) -> int:

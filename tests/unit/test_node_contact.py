@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 
 import pytest
 
@@ -10,9 +11,11 @@ from drumlin.clock import monotonic
 from drumlin.fetch import Transfer
 from drumlin.model import FailureKind
 from drumlin.node.contact import request_block, robots_body
+from drumlin.node.coordinator_time import CoordinatorTime
 from drumlin.node.hosts import HostWork, Robots
 from drumlin.robots import BODY_BYTES_MAX, Decision, decide
 from tests.harness.agents import Web, agent_in, lease_of, reports
+from tests.harness.clocks import HandClock
 
 RULES = b"User-agent: *\nDisallow: /\n"
 
@@ -88,3 +91,25 @@ def test_a_wish_that_the_crawls_own_delay_went_beyond_counts_when_that_is_shorte
     known.robots["http"] = Robots(rules, "drumlin")
     resumed = HostWork(lease_of("a.test", note=known.note()), 0.0, 0.0, 0.5, "drumlin")
     assert resumed.delay_s == 2.0
+
+
+@pytest.mark.parametrize("wall_s", [-1e6, 0.0, 1e6])
+@pytest.mark.parametrize("shared_s", [-1e6, 0.0, 1e6])
+def test_rules_are_asked_for_again_when_either_clock_says_so(wall_s: float, shared_s: float) -> None:
+    """A crawl that rested for a week must not go by rules of then, and a wall clock may be wrong."""
+    rules = Decision(b"", False, False, 500.0, False, "rules", expires_shared=900.0)
+    assert rules.expired(499.0 + wall_s, 899.0 + shared_s) == (wall_s > 0 or shared_s > 0)
+
+
+def test_rules_remember_when_they_expire_by_both_clocks() -> None:
+    web = Web()
+    web.time = CoordinatorTime(monotonic=HandClock(5.0))
+    web.time.hear([b"HTTP/1.1 200 OK\r\n", b"x-drumlin-time: 7000000\r\n"])
+    agent = agent_in(web, robots_ttl_s=600.0)
+    agent.granted(lease_of("a.test", "/1"), monotonic())
+    host = agent.hosts.by_name["a.test"]
+    agent.advance(host, monotonic())
+    web.answer(200, body=RULES)
+    again = HostWork(lease_of("a.test", note=host.note()), 0.0, 0.0, 0.0, "drumlin").robots["http"].decision
+    assert again.expires_shared == 7_600.0
+    assert again.expires == pytest.approx(time.time() + 600.0, abs=60.0)

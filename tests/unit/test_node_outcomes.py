@@ -61,12 +61,19 @@ def test_a_status_is_a_failure_only_when_trying_again_makes_sense(status: int, k
     ],
 )
 def test_retry_after_is_read_as_seconds_or_a_date(value: str, seconds: float) -> None:
-    assert retry_after_s(value, NOW.timestamp()) == seconds
+    assert retry_after_s({"retry-after": value}, NOW.timestamp()) == seconds
+
+
+@pytest.mark.parametrize("wrong_s", [-3_600.0, 3_600.0])
+def test_a_date_to_retry_after_is_counted_from_the_answers_own_whatever_our_clock_says(wrong_s: float) -> None:
+    dates = {"date": NOW, "retry-after": NOW + timedelta(seconds=90)}
+    headers = {name: format_datetime(date, usegmt=True) for name, date in dates.items()}
+    assert retry_after_s(headers, NOW.timestamp() + wrong_s) == 90.0
 
 
 @given(st.text(st.characters(max_codepoint=255), max_size=40))
 def test_no_retry_after_breaks_the_node(value: str) -> None:
-    assert retry_after_s(value, 0.0) >= 0.0
+    assert retry_after_s({"retry-after": value}, 0.0) >= 0.0
 
 
 @pytest.mark.parametrize(
@@ -102,6 +109,6 @@ def test_a_result_without_a_capture_tells_which_attempt_failed_and_why() -> None
 
 @pytest.mark.parametrize("value", ["999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:59 GMT"])
 def test_whatever_a_site_asks_for_can_be_told_to_a_coordinator(value: str) -> None:
-    asked_s = retry_after_s(value, NOW.timestamp())
+    asked_s = retry_after_s({"retry-after": value}, NOW.timestamp())
     result = result_without_capture(TASK, Outcome.FAILED, "id", 5.0, retry_after_s=asked_s)
     assert tellable(result) is result

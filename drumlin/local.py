@@ -49,6 +49,7 @@ from drumlin.node.main import NodeOptions
 from drumlin.processes import NodeProcess, fork_node, start_node
 from drumlin.protocol import CrawlState, Failure
 from drumlin.store import discard_unfinished, merge
+from drumlin.store.spools import JOURNAL_SUFFIX, KEPT_SUFFIX
 
 # Few, since every batch of results touches most of them, each with a write of its own; nodes share shards if they must.
 SHARD_COUNT = 4
@@ -222,7 +223,7 @@ class LocalCrawl:
         return report
 
     def _spools_left(self) -> bool:
-        return any(self.directory.paths.spools.glob("*/*.journal"))
+        return any(any(self.directory.paths.spools.glob(f"*/*{suffix}")) for suffix in (JOURNAL_SUFFIX, KEPT_SUFFIX))
 
     # Processes
 
@@ -239,10 +240,11 @@ class LocalCrawl:
             on_broken=lambda broken: self._fail(Failure(broken.message, broken.hint, broken.exit_code)),
             engine_time=self._time,
             store=self.options.out,
+            sync=self.options.sync,
             endpoint=listen.endpoint,
         )
         collect_seldom(*GC_THRESHOLDS)
-        async with run_server(app, listen, drain=False, listening=self._socket):
+        async with app.intake.running(), run_server(app, listen, drain=False, listening=self._socket):
             try:
                 await self._supervise(app)
             finally:

@@ -270,6 +270,16 @@ class LinkSet(msgspec.Struct, array_like=True):
     texts: list[str] = []
 
 
+class Told(msgspec.Struct, array_like=True):
+    """What a worker says of a page that it fetched and a coordinator stores for it: `node` is the worker, `size` how
+    long the body was. Without `has_text` nobody knows the text, unless `text_data_url` says where it is."""
+
+    node: str
+    size: int
+    has_text: bool = False
+    text_data_url: str = ""
+
+
 class Capture(msgspec.Struct):
     """One fetched response on its way through the pipeline; each stage fills in its part."""
 
@@ -312,3 +322,5 @@ class Capture(msgspec.Struct):
     warc_filename: str = ""
     warc_offset: int = 0
     warc_length: int = 0
+    # only of a page that somebody else fetched
+    told: Told | None = None

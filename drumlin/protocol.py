@@ -81,7 +81,8 @@ class Register(msgspec.Struct):
 
 class Registered(msgspec.Struct):
     """What a node needs to know: `config` is the crawl's configuration, the seeds are those its scope is made of.
-    `token` and `key` (to sign results with) are set where access is controlled."""
+    `token` and `key` (to sign results with) are set where access is controlled. `keeps_results` says whether this
+    coordinator stores what a node returns that stores nothing itself."""
 
     node_id: str
     status: str
@@ -93,6 +94,7 @@ class Registered(msgspec.Struct):
     scope_seeds: list[str]
     token: str | None = None
     key: str | None = None
+    keeps_results: bool = False
 
 
 class WorkRequest(msgspec.Struct):

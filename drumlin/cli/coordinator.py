@@ -28,14 +28,17 @@ _PATH = click.Path(path_type=Path)
 @click.option("--listen", required=True, metavar="HOST:PORT|unix:PATH", help="where nodes and people find it")
 @click.option("--public", default="", metavar="URL", help="the address told to nodes, behind a load balancer")
 @click.option(
-    "--store", type=_PATH, metavar="DIR", help="where captures go of nodes that cannot write there themselves"
+    "--store",
+    type=_PATH,
+    metavar="DIR",
+    help="where captures go of nodes that cannot write there themselves, or store nothing",
 )
 @click.option("--cert", type=_PATH, metavar="FILE", help="the certificate to speak TLS with")
 @click.option("--key", type=_PATH, metavar="FILE", help="the certificate's key")
 @click.option("--insecure", is_flag=True, help="permit plain HTTP, or no tokens, beyond this machine")
 @click.option("--no-auth", is_flag=True, help="ask for no tokens")
 @click.option("--finish/--no-finish", default=False, help="end the crawl when nothing is left, or wait for more URLs")
-@config_options("engine", "quiet", "color", *CRAWL_SETTINGS)
+@config_options("engine", "sync", "quiet", "color", *CRAWL_SETTINGS)
 def command(
     loaded: Loaded,
     urls: tuple[str, ...],
@@ -64,7 +67,14 @@ def command(
     seeds = read_seeds(urls, input_file) if urls or input_file else []
     spec = _engine(loaded)
     options = ServiceOptions(
-        spec, place, store, public, auth=not no_auth, finish=finish, shard_count=shards_to_found(spec)
+        spec,
+        place,
+        store,
+        public,
+        auth=not no_auth,
+        finish=finish,
+        shard_count=shards_to_found(spec),
+        sync=loaded.process.sync,
     )
     _log_to_stderr()
 

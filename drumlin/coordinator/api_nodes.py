@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -19,9 +19,11 @@ from drumlin.coordinator.bundles import BUNDLE_BYTES_MAX, Bundles, BundleStored,
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher, Proof, SupersededError
 from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.intake import Intake
 from drumlin.coordinator.messages import NodeView, node_view
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import MADE_UP, MALFORMED, STALE
+from drumlin.coordinator.telling import ResultsFormat, ToldResults
 from drumlin.errors import BusyError
 from drumlin.protocol import (
     BODY_BYTES_MAX,
@@ -73,6 +75,7 @@ class NodeFace:
         dispatcher: Dispatcher,
         access: Access,
         gate: Gate,
+        intake: Intake,
         *,
         engine_time: EngineTime,
         on_failure: Callable[[Failure], None],
@@ -82,6 +85,7 @@ class NodeFace:
         self._dispatcher = dispatcher
         self._access = access
         self._gate = gate
+        self._intake = intake
         self._time = engine_time
         self._on_failure = on_failure
         self._bundles = Bundles(store)
@@ -139,7 +143,8 @@ class NodeFace:
                 summary="Settle leased URLs",
                 answer=self.results,
                 permission=Permission.NODE,
-                takes=Results,
+                takes=ToldResults,
+                reads=ResultsFormat(),
                 gives=Accepted,
                 body_bytes_max=BODY_BYTES_MAX,
                 signed=True,
@@ -223,6 +228,7 @@ class NodeFace:
             self._dispatcher.scope_seeds,
             token=self._access.node_token(node) if controlled else None,
             key=self._access.node_key(node).hex() if controlled else None,
+            keeps_results=self._intake.keeps,
         )
 
     async def _check_registered(self, call: Call) -> None:
@@ -263,15 +269,16 @@ class NodeFace:
     async def known(self, call: Call, request: KnownRequest) -> Known:
         return await self._dispatcher.known(request)
 
-    async def results(self, call: Call, results: Results) -> Accepted:
+    async def results(self, call: Call, results: Results | ToldResults) -> Accepted:
         await self._check_registered(call)
+        settle = await self._prepare(call.node_id, results)
         if self._settling_waiting >= SETTLING_WAITING_MAX:
             message = "Too many batches of results wait to be settled."
             raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=SETTLING_RETRY_S)
         self._settling_waiting += 1
         try:
             async with self._settling:
-                accepted = await self._dispatcher.results(call.node_id, results, await self._time.now())
+                accepted = await settle()
         finally:
             self._settling_waiting -= 1
         self.work_may_have_come(WOKEN_BY_RESULTS)
@@ -282,6 +289,20 @@ class NodeFace:
         else:
             self._gate.counted(call.identity, accepted.accepted_count, call.now)
         return accepted
+
+    async def _prepare(self, node: str, results: Results | ToldResults) -> Callable[[], Awaitable[Accepted]]:
+        """What settles a batch; what its sender has not stored is read first, and stored with it."""
+        if isinstance(results, Results):
+            return lambda: self._settle_stored(node, results)
+        tellings = await self._intake.read(node, results.results)
+
+        async def take() -> Accepted:
+            return (await self._intake.take(node, tellings, results.hosts, stored=results.stored)).accepted
+
+        return take
+
+    async def _settle_stored(self, node: str, results: Results) -> Accepted:
+        return await self._dispatcher.results(node, results, await self._time.now())
 
     async def _judge(self, call: Call, accepted: Accepted) -> None:
         reasons = [rejected.reason for rejected in accepted.rejected]

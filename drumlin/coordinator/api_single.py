@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from base64 import b64decode
+from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -19,6 +20,8 @@ from drumlin.coordinator.auth import Identity, Permission, Role
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.forms import read_hash, read_moment
+from drumlin.coordinator.intake import Intake
 from drumlin.coordinator.messages import (
     Enqueue,
     Enqueued,
@@ -32,15 +35,18 @@ from drumlin.coordinator.messages import (
     RobotsRules,
 )
 from drumlin.coordinator.routing import Call, Route
+from drumlin.coordinator.settling import STALE
+from drumlin.coordinator.telling import ToldResult
 from drumlin.engines.base import Added
 from drumlin.model import HostState, NewURLs, Outcome, Task, TaskState
-from drumlin.protocol import HostNote, HostReport, Result, Results, WorkLease, WorkRequest
+from drumlin.protocol import Assignment, HostNote, HostReport, WorkLease, WorkRequest
 from drumlin.robots import Decision, decide, parse
 from drumlin.urls import canonical, host_of
 
 DENIED_PASSED_OVER_MAX = 20
 """URLs that robots.txt denies, settled in one request for the next URL."""
-RESULT_BYTES_MAX = 8 * 1024 * 1024
+RESULT_BYTES_MAX = 16 * 1024 * 1024
+GIVEN_MAX = 20_000
 REQUEST_PREFIX = "one-"
 """What the ids of these requests begin with: it tells their leases from those of nodes."""
 SCHEMES_BY_TRUST = ("https", "http")
@@ -49,10 +55,15 @@ SCHEMES_BY_TRUST = ("https", "http")
 class SingleFace:
     """The calls of simple workers. `work_may_have_come` wakes who waits for work."""
 
-    def __init__(self, dispatcher: Dispatcher, gate: Gate, work_may_have_come: Callable[[], None]) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, gate: Gate, intake: Intake, work_may_have_come: Callable[[], None]
+    ) -> None:
         self._dispatcher = dispatcher
         self._engine = dispatcher.engine
         self._gate = gate
+        self._intake = intake
+        self._given: OrderedDict[tuple[str, str], str] = OrderedDict()
+        """Which assignments workers were given here lately, so that a late result is known for one."""
         self._work_may_have_come = work_may_have_come
 
     def routes(self) -> list[Route]:
@@ -81,6 +92,11 @@ class SingleFace:
                 gives=NextURL,
                 may_be_empty=True,
             ),
+            *self._further_routes(),
+        ]
+
+    def _further_routes(self) -> list[Route]:
+        return [
             Route(
                 method="POST",
                 path="/v1/fetch/result",
@@ -91,7 +107,10 @@ class SingleFace:
                 takes=FetchResult,
                 status=204,
                 body_bytes_max=RESULT_BYTES_MAX,
-                refusals={409: "The worker does not hold this URL."},
+                refusals={
+                    409: "This URL was never this worker's.",
+                    410: "It was, and its time is up or somebody else has settled it.",
+                },
             ),
             Route(
                 method="GET",
@@ -139,6 +158,7 @@ class SingleFace:
                 return None
             decision = _known_robots(lease, call.now)
             if decision is None or self._allows(decision, lease.assignments[0].url):
+                self._remember(query.worker_id, lease.assignments[0])
                 return self._next_url(lease, decision)
             await self._deny(query.worker_id, lease, call.now)
         return None
@@ -161,13 +181,22 @@ class SingleFace:
             robots_url=f"{scheme}://{lease.host}/robots.txt",
             depth=assignment.depth,
             attempts=assignment.attempts,
+            assignment_id=assignment.assignment_id,
+            keeps_results=self._intake.keeps,
         )
 
     async def _deny(self, worker: str, lease: WorkLease, now: float) -> None:
         """Settle a URL that may not be fetched, without a contact: the host is free again at once."""
         one = lease.assignments[0]
-        denied = Result(one.assignment_id, one.url, 0, "", [], now, outcome=Outcome.DENIED)
-        await self._dispatcher.results(worker, Results([denied], [HostReport(lease.lease_id, lease.host, True)]), now)
+        denied = ToldResult(assignment_id=one.assignment_id, url=one.url, crawl_time=now, outcome=Outcome.DENIED)
+        tellings = await self._intake.read(worker, [denied], found_on=one.found_on)
+        await self._intake.take(worker, tellings, [HostReport(lease.lease_id, lease.host, True)])
+
+    def _remember(self, worker: str, given: Assignment) -> None:
+        self._given[worker, given.url] = given.assignment_id
+        self._given.move_to_end((worker, given.url))
+        if len(self._given) > GIVEN_MAX:
+            self._given.popitem(last=False)
 
     # Returning
 
@@ -180,42 +209,43 @@ class SingleFace:
         if story is not None and story.capture_id == capture_id.encode():
             return
         task = story.task if story is not None and story.state is TaskState.LEASED else None
-        if task is None or state is None or not _holds(call.identity, message.worker_id, state):
-            # What is done may be this worker's own, sent again after the engine forgot by whom it was settled.
-            settled = story is not None and story.state is TaskState.DONE
-            await self._gate.judge(call.identity, call.now, late=int(settled), foreign=int(not settled))
-            raise Refused(409, "not_leased", "This URL is not leased to this worker.", "Ask /v1/fetch/next for one.")
-        results = self._results(message, task, state, capture_id, call.now)
-        accepted = await self._dispatcher.results(state.node, results, call.now)
-        self._work_may_have_come()
-        if accepted.rejected_count:
-            await self._gate.judge(call.identity, call.now, late=1)
-            raise Refused(409, "stale", "Somebody else has settled this URL meanwhile.")
-        self._gate.counted(call.identity, 1, call.now)
+        if task is not None and state is not None and _holds(call.identity, message.worker_id, state):
+            seals = self._dispatcher.seals
+            assignment = seals.assignment_id(seals.lease_id(state.token, state.host), task)
+            told = _told(message, url, assignment, capture_id, list(task.redirects))
+            reports = [self._report(message, task, state, call.now)]
+            await self._take(call, state.node, told, reports, task.found_on)
+        else:
+            await self._take_late(call, message, url, capture_id, done=story is not None and story.task is None)
 
-    def _results(self, message: FetchResult, task: Task, state: HostState, capture_id: str, now: float) -> Results:
-        seals = self._dispatcher.seals
-        result = Result(
-            seals.assignment_id(seals.lease_id(state.token, state.host), task),
-            task.url,
-            message.status_code,
-            message.content_sha256.lower(),
-            message.links,
-            _seconds(message.fetched_at),
-            outcome=message.outcome or "",
-            size=message.size,
-            error=message.error,
-            redirect_to=canonical(message.redirect_to, task.url) or "" if message.redirect_to else "",
-            redirect_chain=list(task.redirects),
-            retry_after_s=message.retry_after_s,
-            capture_id=capture_id,
-        )
-        return Results([result], [self._report(message, task, state, now)])
+    async def _take_late(self, call: Call, message: FetchResult, url: str, capture_id: str, *, done: bool) -> None:
+        """A result of a URL that the worker does not hold: it counts if it was the worker's and nobody has it now."""
+        worker = message.worker_id or (call.identity.id if call.identity.role is Role.NODE else "")
+        given = message.assignment_id or self._given.get((worker, url))
+        if given is None:
+            # What is done may be this worker's own, sent again after the engine forgot by whom it was settled.
+            await self._gate.judge(call.identity, call.now, late=int(done), foreign=int(not done))
+            raise Refused(409, "not_leased", "This URL is not leased to this worker.", "Ask /v1/fetch/next for one.")
+        await self._take(call, worker or given.partition(":")[0], _told(message, url, given, capture_id, []), [], "")
+
+    async def _take(self, call: Call, worker: str, told: ToldResult, reports: list[HostReport], found_on: str) -> None:
+        tellings = await self._intake.read(worker, [told], found_on=found_on)
+        accepted = (await self._intake.take(worker, tellings, reports)).accepted
+        self._work_may_have_come()
+        if not accepted.rejected:
+            self._gate.counted(call.identity, 1, call.now)
+            return
+        if accepted.rejected[0].reason != STALE:
+            await self._gate.judge(call.identity, call.now, foreign=1)
+            raise Refused(409, "not_leased", "This URL was never leased to this worker.")
+        await self._gate.judge(call.identity, call.now, late=1)
+        message = "The assignment is over: its time was up, or somebody else has settled this URL."
+        raise Refused(410, "over", message, "Ask /v1/fetch/next for another.")
 
     def _report(self, message: FetchResult, task: Task, state: HostState, now: float) -> HostReport:
         """The lease ends; the host's next contact is a whole delay from now, however long ago this one was."""
         config = self._dispatcher.config
-        delay_s, wait_s, note = state.delay_s, max(config.delay_s, message.retry_after_s), None
+        delay_s, wait_s, note = state.delay_s, max(config.delay_s, message.retry_after_s or 0.0), None
         if message.robots is not None:
             decision = decide(message.robots.status_code, message.robots.body.encode("utf-8", "replace"), 0, "", now)
             if decision.retry:
@@ -280,15 +310,37 @@ def _holds(who: Identity, worker: str | None, state: HostState) -> bool:
 
 def _capture_id(url: str, message: FetchResult) -> str:
     """The same for the same result sent again, and for no other."""
-    said = f"{url}\n{message.status_code}\n{message.content_sha256.lower()}\n{_seconds(message.fetched_at)}"
+    moment = read_moment(message.fetched_at, 0.0)
+    said = f"{url}\n{message.status_code or 0}\n{read_hash(message.content_sha256)}\n{moment}"
     return "one-" + hashlib.sha256(said.encode()).hexdigest()[:32]
 
 
-def _seconds(moment: float | datetime) -> float:
-    if isinstance(moment, datetime):
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return max(0.0, aware.timestamp())
-    return moment / 1000
+def _told(message: FetchResult, url: str, assignment: str, capture_id: str, redirects: list[str]) -> ToldResult:
+    """A simple worker's result as nodes write theirs."""
+    if message.body is not None and message.body_base64 is not None:
+        raise Refused(422, "invalid", "A page has one body.", "Give body or bodyBase64.")
+    body = message.body.encode() if message.body is not None else None
+    return ToldResult(
+        assignment_id=assignment,
+        url=url,
+        status_code=message.status_code,
+        content_hash=message.content_sha256,
+        links=message.links,
+        crawl_time=read_moment(message.fetched_at, 0.0) if message.fetched_at is not None else None,
+        outcome=message.outcome,
+        text_data_url=message.text_data_url,
+        redirect_chain=redirects,
+        size=message.size,
+        error=message.error,
+        etag=message.etag,
+        last_modified=message.last_modified,
+        body=b64decode(message.body_base64) if message.body_base64 is not None else body,
+        response_head=message.response_head,
+        content_type=message.content_type,
+        redirect_to=canonical(message.redirect_to, url) if message.redirect_to else None,
+        retry_after_s=message.retry_after_s,
+        capture_id=capture_id,
+    )
 
 
 def _ms(seconds: float) -> int:

@@ -42,6 +42,7 @@ from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health, Part
+from drumlin.coordinator.intake import Intake
 from drumlin.coordinator.openapi import document
 from drumlin.coordinator.routing import (
     TARGET_BYTES_MAX,
@@ -76,7 +77,8 @@ log = logging.getLogger("drumlin.coordinator")
 
 class CoordinatorApp:
     """The ASGI application. `on_failure` hears when a node cannot go on, and `on_broken` when the engine or the store
-    fails a request; `store` is where bundles go; `endpoint` is how nodes reach this coordinator."""
+    fails a request; `store` is where bundles go, and what workers return that store nothing; `endpoint` is how nodes
+    reach this coordinator."""
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class CoordinatorApp:
         engine_time: EngineTime,
         store: Path | None = None,
         endpoint: str = "",
+        sync: bool = False,
     ) -> None:
         self.bug: Exception | None = None
         """What nobody foresaw, for whoever runs the server to raise."""
@@ -101,10 +104,12 @@ class CoordinatorApp:
         self._audit = AuditLog(dispatcher.engine)
         self._requests = RequestMetrics()
         self._bodies_bytes = 0
+        self.intake = Intake(dispatcher, store, engine_time=engine_time, sync=sync)
         self._nodes = NodeFace(
             dispatcher,
             access,
             self._gate,
+            self.intake,
             engine_time=engine_time,
             on_failure=on_failure,
             store=store,
@@ -126,7 +131,7 @@ class CoordinatorApp:
         """All calls, and the one that describes them."""
         routes = [
             *self._nodes.routes(),
-            *SingleFace(dispatcher, self._gate, self.work_may_have_come).routes(),
+            *SingleFace(dispatcher, self._gate, self.intake, self.work_may_have_come).routes(),
             *HostFace(dispatcher).routes(),
             *self._people.routes(),
         ]

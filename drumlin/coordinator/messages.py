@@ -6,17 +6,19 @@ a time that will never come is null. Every text, list and number that comes in h
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from drumlin.coordinator.audit import READ_MAX, AuditEntry
+from drumlin.coordinator.forms import EpochOrMs, HashText, Moment
 from drumlin.coordinator.health import Trouble
+from drumlin.coordinator.telling import Head, TextURL
 from drumlin.model import PRIORITY_DEFAULT, DeadLetter, TaskState
 from drumlin.protocol import (
     CrawlState,
     HostText,
+    LeaseId,
     NodeId,
     NodeRecord,
     NodeStatus,
@@ -32,7 +34,6 @@ LIST_MAX = 1_000
 DELAY_S_MAX = 86_400.0
 PAGES_MAX = 10**12
 ROBOTS_CHARS_MAX = 512 * 1024
-EPOCH_MS_MAX = 1e14
 
 # A URL as RFC 3986 has it: absolute, ASCII, without credentials. Whatever has this form is accepted.
 _LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
@@ -50,16 +51,8 @@ HostStandingName = Literal["ready", "waiting", "leased", "idle", "blocked"]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_MAX)]
 RESULT_LINKS_MAX = 2_000
 """Links of one page that a simple worker returns; nodes send more in their batches."""
-# As above: what the document promises is narrower than what is understood.
-Moment = Annotated[
-    datetime,
-    msgspec.Meta(
-        extra_json_schema={
-            "pattern": r"^20[0-9]{2}-0[1-9]-[12][0-8]T[01][0-9]:[0-5][0-9]:[0-5][0-9]Z$",
-        }
-    ),
-]
-EpochMs = Annotated[float, msgspec.Meta(ge=0, le=EPOCH_MS_MAX)]
+RESULT_BODY_CHARS_MAX = 6 * 1024 * 1024
+BASE64_PATTERN = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z"
 
 
 # Workers that take one URL at a time
@@ -101,7 +94,8 @@ class NextURL(msgspec.Struct, rename="camel"):
     """One URL to fetch, no sooner than `allowedAfterEpochMs` and no later than `leaseEndsEpochMs`.
 
     `robots` are the host's rules; they permit this URL. Null means that they are not known: then the worker asks
-    for `robotsUrl` first, obeys it, and may tell us what it said.
+    for `robotsUrl` first, obeys it, and may tell us what it said. Who returns `assignmentId` with the result is
+    believed to have had the URL also when the lease is over. `keepsResults` says whether what is returned is stored.
     """
 
     url: str
@@ -113,6 +107,8 @@ class NextURL(msgspec.Struct, rename="camel"):
     robots_url: str
     depth: int
     attempts: int
+    assignment_id: str
+    keeps_results: bool
 
 
 class RobotsAnswer(msgspec.Struct, rename="camel"):
@@ -123,21 +119,34 @@ class RobotsAnswer(msgspec.Struct, rename="camel"):
 
 
 class FetchResult(msgspec.Struct, rename="camel"):
-    """What became of a URL. `fetchedAt` is a time in ISO 8601 or in milliseconds since the epoch. A `statusCode` of 0
-    means that there was no answer; `outcome` "denied" that robots.txt did not permit the fetch."""
+    """What became of a URL; whatever is unknown may be null or left out. A `statusCode` of 0 means that there was no
+    answer; `outcome` "denied" that robots.txt did not permit the fetch.
+
+    `fetchedAt` is in ISO 8601 or a number since the epoch, of seconds or, where it is too large for that, of
+    milliseconds. `contentSha256` is that of the body, in hexadecimal or base64. The page itself is `body` (a text) or
+    `bodyBase64`, as it was received, with `responseHead` (status line and headers) or at least `contentType`; its text
+    alone is `textDataUrl`, a `data:` URL. Without `links` they are taken from the body."""
 
     url: WebURL
-    status_code: Annotated[int, msgspec.Meta(ge=0, le=599)]
-    content_sha256: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-fA-F]{64})?\Z")]
-    fetched_at: EpochMs | Moment
-    links: Annotated[list[URLText], msgspec.Meta(max_length=RESULT_LINKS_MAX)]
+    status_code: Annotated[int, msgspec.Meta(ge=0, le=599)] | None = None
+    content_sha256: HashText | None = None
+    fetched_at: EpochOrMs | Moment | None = None
+    links: Annotated[list[URLText], msgspec.Meta(max_length=RESULT_LINKS_MAX)] | None = None
     worker_id: NodeId | None = None
+    assignment_id: LeaseId | None = None
     outcome: Literal["fetched", "denied", "failed"] | None = None
-    size: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] = 0
-    redirect_to: URLText = ""
-    retry_after_s: Annotated[float, msgspec.Meta(ge=0, le=DELAY_S_MAX)] = 0.0
-    error: ShortText = ""
+    size: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] | None = None
+    redirect_to: URLText | None = None
+    retry_after_s: Annotated[float, msgspec.Meta(ge=0, le=DELAY_S_MAX)] | None = None
+    error: ShortText | None = None
     robots: RobotsAnswer | None = None
+    body: Annotated[str, msgspec.Meta(max_length=RESULT_BODY_CHARS_MAX)] | None = None
+    body_base64: Annotated[str, msgspec.Meta(max_length=RESULT_BODY_CHARS_MAX, pattern=BASE64_PATTERN)] | None = None
+    content_type: ShortText | None = None
+    response_head: Head | None = None
+    text_data_url: TextURL | None = None
+    etag: ShortText | None = None
+    last_modified: ShortText | None = None
 
 
 class RobotsQuery(msgspec.Struct, forbid_unknown_fields=True):

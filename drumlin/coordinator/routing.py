@@ -164,6 +164,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     streams_body: bool = False
     node_of: Callable[[Any], str | None] | None = None
     """The node that the message names, where the path does not; the permission is checked when it is known."""
+    reads: Format[Any] | None = None
+    """How its body is read, where there is more to it than reading what it `takes`."""
     writes: str = ""
     """What the audit log calls this change; empty for what changes nothing that a person would ask about."""
 
@@ -282,4 +284,5 @@ async def _until_gone(receive: Receive) -> None:
 
 def _found(route: Route) -> Found:
     reads_body = route.takes is not None and not route.in_query
-    return Found(route, tuple(route.parameter_names), Format(route.takes) if reads_body and route.takes else None)
+    reads = (route.reads or Format(route.takes)) if reads_body and route.takes else None
+    return Found(route, tuple(route.parameter_names), reads)

@@ -85,6 +85,7 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     finish: bool = False
     shard_count: int | None = None
     name: str = ""
+    sync: bool = False
 
 
 class _Server(uvicorn.Server):
@@ -162,7 +163,7 @@ async def serve(
     options: ServiceOptions, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]
 ) -> None:
     """Be a coordinator until SIGTERM or SIGINT. `config` founds the crawl, or must be what it was founded with."""
-    engine = await open_engine(options.engine, shard_count=options.shard_count)
+    engine = await open_engine(options.engine, shard_count=options.shard_count, sync=options.sync)
     try:
         await _Service(options, engine).run(config, seeds, on_ready)
     finally:
@@ -211,12 +212,13 @@ class _Service:
             engine_time=self.time,
             store=options.store,
             endpoint=options.public_endpoint or options.listen.endpoint,
+            sync=options.sync,
         )
         if options.store is not None:
             await asyncio.to_thread(sweep, options.store, time.time())
             self._finisher = Finisher(dispatcher, options.store)
         collect_seldom(*GC_THRESHOLDS)
-        async with run_server(app, options.listen, drain=True), _watching(app):
+        async with app.intake.running(), run_server(app, options.listen, drain=True), _watching(app):
             on_ready(dispatcher)
             ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
             await asyncio.wait([ticking, asyncio.ensure_future(self._stopping.wait())], return_when="FIRST_COMPLETED")

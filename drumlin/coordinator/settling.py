@@ -279,7 +279,7 @@ class Settler:
         counts = _counts(result, outcome, duplicate)
         state, retry_at, kind = TaskState.DONE, 0.0, result.kind
         if outcome == Outcome.FAILED:
-            kind = kind or _kind_of_status(result.status_code)
+            kind = kind or kind_of_status(result.status_code)
             wait_s = next_step(
                 kind,
                 key.attempts + 1,
@@ -339,7 +339,7 @@ def outcome_of(result: Result) -> str:
     return Outcome.FAILED if failed else Outcome.FETCHED
 
 
-def _kind_of_status(status: int) -> str:
+def kind_of_status(status: int) -> str:
     if status == 429:
         return FailureKind.RATE_LIMITED
     return FailureKind.HTTP_5XX if status >= 500 else FailureKind.CONNECT

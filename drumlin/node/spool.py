@@ -5,15 +5,12 @@ batch that was answered the answer. It is deleted when the segment's tables are 
 belongs to a node that died: what was never answered is sent again (settling twice changes nothing), and the rows of all
 that counted are read again from the archive.
 
-A frame is: length (4 bytes), crc32 (4 bytes), MessagePack of one batch or answer. A torn frame ends the journal: what
-it would have said was never sent, or is asked again.
+A frame (`drumlin.store.frames`) is the MessagePack of one batch or answer.
 """
 
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from pathlib import Path
 
 import msgspec
@@ -21,9 +18,9 @@ import msgspec
 from drumlin.protocol import Accepted, KnownPage, Result
 from drumlin.store import FetchRecord
 from drumlin.store.disk import AppendFile, remove
+from drumlin.store.frames import framed, frames
 
 NOT_YOURS = "not_yours"
-_FRAME = struct.Struct("<II")
 
 
 class Entry(msgspec.Struct, array_like=True):
@@ -99,14 +96,9 @@ class FoundJournal:
         self._read(path.read_bytes())
 
     def _read(self, data: bytes) -> None:
-        while self._end + _FRAME.size <= len(data):
-            length, checksum = _FRAME.unpack_from(data, self._end)
-            start = self._end + _FRAME.size
-            payload = data[start : start + length]
-            if len(payload) < length or zlib.crc32(payload) != checksum:
-                return
-            self._end = start + length
-            frame = _decoder.decode(payload)
+        for content, end in frames(data):
+            self._end = end
+            frame = _decoder.decode(content)
             if isinstance(frame, Batch):
                 self.batches.append(frame.entries)
             else:
@@ -127,5 +119,4 @@ class FoundJournal:
 
 
 def _frame(content: Batch | Answer) -> bytes:
-    payload = _encoder.encode(content)
-    return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+    return framed(_encoder.encode(content))

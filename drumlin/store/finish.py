@@ -19,7 +19,7 @@ from drumlin.errors import BusyError, StorageError
 from drumlin.store.cdxj import merge
 from drumlin.store.disk import translated_disk_errors
 from drumlin.store.repair import repair
-from drumlin.store.spools import JOURNAL_SUFFIX, SPOOLS, SpoolLock
+from drumlin.store.spools import JOURNAL_SUFFIX, KEPT_SUFFIX, SPOOLS, SpoolLock
 
 LOCK_NAME: Final = "finish.lock"
 NAMES_SHOWN_MAX: Final = 5
@@ -47,7 +47,7 @@ def finish(root: Path) -> Path:
         left = [name for name, found in standing.items() if found is Spool.LEFT]
         if left:
             message = f"Nodes that died left results in {root} that are in no table yet: {_names(left)}."
-            hint = "Start a node with this --store: it finishes them first, and leaves when all is done."
+            hint = "Start a node, for coordinator-… a coordinator, with this --store: it finishes them first."
             raise BusyError(message, hint)
         return merge(root / "warc")
 
@@ -72,7 +72,7 @@ def _finish_spool(root: Path, folder: Path) -> Spool:
     if lock is None:
         return Spool.AT_WORK
     try:
-        if any(folder.glob("*" + JOURNAL_SUFFIX)):
+        if any(any(folder.glob("*" + suffix)) for suffix in (JOURNAL_SUFFIX, KEPT_SUFFIX)):
             return Spool.LEFT
         # It may have been killed after its last journal was done and before its last WARC file was.
         repair(root / "warc", folder.name)

@@ -53,6 +53,7 @@ def page_row(capture: Capture, node: str, truncated: str) -> tuple[Any, ...]:
     path, _, query = rest[rest.find("/") :].partition("?")
     headers = capture.headers
     of, kind, distance = _duplicate(capture.duplicate)
+    told = capture.told
     return (
         surt(url),
         url,
@@ -70,12 +71,12 @@ def page_row(capture: Capture, node: str, truncated: str) -> tuple[Any, ...]:
         capture.charset or None,
         capture.languages or None,
         truncated or None,
-        capture.warc_filename,
-        capture.warc_offset,
-        capture.warc_length,
+        capture.warc_filename or None,
+        capture.warc_offset if capture.warc_filename else None,
+        capture.warc_length if capture.warc_filename else None,
         capture.title,
         capture.description or None,
-        capture.text,
+        capture.text if told is None or told.has_text else None,
         capture.canonical or None,
         capture.simhash,
         capture.depth,
@@ -87,12 +88,13 @@ def page_row(capture: Capture, node: str, truncated: str) -> tuple[Any, ...]:
         capture.noindex,
         capture.nofollow,
         capture.soft_404,
-        len(capture.body),
+        len(capture.body) if told is None else told.size,
         capture.duration_s,
         capture.protocol,
         capture.ip,
         capture.record_id,
-        node,
+        node if told is None else told.node,
+        told.text_data_url or None if told is not None else None,
     )
 
 
@@ -176,7 +178,7 @@ def _table(name: str, rows: Sequence[tuple[Any, ...]]) -> Any:
 def _array(column: Sequence[Any], kind: Any) -> Any:
     if kind != pa.string():
         return pa.array(column, kind)
-    if column and isinstance(column[0], bytes):
+    if column and isinstance(column[0], bytes) and None not in column:
         return _utf8(column)
     return _strings(column)
 

@@ -56,6 +56,7 @@ PAGE_COLUMNS: Final[dict[str, Any]] = {
     "ip": _TEXT,
     "record_id": _TEXT,
     "node": _TEXT,
+    "text_data_url": _TEXT,
 }
 
 LINK_COLUMNS: Final[dict[str, Any]] = {

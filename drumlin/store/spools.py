@@ -1,7 +1,7 @@
 """The folders of a store's nodes: who is at work in one, and what a dead node left there.
 
 A node holds a lock on its folder for as long as it lives, so a free lock marks the folder of a dead node. A journal in
-it tells of results whose rows are in no table yet.
+it tells of results whose rows are in no table yet. Coordinators that store what workers return have such folders too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from drumlin.clock import monotonic
 
 SPOOLS: Final = "nodes"
 JOURNAL_SUFFIX: Final = ".journal"
+KEPT_SUFFIX: Final = ".kept"
+"""Of the journal of a coordinator, which holds what it has taken from workers that store nothing."""
 LOCK_POLL_S: Final = 0.05
 
 

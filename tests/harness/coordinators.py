@@ -113,7 +113,7 @@ class RunningCoordinator:
             store=self._store,
         )
         listen = Listen("127.0.0.1", self.port)
-        async with self.time.running(), run_server(self.app, listen, drain=False):
+        async with self.time.running(), self.app.intake.running(), run_server(self.app, listen, drain=False):
             self._ready.set()
             while not self._ending.is_set():
                 await self.access.refresh(engine)
@@ -212,8 +212,8 @@ def result_of(assignment: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {"assignment_id": assignment["assignment_id"], "url": assignment["url"], **fetched, **more}
 
 
-def results_body(assignments: list[dict[str, Any]], **more: Any) -> bytes:
-    return json.dumps({"results": [result_of(one, **more) for one in assignments]}).encode()
+def results_body(assignments: list[dict[str, Any]], *, stored: bool = False, **more: Any) -> bytes:
+    return json.dumps({"results": [result_of(one, **more) for one in assignments], "stored": stored}).encode()
 
 
 def _free_port() -> int:

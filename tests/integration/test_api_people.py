@@ -45,7 +45,7 @@ def test_the_crawl_pauses_goes_on_and_stops(coordinator: RunningCoordinator) -> 
 def test_stats_follow_the_crawl(coordinator: RunningCoordinator) -> None:
     coordinator.enqueue("http://s.example/1", "http://s.example/2")
     node = RemoteNode(coordinator, "n1")
-    node.send(results_body(node.take()))
+    node.send(results_body(node.take(), stored=True))
 
     def settled() -> Any:
         stats = coordinator.get("/api/v1/stats").json

@@ -196,7 +196,9 @@ def test_a_lease_that_ran_out_is_given_to_another() -> None:
         given = _wait_for_next(running, "w2")
         assert given["url"] == "http://late.example/"
         late = running.post("/v1/fetch/result", result("http://late.example/", workerId="w1"))
-        assert (late.status, late.code) == (409, "not_leased")
+        assert (late.status, late.code) == (410, "over")
+        never = running.post("/v1/fetch/result", result("http://late.example/", workerId="w3"))
+        assert (never.status, never.code) == (409, "not_leased")
 
 
 def _wait_for_next(coordinator: RunningCoordinator, worker: str = "w1") -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""The forms in which others write hashes, times and texts, and the one form that drumlin has for each.
+
+A form's pattern says exactly what is understood, so that the OpenAPI document stays true.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+from typing import Annotated, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+EPOCH_S_MAX = 1e10
+"""A number beyond this is a time in milliseconds: as seconds it would be in the year 2286 or later."""
+EPOCH_MS_MAX = 1e14
+HEX_DIGITS = 64
+DATA_URL = "data:"
+MEDIA_TYPE_DEFAULT = "text/plain;charset=utf-8"
+"""RFC 2397 says US-ASCII, of which UTF-8 is the larger form."""
+
+_FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
+_HASH = "(?:[Ss][Hh][Aa]-?256[:=-])?([0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?)"
+HASH_PATTERN = rf"^(?:{_HASH})?\Z"
+HashText = Annotated[str, msgspec.Meta(pattern=HASH_PATTERN)]
+"""A SHA-256 in hexadecimal or base64, alone or after `sha256:`, `sha256-` (Subresource Integrity) or `sha-256=`."""
+# What the document promises is narrower than what is understood.
+Moment = Annotated[
+    datetime,
+    msgspec.Meta(
+        extra_json_schema={
+            "pattern": r"^20[0-9]{2}-0[1-9]-[12][0-8]T[01][0-9]:[0-5][0-9]:[0-5][0-9]Z$",
+        }
+    ),
+]
+EpochOrMs = Annotated[float, msgspec.Meta(ge=0, le=EPOCH_MS_MAX)]
+Epoch = Annotated[float, msgspec.Meta(ge=0, le=EPOCH_S_MAX)]
+
+
+class DataURL(NamedTuple):
+    """What a `data:` URL holds, and of which type it is."""
+
+    content: bytes
+    media_type: str
+
+
+def read_hash(text: str | None) -> str:
+    """A SHA-256 in lower-case hexadecimal; empty where it is unknown."""
+    found = re.fullmatch(_HASH, text) if text else None
+    if found is None:
+        return ""
+    if len(found[1]) == HEX_DIGITS:
+        return found[1].lower()
+    return base64.b64decode(found[1].rstrip("=").encode().translate(_FROM_URL_SAFE) + b"=").hex()
+
+
+def read_moment(moment: float | datetime | None, unknown: float) -> float:
+    """Seconds since the epoch. A time without a zone is UTC; milliseconds are known by their size."""
+    if moment is None:
+        return unknown
+    if isinstance(moment, datetime):
+        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return max(0.0, aware.timestamp())
+    return moment / 1000 if moment > EPOCH_S_MAX else moment
+
+
+def is_data_url(url: str) -> bool:
+    return url[: len(DATA_URL)].lower() == DATA_URL
+
+
+def read_data_url(url: str) -> DataURL:
+    """What a `data:` URL holds, in base64 or percent-encoded. ValueError when it cannot be read."""
+    head, comma, content = url[len(DATA_URL) :].partition(",")
+    if not comma:
+        raise ValueError("a data: URL has a comma before its content")
+    media_type, semicolon, last = head.rpartition(";")
+    if not semicolon or last.strip().lower() != "base64":
+        return DataURL(unquote_to_bytes(content), _complete(head))
+    try:
+        # Whether spaces, line ends or escapes stand in between, and whether it ends in padding, does not matter.
+        bare = b"".join(unquote_to_bytes(content).split()).rstrip(b"=").translate(_FROM_URL_SAFE)
+        return DataURL(base64.b64decode(bare + b"=" * (-len(bare) % 4), validate=True), _complete(media_type))
+    except binascii.Error as wrong:
+        raise ValueError(f"its base64 cannot be read: {wrong}") from wrong
+
+
+def _complete(media_type: str) -> str:
+    if not media_type:
+        return MEDIA_TYPE_DEFAULT
+    media_type = f"text/plain{media_type}" if media_type.startswith(";") else media_type
+    return media_type if "charset" in media_type.lower() else f"{media_type};charset=utf-8"

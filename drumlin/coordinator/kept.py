@@ -1,0 +1,225 @@
+"""What coordinators have taken from workers and not yet put into complete tables: journals, and how they are finished.
+
+A coordinator that stores is a writer like a node: it has a name, a spool folder `STORE/nodes/NAME` with a lock that it
+holds for as long as it lives, and in it the journal of each segment that grows. A journal holds, batch by batch, what
+was taken, rows and all, and for each batch that was settled which of it counted. It is deleted when the tables of the
+segment are complete. Whoever finds the journal of a dead coordinator settles what has no answer, and makes the tables.
+
+A worker that got no answer sends its result again, perhaps to another coordinator, so that two journals may hold it.
+The engine lets it count once and says of the other that it is `repeated`; which of the two was first it does not say.
+So whoever finishes a journal looks whether the rows of a repeated result are elsewhere already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+
+from drumlin.coordinator.settling import Taken
+from drumlin.model import Capture, Outcome
+from drumlin.protocol import KnownPage, Result, Results
+from drumlin.store import FetchRecord, SegmentWriter, repair
+from drumlin.store.disk import AppendFile, remove, translated_disk_errors
+from drumlin.store.frames import framed, frames
+from drumlin.store.rows import micros
+from drumlin.store.spools import KEPT_SUFFIX, SPOOLS, SpoolLock
+
+NAME_PREFIX = "coordinator-"
+
+Submit = Callable[[Results], Awaitable[Taken]]
+Row = tuple[str, int]
+"""What tells one attempt from all others in the tables: its URL and when it was, in microseconds."""
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """One result, the line of the fetch log, and the capture without its body."""
+
+    result: Result
+    fetch: FetchRecord
+    capture: Capture | None = None
+
+    @property
+    def row(self) -> Row:
+        return self.fetch.url, micros(self.fetch.fetched)
+
+
+class Batch(msgspec.Struct, array_like=True, tag=0):
+    entries: list[Entry]
+
+
+class Verdict(msgspec.Struct, array_like=True, tag=1):
+    """What became of batch number `batch`: which of its results are not to be stored, and which repeat a page."""
+
+    batch: int
+    left_out: list[int]
+    duplicates: list[KnownPage]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Batch | Verdict)
+
+
+class KeptJournal:
+    """The journal of a segment that grows."""
+
+    def __init__(self, path: Path, *, sync: bool) -> None:
+        self.path = path
+        self._batches = 0
+        self._file = AppendFile(path, sync=sync)
+
+    def append(self, entries: list[Entry]) -> int:
+        """Write down a batch and give its number; it survives kill -9 once this returns, and power loss with `sync`."""
+        self._file.append(framed(_encoder.encode(Batch(entries))))
+        self._batches += 1
+        return self._batches - 1
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def judged(self, verdict: Verdict) -> None:
+        self._file.append(framed(_encoder.encode(verdict)))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def delete(self) -> None:
+        self._file.close()
+        remove(self.path)
+
+
+class FoundJournal:
+    """A journal as it is found, up to its torn end if it has one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.batches: list[list[Entry]] = []
+        self.verdicts: dict[int, Verdict] = {}
+        self._end = 0
+        for content, end in frames(path.read_bytes()):
+            self._end = end
+            frame = _decoder.decode(content)
+            if isinstance(frame, Batch):
+                self.batches.append(frame.entries)
+            else:
+                self.verdicts[frame.batch] = frame
+
+    def judged(self, verdict: Verdict) -> None:
+        """Write down a verdict, so that whoever finds this journal next comes to no other."""
+        self.verdicts[verdict.batch] = verdict
+        frame = framed(_encoder.encode(verdict))
+        with translated_disk_errors(self.path), self.path.open("r+b") as file:
+            file.truncate(self._end)
+            file.seek(self._end)
+            file.write(frame)
+        self._end += len(frame)
+
+    def captures(self) -> dict[str, dict[int, bool]]:
+        """Which captures count, by the name of their WARC file and their offset in it."""
+        told: dict[str, dict[int, bool]] = {}
+        for number, entries in enumerate(self.batches):
+            left_out = frozenset(self.verdicts[number].left_out)
+            for place, entry in enumerate(entries):
+                if entry.capture is not None and entry.capture.warc_filename:
+                    told.setdefault(entry.capture.warc_filename, {})[entry.capture.warc_offset] = place not in left_out
+        return told
+
+    def rows(self) -> Iterator[tuple[Row, bool]]:
+        """The rows that this journal has or may get, and whether that is known."""
+        for number, entries in enumerate(self.batches):
+            verdict = self.verdicts.get(number)
+            left_out = frozenset(verdict.left_out) if verdict else frozenset[int]()
+            for place, entry in enumerate(entries):
+                if place not in left_out:
+                    yield entry.row, verdict is not None
+
+
+def add_rows(tables: SegmentWriter, entries: list[Entry], verdict: Verdict) -> int:
+    """Rows for what counted: every result in `fetches`, the pages among them in `pages` and `links`. How many."""
+    left_out = frozenset(verdict.left_out)
+    for known in verdict.duplicates:
+        capture = entries[known.index].capture
+        if capture is not None:
+            capture.duplicate = known.duplicate
+    counted = [entry for place, entry in enumerate(entries) if place not in left_out]
+    pages = [entry.capture for entry in counted if entry.capture and entry.result.outcome == Outcome.FETCHED]
+    for page in pages:
+        if page.duplicate is not None and page.duplicate.distance is None:
+            # The same bytes are in the table already, in the row of the page this one repeats.
+            page.text = b""
+    tables.add(pages, [entry.fetch for entry in counted])
+    return len(counted)
+
+
+async def finish_journal(store: Path, path: Path, submit: Submit, dead: Collection[Path] = ()) -> bool:
+    """Settle what has no answer and make the tables of a journal that nobody writes to. False when it must wait: a
+    coordinator that lives is just settling the same result. `dead` are further journals that nobody writes to."""
+    journal = await asyncio.to_thread(FoundJournal, path)
+    stored = {row for row, known in journal.rows() if known}
+    for number, entries in enumerate(journal.batches):
+        if number in journal.verdicts:
+            continue
+        taken = await submit(Results([entry.result for entry in entries]))
+        repeated = {entries[place].row for place in taken.repeated}
+        if repeated:
+            elsewhere = await asyncio.to_thread(_rows_elsewhere, store, path, repeated, dead)
+            if elsewhere is None:
+                return False
+            stored |= elsewhere
+        again = [place for place in taken.repeated if entries[place].row in stored]
+        verdict = Verdict(number, sorted({*taken.accepted.rejected_at, *again}), taken.accepted.duplicates)
+        journal.judged(verdict)
+        stored |= {entry.row for place, entry in enumerate(entries) if place not in verdict.left_out}
+    await asyncio.to_thread(_complete, store, journal)
+    return True
+
+
+def _complete(store: Path, journal: FoundJournal) -> None:
+    """Finish the WARC file and the tables of a segment of which all is known; then its journal has served."""
+    name = journal.path.name.removesuffix(KEPT_SUFFIX)
+    repair(store / "warc", name, journal.captures())
+    tables = SegmentWriter(store / "tables", name, node=journal.path.parent.name)
+    if sum(add_rows(tables, entries, journal.verdicts[number]) for number, entries in enumerate(journal.batches)):
+        tables.finish()
+    else:
+        tables.abandon()
+    remove(journal.path)
+
+
+def _rows_elsewhere(store: Path, but: Path, wanted: set[Row], dead: Collection[Path]) -> set[Row] | None:
+    """Which of these rows other journals or tables of coordinators hold; None while that cannot be known."""
+    found: set[Row] = set()
+    for path in (store / SPOOLS).glob(f"{NAME_PREFIX}*/*{KEPT_SUFFIX}"):
+        rows = _rows_of(path) if path != but else {}
+        alike = wanted & rows.keys()
+        if not all(rows[row] for row in alike) and path not in dead and not _is_dead(path):
+            return None
+        found |= {row for row in alike if rows[row]}
+    urls = sorted({url for url, _ in wanted})
+    for path in (store / "tables" / "fetches").glob(f"{NAME_PREFIX}*.parquet"):
+        if path.stem == but.name.removesuffix(KEPT_SUFFIX):
+            # Made from this very journal by somebody who died before deleting it: it is made again.
+            continue
+        table = pq.read_table(path, columns=["url", "fetch_time"], filters=[("url", "in", urls)])
+        times = table["fetch_time"].cast("int64").to_pylist()
+        found |= wanted & set(zip(table["url"].to_pylist(), times, strict=True))
+    return found
+
+
+def _rows_of(journal: Path) -> dict[Row, bool]:
+    try:
+        return dict(FoundJournal(journal).rows())
+    except FileNotFoundError:
+        # Its segment was completed meanwhile, and is in the tables.
+        return {}
+
+
+def _is_dead(journal: Path) -> bool:
+    lock = SpoolLock.take(journal.parent)
+    if lock is not None:
+        lock.free()
+    return lock is not None

@@ -1,0 +1,279 @@
+"""What nodes and workers that drumlin did not write say of a page, and what is made of it.
+
+They return results over HTTP and store nothing: the coordinator that takes a result stores it (`keeping`). Here the
+many forms in which a result may be written become the one that nodes of drumlin use, and a capture to go with it.
+Nothing that a worker names is ever fetched: a text is taken from a `data:` URL, and any other address is written down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Annotated, Any
+
+import msgspec
+
+from drumlin.coordinator.bodies import Format, Refused
+from drumlin.coordinator.forms import Epoch, HashText, Moment, is_data_url, read_hash, read_moment
+from drumlin.coordinator.settling import host_or_nothing, kind_of_status, outcome_of
+from drumlin.model import Capture, LinkSet, Outcome, Told
+from drumlin.pipeline import header_fields
+from drumlin.protocol import (
+    BASE64,
+    HOSTS_MAX,
+    LINKS_MAX,
+    RESULTS_MAX,
+    SIMHASH_MAX,
+    URL_CHARS_MAX,
+    AssignmentKey,
+    Count,
+    HostReport,
+    LeaseId,
+    Result,
+    Results,
+    Seconds,
+    ShortText,
+    URLText,
+    read_assignment_id,
+)
+from drumlin.store import FetchRecord, record_id_of
+from drumlin.urls import canonical, domain_of
+
+TEXT_URL_CHARS_MAX = 4 * 1024 * 1024
+BODY_BYTES_MAX = 16 * 1024 * 1024
+HEAD_CHARS_MAX = 256 * 1024
+LINK_KIND = "a"
+SHOWN_CHARS = 200
+CAPTURE_PREFIX = "told-"
+
+_STATUS_LINE = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})")
+
+TextURL = Annotated[str, msgspec.Meta(max_length=TEXT_URL_CHARS_MAX)]
+Head = Annotated[str, msgspec.Meta(max_length=HEAD_CHARS_MAX)]
+SimHash = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": SIMHASH_MAX})]
+SimHashText = Annotated[str, msgspec.Meta(pattern=r"^(?:0[xX])?[0-9a-fA-F]{1,16}\Z")]
+
+
+class ToldResult(msgspec.Struct, kw_only=True):
+    """What became of one URL, as any node may write it; whatever is unknown may be null or left out.
+
+    `content_hash` is the SHA-256 of the body, in hexadecimal or base64. `crawl_time` and `submitted_at` are in seconds
+    since the epoch or ISO 8601. `text_data_url` is the page's text as a `data:` URL; any other URL is kept as a
+    reference. `body` is the page as it was received, `response_head` its status line and headers, and `content_type`
+    serves where there is no head. Without `links` they are taken from the body."""
+
+    assignment_id: LeaseId
+    url: URLText
+    status_code: Annotated[int, msgspec.Meta(ge=0, le=999)] | None = None
+    content_hash: HashText | None = None
+    links: Annotated[list[URLText], msgspec.Meta(max_length=LINKS_MAX)] | None = None
+    crawl_time: Epoch | Moment | None = None
+    outcome: Annotated[str, msgspec.Meta(max_length=20)] | None = None
+    text_data_url: TextURL | None = None
+    redirect_chain: Annotated[list[URLText], msgspec.Meta(max_length=50)] | None = None
+    size: Count | None = None
+    simhash: SimHash | SimHashText | None = None
+    error: ShortText | None = None
+    etag: ShortText | None = None
+    last_modified: ShortText | None = None
+    body: Annotated[bytes, msgspec.Meta(max_length=BODY_BYTES_MAX, extra_json_schema=BASE64)] | None = None
+    response_head: Head | None = None
+    content_type: ShortText | None = None
+    redirect_to: URLText | None = None
+    retry_after_s: Seconds | None = None
+    kind: Annotated[str, msgspec.Meta(max_length=40)] | None = None
+    capture_id: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    result_id: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    node_id: ShortText | None = None
+    submitted_at: Epoch | Moment | None = None
+    record_id: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    mime: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    link_hints: Annotated[list[float], msgspec.Meta(max_length=LINKS_MAX)] | None = None
+    traps: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=100)] | None = None
+
+    def __post_init__(self) -> None:
+        # msgspec knows no bound beyond 63 bits.
+        if isinstance(self.simhash, int) and self.simhash > SIMHASH_MAX:
+            raise ValueError("a simhash has 64 bits")
+
+
+class ToldResults(msgspec.Struct):
+    """A batch of results. A sender that has put its captures into the store itself says `stored`; else they are stored
+    here, if this coordinator has a store."""
+
+    results: Annotated[list[ToldResult], msgspec.Meta(max_length=RESULTS_MAX)]
+    hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOSTS_MAX)] = []
+    canonical_links: bool = False
+    stored: bool = False
+
+
+class ResultsFormat(Format[Any]):
+    """Reads a batch of results: as drumlin's nodes write it, which is quick, else as others may."""
+
+    def __init__(self) -> None:
+        super().__init__(ToldResults)
+        self._own: Format[Results] = Format(Results)
+
+    def decode(self, body: bytes, content_type: str) -> Results | ToldResults:
+        try:
+            own = self._own.decode(body, content_type)
+            if own.stored:
+                return own
+        except Refused as refused:
+            if refused.status != 422:
+                raise
+        told: ToldResults = super().decode(body, content_type)
+        return told
+
+
+class Telling(msgspec.Struct):
+    """One told result on its way into the store. `text_url` is a `data:` URL that is still to be read; `with_body` says
+    that the capture holds the page as it was received, `with_head` that its headers are known too."""
+
+    result: Result
+    fetch: FetchRecord
+    capture: Capture | None = None
+    text_url: str = ""
+    told_hash: str = ""
+    with_body: bool = False
+    with_head: bool = False
+
+    @property
+    def to_be_read(self) -> bool:
+        """Whether strangers' bytes must be parsed: another process does that."""
+        return self.capture is not None and (self.with_body or bool(self.text_url))
+
+
+def telling_of(told: ToldResult, node: str, now: float, *, found_on: str = "") -> Telling:
+    """A result in drumlin's form, with the capture that it tells of; `Refused` when it contradicts itself."""
+    result = _result(told, now)
+    host = host_or_nothing(result.url)
+    key = read_assignment_id(result.assignment_id)
+    fetch = _fetch(result, host, node, key)
+    telling = Telling(result, fetch, text_url=_data_url(told), told_hash=read_hash(told.content_hash))
+    if host and key is not None and _tells_of_a_page(told, result):
+        head = _head(told)
+        telling.with_head, telling.with_body = bool(head), told.body is not None
+        telling.capture = _capture(told, result, key, host, head, found_on)
+        telling.capture.told = Told(node, result.size, text_data_url=_reference(told))
+        fetch.record_id = result.record_id = telling.capture.record_id = record_id_of(telling.capture)
+    return telling
+
+
+def _result(told: ToldResult, now: float) -> Result:
+    simhash = int(told.simhash, 16) if isinstance(told.simhash, str) else told.simhash
+    result = Result(
+        told.assignment_id,
+        told.url,
+        told.status_code or 0,
+        "",
+        told.links or [],
+        read_moment(told.crawl_time, now),
+        outcome=told.outcome or "",
+        redirect_chain=told.redirect_chain or [],
+        size=len(told.body) if told.body is not None else told.size or 0,
+        simhash=simhash,
+        error=told.error or "",
+        etag=told.etag or "",
+        last_modified=told.last_modified or "",
+        retry_after_s=told.retry_after_s or 0.0,
+        redirect_to=told.redirect_to or "",
+        link_hints=told.link_hints or [],
+        mime=told.mime or "",
+        traps=told.traps or {},
+    )
+    result.outcome = outcome_of(result)
+    if result.outcome == Outcome.FAILED:
+        result.kind = told.kind or kind_of_status(result.status_code)
+    result.capture_id = told.capture_id or _capture_id(told, result)
+    return result
+
+
+def _capture_id(told: ToldResult, result: Result) -> str:
+    """The same for the same result sent again, to whichever coordinator, and for no other. A time that is not told is
+    none: it would be another each time."""
+    moment = result.crawl_time if told.crawl_time is not None else 0.0
+    said = (result.assignment_id, result.url, result.status_code, read_hash(told.content_hash), moment, result.outcome)
+    return CAPTURE_PREFIX + hashlib.sha256("\n".join(map(str, said)).encode()).hexdigest()[:32]
+
+
+def _fetch(result: Result, host: str, node: str, key: AssignmentKey | None) -> FetchRecord:
+    return FetchRecord(
+        url=result.url,
+        host=host,
+        fetched=result.crawl_time,
+        outcome=result.outcome,
+        status=result.status_code,
+        kind=result.kind,
+        error=result.error,
+        attempt=key.attempts + 1 if key else 0,
+        bytes=result.size,
+        redirect_to=result.redirect_to,
+        node=node,
+    )
+
+
+def _tells_of_a_page(told: ToldResult, result: Result) -> bool:
+    """A page, or a redirect of which all is known that a WARC record holds."""
+    if result.outcome == Outcome.FETCHED:
+        return True
+    return result.outcome == Outcome.REDIRECTED and bool(told.response_head) and told.body is not None
+
+
+def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, head: bytes, found_on: str) -> Capture:
+    headers = header_fields(head) if head else {"content-type": told.content_type or told.mime or ""}
+    links = [canonical(href, result.url) for href in result.links]
+    told_hash = read_hash(told.content_hash)
+    return Capture(
+        url=result.url,
+        host=host,
+        domain=domain_of(host),
+        task_id=key.task_id,
+        lease_token=key.lease_id,
+        depth=key.depth,
+        found_on=found_on,
+        redirects=tuple(result.redirect_chain),
+        fetched=result.crawl_time,
+        duration_s=0.0,
+        status=result.status_code,
+        protocol="",
+        ip="",
+        request_headers=b"",
+        response_headers=head,
+        body_raw=told.body or b"",
+        body=b"",
+        headers=headers,
+        mime=headers.get("content-type", "").partition(";")[0].strip().lower(),
+        links=LinkSet(links, [LINK_KIND] * len(links), [""] * len(links), [""] * len(links)),
+        digest=bytes.fromhex(told_hash),
+        simhash=result.simhash,
+    )
+
+
+def _head(told: ToldResult) -> bytes:
+    """The last header block of those that curl writes down, which belongs to the body; it must fit the status."""
+    if not told.response_head:
+        return b""
+    text = told.response_head.replace("\r\n", "\n").strip("\n")
+    block = text.split("\n\n")[-1].replace("\n", "\r\n").encode() + b"\r\n\r\n"
+    status = _STATUS_LINE.match(block)
+    if status is None or int(status[1]) != told.status_code:
+        message = f"The head of {told.url[:SHOWN_CHARS]} does not begin with the status {told.status_code}."
+        raise Refused(422, "invalid", message, "Send the head as it was received, or leave it out.")
+    return block
+
+
+def _data_url(told: ToldResult) -> str:
+    """The text's URL when it is a `data:` URL."""
+    return told.text_data_url if told.text_data_url and is_data_url(told.text_data_url) else ""
+
+
+def _reference(told: ToldResult) -> str:
+    """The text's URL when it is any other: it is kept, and never asked for."""
+    url = told.text_data_url or ""
+    if is_data_url(url):
+        return ""
+    if len(url) > URL_CHARS_MAX:
+        message = f"The text_data_url of {told.url[:SHOWN_CHARS]} is longer than {URL_CHARS_MAX} characters."
+        raise Refused(422, "invalid", message, "Only a data: URL may be.")
+    return url

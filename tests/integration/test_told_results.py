@@ -1,0 +1,189 @@
+"""What nodes and workers return that store nothing themselves is stored by the coordinator that takes it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator, result_of
+from tests.harness.outputs import check_no_leftovers, check_rows_lead_to_records, check_warcs, query
+
+T = 1_790_000_000.0
+PAGE = (
+    "<html lang=de><title>Ein Titel</title><body><p>Dies ist der Text einer Seite, die jemand anders geholt hat.</p>"
+    "<a href='/next'>weiter</a><a href='/never' rel=nofollow>nie</a></body></html>"
+)
+DIGEST = hashlib.sha256(PAGE.encode()).hexdigest()
+HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nServer: old\r\n\r\n"
+ROW = "SELECT url, text, fetch_status, node, content_digest, bytes, warc_filename, text_data_url FROM {pages}"
+
+
+def take(coordinator: RunningCoordinator, url: str, worker: str = "w1") -> dict[str, Any]:
+    coordinator.enqueue(url)
+    given: dict[str, Any] = coordinator.get(f"/v1/fetch/next?workerId={worker}").json
+    assert given["url"] == url
+    return given
+
+
+def give(coordinator: RunningCoordinator, url: str, **more: Any) -> Answer:
+    said = {"url": url, "statusCode": 200, "contentSha256": None, "fetchedAt": T, "links": None, "workerId": "w1"}
+    return coordinator.post("/v1/fetch/result", said | more)
+
+
+def send(node: RemoteNode, results: list[dict[str, Any]], **more: Any) -> Answer:
+    return node.send(json.dumps({"results": results} | more).encode())
+
+
+def test_a_page_sent_by_a_simple_worker_is_a_row_with_its_text(tmp_path: Path) -> None:
+    url = "http://a.example/page"
+    with RunningCoordinator(store=tmp_path) as running:
+        assert take(running, url)["keepsResults"] is True
+        assert (
+            give(running, url, body=PAGE, contentType="text/html", contentSha256=f"sha256:{DIGEST.upper()}").status
+            == 204
+        )
+        assert running.get("/api/v1/urls?url=http://a.example/next").json["state"] == "queued"
+        assert running.get("/api/v1/urls?url=http://a.example/never").status == 404
+    [(text, *row)] = query(tmp_path, "SELECT text, title, content_languages, node, content_digest, bytes FROM {pages}")
+    assert text.startswith("Dies ist der Text einer Seite, die jemand anders geholt hat.")
+    assert row == ["Ein Titel", "deu", "w1", f"sha256:{DIGEST}", len(PAGE)]
+    assert query(tmp_path, "SELECT target FROM {links} ORDER BY target") == [
+        ("http://a.example/never",),
+        ("http://a.example/next",),
+    ]
+    assert query(tmp_path, "SELECT url, outcome, fetch_status, node, attempt FROM {fetches}") == [
+        (url, "fetched", 200, "w1", 1)
+    ]
+    assert query(tmp_path, "SELECT warc_filename FROM {pages}") == [(None,)], "without headers no record is honest"
+    check_no_leftovers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text_url", "text"),
+    [
+        ("data:text/plain,Gr%C3%BC%C3%9Fe", "Grüße"),
+        ("data:text/plain;charset=iso-8859-1,Gr%FC%DFe", "Grüße"),
+        ("data:;base64," + base64.b64encode("Grüße".encode()).decode(), "Grüße"),
+        ("http://169.254.169.254/latest/", None),
+        ("file:///etc/passwd", None),
+        (None, None),
+    ],
+)
+def test_the_text_of_a_data_url_is_the_rows_and_any_other_is_only_written_down(
+    tmp_path: Path, text_url: str | None, text: str | None
+) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        running.enqueue("http://b.example/")
+        node = RemoteNode(running, "batch")
+        assert node.registered["keeps_results"] is True
+        [one] = node.take()
+        told = result_of(one, content_hash=None, text_data_url=text_url, crawl_time="2026-09-21T14:13:20Z")
+        assert send(node, [told]).json["accepted_count"] == 1
+    reference = None if text is not None else text_url
+    row = ("http://b.example/", text, 200, "batch", None, 1_000, None, reference)
+    assert query(tmp_path, ROW) == [row]
+    assert query(tmp_path, "SELECT epoch(fetch_time)::DOUBLE FROM {pages}") == [(T,)]
+
+
+def test_a_page_with_its_head_becomes_a_warc_record(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, "http://c.example/")
+        body = base64.b64encode(PAGE.encode()).decode()
+        assert give(running, "http://c.example/", bodyBase64=body, responseHead=HEAD).status == 204
+    assert check_rows_lead_to_records(tmp_path) == 1
+    check_warcs(tmp_path)
+    check_no_leftovers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"body": PAGE, "contentSha256": "0" * 64},
+        {"body": PAGE, "bodyBase64": "AAAA"},
+        {"body": PAGE, "responseHead": HEAD.replace("200", "404")},
+        {"body": PAGE, "responseHead": HEAD.replace("Server: old", "Content-Encoding: gzip")},
+        {"contentSha256": "sha1:abc"},
+        {"textDataUrl": "data:;base64,!"},
+        {"fetchedAt": "yesterday"},
+        {"statusCode": 1_000},
+    ],
+)
+def test_what_contradicts_itself_is_422_and_changes_nothing(tmp_path: Path, more: dict[str, Any]) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, "http://d.example/")
+        assert give(running, "http://d.example/", **more).status == 422
+        assert running.get("/api/v1/urls?url=http://d.example/").json["state"] == "leased"
+        assert give(running, "http://d.example/").status == 204
+    assert len(query(tmp_path, ROW)) == 1
+
+
+def test_a_result_sent_again_is_stored_once(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, "http://e.example/1")
+        assert [give(running, "http://e.example/1", body="Plain.").status for _ in range(3)] == [204] * 3
+        running.enqueue("http://f.example/1", "http://f.example/2")
+        node = RemoteNode(running, "batch")
+        batch = [result_of(one) for one in node.take()]
+        answers = [send(node, batch).json for _ in range(3)]
+        assert answers == [answers[0]] * 3
+        assert answers[0]["accepted_count"] == 2
+    assert query(tmp_path, "SELECT url, count(*) FROM {pages} GROUP BY url ORDER BY url") == [
+        ("http://e.example/1", 1),
+        ("http://f.example/1", 1),
+        ("http://f.example/2", 1),
+    ]
+    assert query(tmp_path, "SELECT count(*) FROM {fetches}") == [(3,)]
+
+
+def test_what_a_node_has_stored_itself_is_not_stored_again(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        running.enqueue("http://g.example/")
+        node = RemoteNode(running, "own")
+        assert send(node, [result_of(one) for one in node.take()], stored=True).json["accepted_count"] == 1
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_without_a_store_results_settle_and_who_asks_is_told(tmp_path: Path) -> None:
+    with RunningCoordinator() as running:
+        assert take(running, "http://h.example/")["keepsResults"] is False
+        assert give(running, "http://h.example/", body=PAGE, contentType="text/html").status == 204
+        assert running.get("/api/v1/urls?url=http://h.example/").json["state"] == "done"
+        assert running.get("/api/v1/urls?url=http://h.example/next").json["state"] == "queued"
+        assert RemoteNode(running, "n").registered["keeps_results"] is False
+
+
+def test_failures_and_denials_are_in_the_fetch_log(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, "http://i.example/")
+        assert give(running, "http://i.example/", statusCode=0, error="no route to host").status == 204
+        take(running, "http://j.example/", "w1")
+        assert give(running, "http://j.example/", statusCode=0, outcome="denied").status == 204
+    assert query(tmp_path, "SELECT url, outcome, kind, error FROM {fetches} ORDER BY url") == [
+        ("http://i.example/", "failed", "connect", "no route to host"),
+        ("http://j.example/", "denied", "", ""),
+    ]
+    assert query(tmp_path, "SELECT count(*) FROM {pages}") == [(0,)]
+
+
+def test_rejected_results_are_stored_nowhere(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        node = RemoteNode(running, "liar")
+        made_up = {"assignment_id": "liar:x.0.0/1.0.0", "url": "http://k.example/"}
+        assert send(node, [result_of(made_up)]).json["rejected_count"] == 1
+    assert not list(tmp_path.rglob("*.parquet"))
+    check_no_leftovers(tmp_path)
+
+
+def test_a_told_hash_without_a_body_makes_no_page_a_duplicate(tmp_path: Path) -> None:
+    """Else pages of honest nodes would be stored without their text, as duplicates of one that nobody has seen."""
+    with RunningCoordinator(store=tmp_path) as running:
+        running.enqueue("http://l.example/1", "http://l.example/2")
+        node = RemoteNode(running, "batch")
+        for one in node.take():
+            send(node, [result_of(one, content_hash="ab" * 32)])
+    assert query(tmp_path, "SELECT count(*) FROM {pages} WHERE duplicate_of IS NOT NULL") == [(0,)]

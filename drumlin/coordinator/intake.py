@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,10 +18,13 @@ from drumlin.coordinator.keeping import Keeper
 from drumlin.coordinator.reading import Reader
 from drumlin.coordinator.settling import Taken
 from drumlin.coordinator.telling import Telling, ToldResult, telling_of
+from drumlin.errors import DrumlinError
 from drumlin.pipeline import Reading
 from drumlin.protocol import HostReport, Results
 
 STEP_S = 1.0
+
+log = logging.getLogger("drumlin.coordinator")
 
 
 class Intake:
@@ -102,7 +106,10 @@ class Intake:
         while self._keeper is not None:
             await asyncio.sleep(STEP_S)
             ending = self._dispatcher.state in ENDED
-            await self._keeper.step(self._settle_found, self._time.calendar(), ending=ending)
+            try:
+                await self._keeper.step(self._settle_found, self._time.calendar(), ending=ending)
+            except (DrumlinError, OSError) as broken:
+                log.warning("what was taken waits in its journal: %s", broken)
 
     async def _settle_found(self, results: Results) -> Taken:
         return await self._dispatcher.take(None, results, await self._time.now())

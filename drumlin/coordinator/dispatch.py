@@ -282,11 +282,23 @@ class Dispatcher:
         """Tell the genuine from the made up. Another coordinator may have begun to use a key that is new to this one,
         so that the keys are read again before anything is called made up."""
         batch = read_results(results, self.seals)
-        if batch.made_up and now - self._keys_read >= KEYS_READ_EVERY_S:
-            self._keys_read = now
-            await self.seals.refresh(self.engine)
+        if batch.made_up and await self._read_keys(now):
             batch = read_results(results, self.seals)
         return batch
+
+    async def gave_out(self, assignment_id: str, url: str, now: float) -> bool:
+        """Whether some coordinator gave out this URL under this id."""
+        if self.seals.assignment(assignment_id, url) is not None:
+            return True
+        return await self._read_keys(now) and self.seals.assignment(assignment_id, url) is not None
+
+    async def _read_keys(self, now: float) -> bool:
+        """Read the keys of seals again, unless that was done a moment ago."""
+        if now - self._keys_read < KEYS_READ_EVERY_S:
+            return False
+        self._keys_read = now
+        await self.seals.refresh(self.engine)
+        return True
 
     @property
     def may_be_finished(self) -> bool:

@@ -59,6 +59,9 @@ class Intake:
         tellings: list[Telling] = []
         for one in told:
             telling = telling_of(one, node, self._time.calendar(), found_on=found_on)
+            if telling.capture is not None and not await self._gave_out(one):
+                # It will not count, so that nothing of it is worth the work or the room.
+                telling.capture, telling.result.links = None, []
             if telling.to_be_read:
                 await self._reader.read(telling)
             else:
@@ -110,6 +113,9 @@ class Intake:
                 await self._keeper.step(self._settle_found, self._time.calendar(), ending=ending)
             except (DrumlinError, OSError) as broken:
                 log.warning("what was taken waits in its journal: %s", broken)
+
+    async def _gave_out(self, told: ToldResult) -> bool:
+        return await self._dispatcher.gave_out(told.assignment_id, told.url, await self._time.now())
 
     async def _settle_found(self, results: Results) -> Taken:
         return await self._dispatcher.take(None, results, await self._time.now())

@@ -228,8 +228,6 @@ def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, he
         url=result.url,
         host=host,
         domain=domain_of(host),
-        task_id=key.task_id,
-        lease_token=key.lease_id,
         depth=key.depth,
         found_on=found_on,
         redirects=tuple(result.redirect_chain),

@@ -47,7 +47,7 @@ def finish(root: Path) -> Path:
         left = [name for name, found in standing.items() if found is Spool.LEFT]
         if left:
             message = f"Nodes that died left results in {root} that are in no table yet: {_names(left)}."
-            hint = "Start a node, for coordinator-… a coordinator, with this --store: it finishes them first."
+            hint = "Start a node with this --store, or a coordinator where its name begins so: it finishes them first."
             raise BusyError(message, hint)
         return merge(root / "warc")
 

@@ -38,6 +38,7 @@ from drumlin.coordinator.service import (
     run_server,
 )
 from drumlin.coordinator.totals import Totals
+from drumlin.coordinator.unix_socket import private_socket
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import EXIT_INTERNAL, BusyError, DrumlinError, StorageError
@@ -147,7 +148,7 @@ class LocalCrawl:
         self.directory.open()
         self._socket_path = _socket_path(self.options.out)
         try:
-            with _listening_at(self._socket_path) as self._socket:
+            with private_socket(self._socket_path, CONNECTIONS_WAITING_MAX, "Choose another --out.") as self._socket:
                 # Before the frontier, whose threads would make forking unsafe. What nodes say waits in the socket
                 # until the coordinator is there.
                 set_apart_what_is_loaded()
@@ -363,18 +364,6 @@ def _socket_path(out: Path) -> str:
     path = f"{folder}/socket"
     Path(path).unlink(missing_ok=True)
     return path
-
-
-def _listening_at(path: str) -> socket.socket:
-    """A Unix socket that takes connections from now on, whoever will answer them."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(path)
-        listener.listen(CONNECTIONS_WAITING_MAX)
-    except OSError as cause:
-        listener.close()
-        raise StorageError(f"Cannot listen on {path}: {cause.strerror}.", "Choose another --out.") from cause
-    return listener
 
 
 def _failure_error(failure: Failure) -> DrumlinError:

@@ -39,6 +39,30 @@ HOSTS_MAX = 100
 PRIVATE = 0o600
 PUBLIC = 0o644
 
+SOON = timedelta(days=14)
+"""Who runs a fleet is warned so long before a certificate expires."""
+_DATE = "%Y-%m-%d %H:%M UTC"
+
+NO_CERTIFICATE_HINT = "If coordinators there ask for clients' certificates, give --cert and --key."
+"""For a connection that ends without an answer: servers on asyncio hang up on strangers without saying why."""
+_NO_CERTIFICATE = ("The coordinator does not accept our certificate, or wants one.", "Give --cert and --key.")
+# What OpenSSL says, by a part of it that all its versions share; the more special first.
+_EXPLANATIONS = {
+    "alert certificate expired": ("Our own certificate has expired.", "Renew the one that --cert names."),
+    "certificate has expired": (
+        "The coordinator's certificate has expired.",
+        "Renew it there, or check this machine's clock.",
+    ),
+    "certificate is not yet valid": (
+        "The coordinator's certificate is not valid yet.",
+        "Check the clocks of both machines.",
+    ),
+    "alert certificate required": _NO_CERTIFICATE,
+    "alert handshake failure": _NO_CERTIFICATE,
+    "alert bad certificate": _NO_CERTIFICATE,
+    "alert unknown ca": _NO_CERTIFICATE,
+}
+
 _NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NAME_CHARS_MAX = 253
 
@@ -106,27 +130,28 @@ def server_context(certificate: Path, key: Path, client_authority: Path | None =
     return context
 
 
-def client_context(authority: Path | None, client: Path | None = None) -> ssl.SSLContext:
-    """How a program speaks TLS to a coordinator or a Redis server, trusting `authority` (None: the system's)."""
+def client_context(authority: Path | None, client: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
+    """How a program speaks TLS to a coordinator, trusting `authority` (None: the system's). `client` is its own
+    certificate, where coordinators ask for one, and `key` that one's key (None: in the same file)."""
     try:
         context = ssl.create_default_context(cafile=None if authority is None else str(authority))
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if client is not None:
-            context.load_cert_chain(client)
+            context.load_cert_chain(client, key)
     except OSError as wrong:
-        named = ", ".join(str(path) for path in (authority, client) if path is not None)
+        named = ", ".join(str(path) for path in (authority, client, key) if path is not None)
         raise ConfigError(f"Cannot use the certificate files {named}: {_reason(wrong)}.") from wrong
     return context
 
 
-def curl_options(authority: Path | None, client: Path | None = None) -> dict[int, str | int]:
+def curl_options(authority: Path | None, client: Path | None = None, key: Path | None = None) -> dict[int, str | int]:
     """The same for libcurl: options for `pycurl.Curl.setopt`."""
     import pycurl
 
     if authority is not None or client is not None:
         # libcurl would complain only when it connects, and say less. The system's own authorities are left to it, since
         # reading them takes longer than the rest of a node's start.
-        client_context(authority, client)
+        client_context(authority, client, key)
     options: dict[int, str | int] = {
         pycurl.SSL_VERIFYPEER: 1,
         pycurl.SSL_VERIFYHOST: 2,
@@ -135,8 +160,48 @@ def curl_options(authority: Path | None, client: Path | None = None) -> dict[int
     if authority is not None:
         options[pycurl.CAINFO] = str(authority)
     if client is not None:
-        options[pycurl.SSLCERT] = options[pycurl.SSLKEY] = str(client)
+        options[pycurl.SSLCERT] = str(client)
+        options[pycurl.SSLKEY] = str(key or client)
     return options
+
+
+def check_pair(certificate: Path | None, key: Path | None) -> None:
+    """`ConfigError` when only one of the two is given."""
+    if (certificate is None) != (key is None):
+        raise ConfigError("A certificate and its key come together.", "Give both --cert and --key.")
+
+
+# When it does not work
+
+
+def check_validity(path: Path, now: float) -> list[str]:
+    """Warnings about the dates of the certificates in a file; `ConfigError` when one has expired: every client would
+    refuse it, and few say why."""
+    from cryptography import x509
+
+    try:
+        certificates = x509.load_pem_x509_certificates(path.read_bytes())
+    except OSError as wrong:
+        raise ConfigError(f"Cannot read {path}: {_reason(wrong)}.") from wrong
+    except ValueError as wrong:
+        raise ConfigError(f"{path} holds no certificate.") from wrong
+    warnings: list[str] = []
+    moment = datetime.fromtimestamp(now, UTC)
+    for certificate in certificates:
+        begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        name = f"The certificate {certificate.subject.rfc4514_string()} in {path}"
+        if ends <= moment:
+            raise ConfigError(f"{name} expired on {ends:{_DATE}}.", "Renew it, or check this machine's clock.")
+        if begins > moment:
+            warnings.append(f"{name} is valid from {begins:{_DATE}} only. Is this machine's clock right?")
+        elif ends - moment < SOON:
+            warnings.append(f"{name} expires on {ends:{_DATE}}. Renew it before.")
+    return warnings
+
+
+def explained(problem: str) -> tuple[str, str] | None:
+    """A sentence and a hint for what OpenSSL says of a coordinator's certificate, or of ours; None for all else."""
+    return next((said for sign, said in _EXPLANATIONS.items() if sign in problem.lower().replace("_", " ")), None)
 
 
 # Certificates to try it out
@@ -189,11 +254,11 @@ def create_certificates(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Keys first: a certificate that is there has its key.
-        _write(files.authority_key, authority.key_pem, PRIVATE)
-        _write(files.server_key, server_key, PRIVATE)
-        _write(files.client, client + client_key, PRIVATE)
-        _write(files.server, server + authority.pem, PUBLIC)
-        _write(files.authority, authority.pem, PUBLIC)
+        write_file(files.authority_key, authority.key_pem, PRIVATE)
+        write_file(files.server_key, server_key, PRIVATE)
+        write_file(files.client, client + client_key, PRIVATE)
+        write_file(files.server, server + authority.pem, PUBLIC)
+        write_file(files.authority, authority.pem, PUBLIC)
     except OSError as wrong:
         raise StorageError(f"Cannot write certificates to {folder}: {_reason(wrong)}.") from wrong
     return files
@@ -354,7 +419,7 @@ def _ascii_name(host: str) -> str:
     return name
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def write_file(path: Path, content: bytes, mode: int = PRIVATE) -> None:
     """Replace a file as a whole, never readable by more people than it should be."""
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)

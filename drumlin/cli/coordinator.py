@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from drumlin.cli.console import say
 from drumlin.config import SETTINGS, Loaded, config_options
 from drumlin.errors import ConfigError
+from drumlin.lines import log_to_stderr
 
 if TYPE_CHECKING:
     from drumlin.config import CrawlConfig
@@ -35,6 +35,10 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--cert", type=_PATH, metavar="FILE", help="the certificate to speak TLS with")
 @click.option("--key", type=_PATH, metavar="FILE", help="the certificate's key")
+@click.option("--client-ca", type=_PATH, metavar="FILE", help="let only clients in that this authority has certified")
+@click.option(
+    "--trusted-proxy", multiple=True, metavar="ADDRESS", help="believe X-Forwarded-For from there; repeatable"
+)
 @click.option("--insecure", is_flag=True, help="permit plain HTTP, or no tokens, beyond this machine")
 @click.option("--no-auth", is_flag=True, help="ask for no tokens")
 @click.option("--finish/--no-finish", default=False, help="end the crawl when nothing is left, or wait for more URLs")
@@ -48,6 +52,8 @@ def command(
     store: Path | None,
     cert: Path | None,
     key: Path | None,
+    client_ca: Path | None,
+    trusted_proxy: tuple[str, ...],
     insecure: bool,
     no_auth: bool,
     finish: bool,
@@ -64,6 +70,7 @@ def command(
     from drumlin.coordinator.service import ServiceOptions, serve, shards_to_found
 
     place = read_listen(listen, cert, key, insecure=insecure, auth=not no_auth)
+    place = with_doors(place, client_ca, trusted_proxy)
     seeds = read_seeds(urls, input_file) if urls or input_file else []
     spec = _engine(loaded)
     options = ServiceOptions(
@@ -76,7 +83,7 @@ def command(
         shard_count=shards_to_found(spec),
         sync=loaded.process.sync,
     )
-    _log_to_stderr()
+    log_to_stderr()
 
     def on_ready(dispatcher: Dispatcher) -> None:
         say(loaded.process, ready_line(place, spec, auth=not no_auth))
@@ -87,10 +94,9 @@ def command(
 def read_listen(text: str, cert: Path | None, key: Path | None, *, insecure: bool, auth: bool) -> Listen:
     """Where to listen; ConfigError when it is no such place, or not one to listen on like this."""
     from drumlin.coordinator.service import Listen
-    from drumlin.tls import check_listen
+    from drumlin.tls import check_listen, check_pair
 
-    if (cert is None) != (key is None):
-        raise ConfigError("A certificate and its key come together.", "Give both --cert and --key.")
+    check_pair(cert, key)
     if text.startswith("unix:"):
         return Listen(unix=text.removeprefix("unix:"), certificate=cert, key=key)
     host, _, port = text.rpartition(":")
@@ -101,10 +107,28 @@ def read_listen(text: str, cert: Path | None, key: Path | None, *, insecure: boo
     return Listen(host, int(port), certificate=cert, key=key)
 
 
+def with_doors(place: Listen, client_ca: Path | None, proxies: tuple[str, ...]) -> Listen:
+    """The same place, for clients with a certificate only, and behind these proxies."""
+    import ipaddress
+
+    import msgspec
+
+    if client_ca is not None and place.certificate is None:
+        raise ConfigError("--client-ca needs TLS.", "Give --cert and --key too.")
+    for proxy in proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError:
+            message = f"--trusted-proxy must be an address or a network, not {proxy!r}."
+            raise ConfigError(message, "10.0.0.7 or 10.0.0.0/24, say.") from None
+    return msgspec.structs.replace(place, client_authority=client_ca, trusted_proxies=proxies)
+
+
 def ready_line(place: Listen, spec: str, *, auth: bool) -> str:
     """One line that says what runs here and how to join; never the engine's password."""
     secured = "TLS" if place.certificate else "no TLS"
     token = " --token-file FILE" if auth else ""
+    token += " --cert FILE --key FILE" if place.client_authority else ""
     engine = f"{spec.partition('://')[0]}://{spec.rpartition('@')[2]}" if "@" in spec else spec
     join = f"drumlin node --coordinator {place.endpoint}{token}"
     return f"Ready at {place.endpoint} ({secured}, engine {engine}). To join: {join}"
@@ -124,9 +148,3 @@ def _asked_config(loaded: Loaded) -> CrawlConfig | None:
 
     asked = any(loaded.origins[name].source != "default" for name in CRAWL_SETTINGS)
     return fleet_config(loaded) if asked else None
-
-
-def _log_to_stderr() -> None:
-    import logging
-
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -13,6 +13,7 @@ import click
 from drumlin.cli.console import results, write_json
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
+from drumlin.lines import one_line
 
 if TYPE_CHECKING:
     from drumlin.engines.blocking import BlockingEngine
@@ -46,10 +47,9 @@ def list_letters(loaded: Loaded, kind: str, host: str) -> None:
     console = results(loaded.process)
     for letter in letters:
         when = datetime.fromtimestamp(letter.last_failed, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        console.print(f"{when}  {letter.kind}  {letter.url}", soft_wrap=True)
-        console.print(
-            f"    {_attempts(letter)}: {letter.last_error or 'no details'}{_found_on(letter)}", soft_wrap=True
-        )
+        error = f"{letter.last_error or 'no details'}{_found_on(letter)}"
+        console.print(one_line(f"{when}  {letter.kind}  {letter.url}"), soft_wrap=True)
+        console.print(one_line(f"    {_attempts(letter)}: {error}"), soft_wrap=True)
     console.print(f"{len(letters)} dead letters.")
 
 

@@ -10,6 +10,7 @@ import click
 from drumlin.cli.console import results, write_json
 from drumlin.config import CrawlConfig, Loaded, config_options
 from drumlin.errors import EXIT_OK, ConfigError, DrumlinError, SiteError
+from drumlin.lines import one_line
 
 if TYPE_CHECKING:
     from drumlin.fetch import Fetcher, Transfer
@@ -58,7 +59,7 @@ class Explained:
             return
         console = results(self._loaded.process)
         for step, says in self._steps:
-            console.print(f"{step:<12} {says}", soft_wrap=True)
+            console.print(one_line(f"{step:<12} {says}"), soft_wrap=True)
 
     def say(self, step: str, says: str) -> None:
         self._steps.append((step, says))

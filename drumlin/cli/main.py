@@ -14,6 +14,7 @@ import click
 
 from drumlin import __version__
 from drumlin.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_STORAGE, EXIT_USAGE, DrumlinError
+from drumlin.lines import tell
 
 # A reader of our output that went away is no fault of ours; 128 + SIGPIPE is what a shell expects then.
 EXIT_PIPE_CLOSED = 141
@@ -154,8 +155,7 @@ def _explain_usage(error: click.ClickException) -> int:
 def _fail(sentence: str, exit_code: int) -> int:
     """Stderr may be gone too; the exit code still says it."""
     try:
-        sys.stderr.write(f"drumlin: {' '.join(sentence.split())}\n")
-        sys.stderr.flush()
+        tell(f"drumlin: {' '.join(sentence.split())}")
     except OSError:
         return exit_code
     return exit_code

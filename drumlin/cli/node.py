@@ -37,6 +37,8 @@ class Size(click.ParamType[int]):
 )
 @token_options
 @click.option("--ca", type=FOLDER, metavar="FILE", help="trust coordinators that this authority has certified")
+@click.option("--cert", type=FOLDER, metavar="FILE", help="our certificate, where coordinators ask for one")
+@click.option("--key", type=FOLDER, metavar="FILE", help="the certificate's key; may be the same file")
 @click.option("--insecure", is_flag=True, help="allow plain HTTP to other machines")
 @click.option("--store", "--out", type=FOLDER, metavar="DIR", help="the crawl's store, which this machine can write to")
 @click.option("--spool", type=FOLDER, metavar="DIR", help="without a store: a folder here; a coordinator stores")
@@ -50,6 +52,8 @@ def command(
     coordinator: str,
     token: str,
     ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
     insecure: bool,
     store: Path | None,
     spool: Path | None,
@@ -68,7 +72,9 @@ def command(
     # One process per core: numpy's own threads would only cost a tenth of a second at the start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from drumlin.node.main import NodeOptions, run_node
-    from drumlin.tls import check_endpoint
+    from drumlin.tls import check_endpoint, check_pair
+
+    check_pair(cert, key)
 
     options = NodeOptions(
         name,
@@ -80,6 +86,8 @@ def command(
         bundled=store is None,
         token=token,
         authority=ca,
+        certificate=cert,
+        key=key,
         spool_bytes_max=spool_max,
         memory_bytes_max=0 if parent_pid else memory_max,
     )

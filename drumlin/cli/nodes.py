@@ -10,6 +10,7 @@ import click
 from drumlin.cli.console import results, write_json
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded, config_options, format_duration
+from drumlin.lines import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,6 +56,6 @@ def nodes_table(nodes: list[dict[str, Any]], now: float) -> Table:
             f"{node['leases']:,}",
             f"{node['total_crawled']:,}",
             f"{format_duration(float(max(0, round(now - node['last_seen']))))} ago",
-            node["ip_address"],
+            one_line(node["ip_address"]),
         )
     return table

@@ -10,6 +10,7 @@ import click
 from drumlin.cli.console import results, write_json
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded, config_options
+from drumlin.lines import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,7 +95,7 @@ def status_table(stats: dict[str, Any], reasons: list[str]) -> Table:
     ]
     for name, value in rows:
         if value:
-            table.add_row(name, value)
+            table.add_row(name, one_line(value))
     return table
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumlin.cli.console import write_json
-from drumlin.errors import ConfigError
+from drumlin.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
     from drumlin.coordinator.auth import TokenRecord
@@ -129,8 +129,11 @@ def _engine_option(function: Command) -> Command:
 )
 @click.option("--name", default="", help="whose token it is, for lists and the audit log")
 @click.option("--expires", metavar="DURATION", help="how long it is valid, such as 30d [default: until revoked]")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="write it there, readable by its owner alone"
+)
 @_engine_option
-def create(role: str, name: str, expires: str | None, engine: str) -> None:
+def create(role: str, name: str, expires: str | None, out: Path | None, engine: str) -> None:
     """Make a token and print it, this once."""
     import time
 
@@ -138,13 +141,38 @@ def create(role: str, name: str, expires: str | None, engine: str) -> None:
 
     now = time.time()
     until = None if expires is None else now + _duration(expires)
+    if out is not None:
+        _check_place(out)
     with open_crawl(engine, founds=True) as opened:
         access = Access(_secret(opened))
         token = opened.run(access.issue(opened.engine, Role(role), name, now, expires=until))
-    sys.stdout.write(f"{token}\n")
-    sys.stdout.flush()
+    if out is None:
+        sys.stdout.write(f"{token}\n")
+        sys.stdout.flush()
+    else:
+        _write(out, token)
     limit = "until it is revoked" if until is None else f"until {_moment(until)}"
-    sys.stderr.write(f"This {role} token is valid {limit}. It is shown only now; keep it like a password.\n")
+    shown = "It is shown only now" if out is None else f"It is in {out}"
+    sys.stderr.write(f"This {role} token is valid {limit}. {shown}; keep it like a password.\n")
+
+
+def _check_place(path: Path) -> None:
+    """Before the token exists: one that is recorded and then written nowhere would be lost."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no file.", "Name one that there is not yet, or that may be replaced.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"There is no folder {path.parent}.", "Make it, or name another file.")
+
+
+def _write(path: Path, token: str) -> None:
+    """Replace the file as a whole, so that whoever had it open, or could read it, cannot read this."""
+    from drumlin.tls import write_file
+
+    try:
+        write_file(path, f"{token}\n".encode())
+    except OSError as wrong:
+        hint = "Revoke the token (`drumlin tokens list` shows it), and make another."
+        raise StorageError(f"Cannot write {path}: {wrong.strerror}.", hint) from wrong
 
 
 @command.command("list")

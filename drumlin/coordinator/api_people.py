@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import msgspec
+
 from drumlin.coordinator import api_events, api_metrics
 from drumlin.coordinator.api_events import Events
 from drumlin.coordinator.api_figures import Figures
@@ -81,6 +83,7 @@ class PeopleFace:
         self._health = health
         self._watch = watch
         self._figures = Figures(dispatcher, health)
+        self._time = engine_time
         self._events = Events(self._figures, engine_time)
         self._work_may_have_come = work_may_have_come
 
@@ -96,11 +99,11 @@ class PeopleFace:
             _look(CRAWL, "The crawl's state, settings, budgets and totals", self.crawl, CrawlView),
             _look("/api/v1/stats", "Figures for a dashboard", self.stats, Stats),
             _look("/api/v1/nodes", "All nodes", self.nodes, NodesView, NodesQuery),
-            _look("/api/v1/why-idle", "Why nothing is being fetched right now", self.why_idle, WhyIdle),
+            _always(_look("/api/v1/why-idle", "Why nothing is being fetched right now", self.why_idle, WhyIdle)),
             _look("/api/v1/dead-letters", "URLs given up", self.dead_letters, DeadLettersView, DeadLettersQuery),
             _look("/api/v1/audit", "Who changed what, newest first", self.audit, AuditView, AuditQuery),
             _page("/api/v1/events", "Figures and changes as they come", self.events, bytes, api_events.MEDIA_TYPE),
-            _page("/metrics", "Metrics for Prometheus", self.metrics, str, api_metrics.MEDIA_TYPE),
+            _always(_page("/metrics", "Metrics for Prometheus", self.metrics, str, api_metrics.MEDIA_TYPE)),
         ]
 
     def _levers(self) -> list[Route]:
@@ -185,7 +188,7 @@ class PeopleFace:
         await self._watch.be_fresh()
         if self._health.troubles:
             # Whatever else may be so follows from it, and might take an engine that answers to find out.
-            return WhyIdle(idle=True, reasons=troubled(self._health.troubles, call.now))
+            return WhyIdle(idle=True, reasons=troubled(self._health.troubles, self._time.calendar()))
         dispatcher = self._dispatcher
         totals, nodes = await self._figures.totals(call.now), await self._figures.nodes(call.now)
         waiting = await self._first_waiting(call.now) if totals.hosts_waiting else []
@@ -306,6 +309,11 @@ def _look(path: str, summary: str, answer: Answer, gives: type, takes: type | No
         takes=takes,
         gives=gives,
     )
+
+
+def _always(route: Route) -> Route:
+    """The same call, answered also while the engine cannot be used."""
+    return msgspec.structs.replace(route, without_engine=True)
 
 
 def _page(path: str, summary: str, answer: Answer, gives: type, media_type: str) -> Route:

@@ -15,6 +15,7 @@ import msgspec
 
 from drumlin.coordinator.auth import TOKENS_TABLE, Identity, Role, TokenRecord
 from drumlin.engines.base import Engine
+from drumlin.lines import one_line
 
 AUDIT_TABLE = "audit"
 ENTRIES_MAX = 10_000
@@ -50,9 +51,10 @@ class AuditLog:
         self, who: Identity, action: str, target: str, outcome: str, address: str, now: float
     ) -> AuditEntry:
         """Note one change, or the attempt at one. It is in the process's log even when the engine takes no entry."""
-        entry = AuditEntry(now, who.id, "", who.role, action, target[:TEXT_CHARS_MAX], outcome, address)
+        said = one_line(target[:TEXT_CHARS_MAX])[:TEXT_CHARS_MAX]
+        entry = AuditEntry(now, who.id, "", who.role, action, said, outcome, one_line(address))
         try:
-            entry = msgspec.structs.replace(entry, name=await self._name(who.id))
+            entry = msgspec.structs.replace(entry, name=one_line(await self._name(who.id)))
         finally:
             _log.info("%s", msgspec.json.encode(entry).decode())
         await self._engine.put_entries(AUDIT_TABLE, {_key(now): msgspec.msgpack.encode(entry)})

@@ -166,6 +166,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """The node that the message names, where the path does not; the permission is checked when it is known."""
     reads: Format[Any] | None = None
     """How its body is read, where there is more to it than reading what it `takes`."""
+    without_engine: bool = False
+    """Whether there is an answer also while the engine cannot be used."""
     writes: str = ""
     """What the audit log calls this change; empty for what changes nothing that a person would ask about."""
 

@@ -31,13 +31,14 @@ from drumlin.coordinator.dispatch import ENDED, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.finishing import Finisher
 from drumlin.coordinator.health import Part
+from drumlin.coordinator.unix_socket import private_socket
 from drumlin.coordinator.wire import LimitedProtocol
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError
 from drumlin.garbage import collect_seldom
 from drumlin.protocol import Failure
-from drumlin.tls import server_context
+from drumlin.tls import check_validity, server_context
 from drumlin.urls import domain_of
 
 log = logging.getLogger("drumlin.coordinator")
@@ -65,6 +66,10 @@ class Listen(msgspec.Struct, frozen=True):
     unix: str = ""
     certificate: Path | None = None
     key: Path | None = None
+    client_authority: Path | None = None
+    """Only clients that it has certified get in."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose X-Forwarded-For is believed."""
 
     @property
     def endpoint(self) -> str:
@@ -102,11 +107,21 @@ async def run_server(
 ) -> AsyncIterator[None]:
     """Serve `app` for as long as the context lasts, on a socket that is `listening` already or a new one. With `drain`
     the requests under way are answered at the end."""
+    with contextlib.ExitStack() as stack:
+        if listening is None and listen.unix:
+            listening = stack.enter_context(private_socket(listen.unix, CONNECTIONS_WAITING_MAX))
+        async with _serving(app, listen, drain=drain, listening=listening):
+            yield
+
+
+@contextlib.asynccontextmanager
+async def _serving(
+    app: CoordinatorApp, listen: Listen, *, drain: bool, listening: socket.socket | None
+) -> AsyncIterator[None]:
     config = uvicorn.Config(
         app,
         host=listen.host or "127.0.0.1",
         port=listen.port,
-        uds=listen.unix or None,
         http=LimitedProtocol,
         log_config=None,
         # Whatever goes wrong is told by the application; ending while nodes wait for an answer is not wrong.
@@ -114,6 +129,9 @@ async def run_server(
         lifespan="off",
         access_log=False,
         server_header=False,
+        # Anybody can write X-Forwarded-For; whom it is believed from is for the user to say.
+        proxy_headers=bool(listen.trusted_proxies),
+        forwarded_allow_ips=list(listen.trusted_proxies),
         timeout_keep_alive=KEEP_ALIVE_S if not listen.unix else 3600,
         timeout_graceful_shutdown=DRAIN_S,
         backlog=CONNECTIONS_WAITING_MAX,
@@ -141,8 +159,16 @@ async def run_server(
 def _context_factory(listen: Listen) -> Callable[..., ssl.SSLContext] | None:
     if listen.certificate is None or listen.key is None:
         return None
-    context = server_context(listen.certificate, listen.key)
+    context = server_context(listen.certificate, listen.key, listen.client_authority)
     return lambda *_: context
+
+
+def _check_certificates(listen: Listen) -> None:
+    """Say now what every client would only say as a failed connection."""
+    for path in (listen.certificate, listen.client_authority):
+        if path is not None:
+            for warning in check_validity(path, time.time()):
+                log.warning("%s", warning)
 
 
 async def _until_started(server: uvicorn.Server, serving: asyncio.Task[None], listen: Listen) -> None:
@@ -163,6 +189,7 @@ async def serve(
     options: ServiceOptions, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]
 ) -> None:
     """Be a coordinator until SIGTERM or SIGINT. `config` founds the crawl, or must be what it was founded with."""
+    _check_certificates(options.listen)
     engine = await open_engine(options.engine, shard_count=options.shard_count, sync=options.sync)
     try:
         await _Service(options, engine).run(config, seeds, on_ready)

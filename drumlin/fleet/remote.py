@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from drumlin.errors import ConfigError, DrumlinError
-from drumlin.tls import check_endpoint, client_context
+from drumlin.tls import NO_CERTIFICATE_HINT, check_endpoint, client_context, explained
 
 EXIT_COORDINATOR = 7
 ANSWER_S_MAX = 15.0
@@ -53,13 +53,15 @@ class Remote:
         *,
         token: str = "",
         ca: Path | None = None,
+        cert: Path | None = None,
+        key: Path | None = None,
         insecure: bool = False,
         timeout_s: float = ANSWER_S_MAX,
     ) -> None:
         self.endpoints = list(endpoints)
         self._token = token
         self._timeout_s = timeout_s
-        self._context = client_context(ca) if any(e.startswith("https:") for e in endpoints) else None
+        self._context = client_context(ca, cert, key) if any(e.startswith("https:") for e in endpoints) else None
         for endpoint in endpoints:
             _check_address(endpoint)
             check_endpoint(endpoint, insecure=insecure or not token)
@@ -118,6 +120,11 @@ def _check_address(endpoint: str) -> None:
 
 
 def _unreachable(endpoint: str, cause: Exception) -> CoordinatorError:
+    if isinstance(cause, ssl.SSLError) and (said := explained(str(cause))) is not None:
+        return CoordinatorError(f"{endpoint}: {said[0]}", said[1])
+    hung_up = isinstance(cause, ConnectionResetError | BrokenPipeError | ssl.SSLEOFError)
+    if hung_up and endpoint.startswith("https:"):
+        return CoordinatorError(f"{endpoint} hangs up without an answer.", NO_CERTIFICATE_HINT)
     if isinstance(cause, ssl.SSLCertVerificationError):
         message = f"The certificate of {endpoint} is not trusted: {cause.verify_message}."
         return CoordinatorError(message, "Name the authority that signed it with --ca.")

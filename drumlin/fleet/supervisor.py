@@ -23,6 +23,7 @@ from drumlin.fleet.layout import FleetPaths, FleetState, Role, read_secret
 from drumlin.fleet.marks import ProcessMark
 from drumlin.fleet.remote import CoordinatorError, Remote
 from drumlin.fleet.up import remote_of
+from drumlin.lines import tell
 from drumlin.store import discard_unfinished
 from drumlin.tls import CertificateFiles
 
@@ -216,7 +217,7 @@ def main() -> None:
     try:
         Supervisor(Path(sys.argv[1])).run()
     except DrumlinError as broken:
-        sys.stderr.write(f"drumlin: {broken}\n")
+        tell(f"drumlin: {broken}")
         sys.exit(broken.exit_code)
 
 

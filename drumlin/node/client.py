@@ -13,7 +13,6 @@ registers with its own token if that is not the fault, else with the token it jo
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, TypeVar
 
@@ -24,11 +23,14 @@ import zstandard
 from drumlin.clock import monotonic
 from drumlin.errors import EngineError
 from drumlin.fetch import Fetcher, Transfer
+from drumlin.lines import tell
+from drumlin.model import FailureKind
 from drumlin.node.coordinator_time import CoordinatorTime
 from drumlin.pipeline import header_fields
 from drumlin.protocol import MEDIA_TYPE, Register, Registered
 from drumlin.signing import HEADER as SIGNATURE_HEADER
 from drumlin.signing import NONCE_BYTES, sign
+from drumlin.tls import NO_CERTIFICATE_HINT, explained
 
 Reply = TypeVar("Reply")
 
@@ -55,6 +57,7 @@ NAME_RETRY_S = 1.0
 SAID_CHARS_MAX = 500
 FOREVER = float("inf")
 
+HUNG_UP = frozenset({FailureKind.RESET, FailureKind.TLS})
 REPEATABLE = frozenset({408, 425, 429})
 # What went wrong on the way only: a bundle that was damaged, a signature that was sent before or too long ago.
 REPEATABLE_CODES = frozenset({"damaged", "replayed", "signature_out_of_time"})
@@ -163,6 +166,7 @@ class CoordinatorClient:
         self._failures = 0
         self._failing_since = 0.0
         self._outage_told = False
+        self._heard = False
         self._rejoining = False
         self._rejoins = 0
         self._idle: dict[str, list[Any]] = {endpoint: [] for endpoint in coordinators.endpoints}
@@ -320,13 +324,15 @@ class CoordinatorClient:
             _tell(f"a coordinator answers again, after {self.cut_off_s:.0f} s.")
         self._failures = 0
         self._outage_told = False
+        self._heard = True
         if not call.joins:
             self._rejoins = 0
 
     def _failed(self, call: _Call, transfer: Transfer, place: int) -> None:
         """Repeat a call that did not come through, or say why it is not repeated."""
         refusal = _refusal(transfer)
-        said = refusal.message or transfer.error or f"status {transfer.status}"
+        said = refusal.message or self._tls_trouble(call, transfer, place)
+        said = said or transfer.error or f"status {transfer.status}"
         if not transfer.failure and 400 <= transfer.status < 500:
             wait_s = self._refused(call, transfer, refusal, place)
         else:
@@ -358,6 +364,17 @@ class CoordinatorClient:
             hint = "Ask for another: `drumlin tokens create --role join` makes one."
             raise CoordinatorRefused(f"The coordinator does not let this node join: {refusal.message}", hint)
         raise CoordinatorRefused(f"The coordinator refused {call.path}: {refusal.message}", refusal.hint)
+
+    def _tls_trouble(self, call: _Call, transfer: Transfer, place: int) -> str:
+        """What is wrong with a certificate, if that is it. A node that was never let in ends with it: waiting does not
+        mend a certificate."""
+        said = explained(transfer.error) if transfer.failure else None
+        if said is not None and call.joins and not self._heard and not self._coordinators.several:
+            raise CoordinatorRefused(*said)
+        secured = self._coordinators.endpoints[place].startswith("https:")
+        if secured and transfer.failure in HUNG_UP and pycurl.SSLCERT not in self._curl_options and said is None:
+            return f"{transfer.error}. {NO_CERTIFICATE_HINT}"
+        return " ".join(said or ())
 
     def _pause_s(self, call: _Call, transfer: Transfer, place: int, said: str) -> float:
         """How long to wait before the next try, which goes to another coordinator if this one is the fault."""
@@ -448,5 +465,4 @@ def _retry_after_s(transfer: Transfer) -> float:
 
 
 def _tell(sentence: str) -> None:
-    sys.stderr.write(f"drumlin node: {sentence}\n")
-    sys.stderr.flush()
+    tell(f"drumlin node: {sentence}")

@@ -10,7 +10,6 @@ import contextlib
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from drumlin.errors import DrumlinError, EngineError
 from drumlin.fetch import Fetcher, FetchLimits
 from drumlin.fetch.guard import Guard
 from drumlin.garbage import collect_seldom
+from drumlin.lines import tell
 from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.archive import Archive
 from drumlin.node.blackbox import BlackBox
@@ -92,7 +92,8 @@ class Node:
         self._api = f"/api/v1/nodes/{self._name}"
         self._coordinators = Coordinators(membership.options.endpoints)
         self._access = Access(membership.options.token)
-        self._curl_options = curl_options(membership.options.authority)
+        options = membership.options
+        self._curl_options = curl_options(options.authority, options.certificate, options.key)
         self._gateway = self._client(_plain_fetcher())
         self._agent: Agent | None = None
         self._signals = 0
@@ -237,8 +238,7 @@ class Node:
 
     def _say(self, sentence: str) -> None:
         if not self._options.parent_pid:
-            sys.stderr.write(f"drumlin node {self._name}: {sentence}\n")
-            sys.stderr.flush()
+            tell(f"drumlin node {self._name}: {sentence}")
 
 
 def prepare_process() -> None:

@@ -42,6 +42,8 @@ class NodeOptions(msgspec.Struct, frozen=True):
     bundled: bool = False
     token: str = ""
     authority: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
     spool_bytes_max: int = SPOOL_BYTES_MAX
     memory_bytes_max: int = 0
 

@@ -7,12 +7,12 @@ in the journal too, so nothing is lost if the process ends.
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from drumlin.lines import tell
 from drumlin.model import Capture, FailureKind, Outcome
 from drumlin.node.archive import Archive, Arrival, StoredBatch
 from drumlin.node.client import CoordinatorClient
@@ -168,6 +168,4 @@ def _tell_refused(accepted: Accepted) -> None:
     """Late results are nothing special; any other refusal is a bug somewhere, and somebody should know."""
     odd = [rejected for rejected in accepted.rejected if rejected.reason != STALE]
     if odd:
-        sys.stderr.write(
-            f"drumlin node: {len(odd)} results refused, the first {odd[0].assignment_id}: {odd[0].reason}\n"
-        )
+        tell(f"drumlin node: {len(odd)} results refused, the first {odd[0].assignment_id}: {odd[0].reason}")

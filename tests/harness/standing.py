@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from drumlin.fleet.remote import CoordinatorError, Remote
+from drumlin.tls import CertificateFiles
 from tests.harness.crawls import wait_until
 
 READY_S_MAX = 120.0
@@ -26,13 +27,15 @@ def free_port() -> int:
 
 
 class Standing:
-    """One coordinator on the rocksdb engine, started again on the same frontier and port as often as wanted."""
+    """One coordinator on the rocksdb engine, started again on the same frontier and port as often as wanted. `client`
+    are the certificates to speak TLS to it with, where its arguments say so."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, client: CertificateFiles | None = None) -> None:
         self.store = folder / "store"
         self.port = free_port()
-        self.endpoint = f"http://127.0.0.1:{self.port}"
-        self.remote = Remote([self.endpoint])
+        self.endpoint = f"{'https' if client else 'http'}://127.0.0.1:{self.port}"
+        pair = (client.client, client.client) if client else (None, None)
+        self.remote = Remote([self.endpoint], ca=client.authority if client else None, cert=pair[0], key=pair[1])
         self._folder = folder
         self._command = [
             *_drumlin("coordinator"),
@@ -127,9 +130,9 @@ def _drumlin(verb: str) -> list[str]:
 
 
 @contextmanager
-def standing(folder: Path, *arguments: str) -> Iterator[Standing]:
+def standing(folder: Path, *arguments: str, client: CertificateFiles | None = None) -> Iterator[Standing]:
     """A coordinator that answers; whatever the test does, no process is left afterwards."""
-    made = Standing(folder, *arguments)
+    made = Standing(folder, *arguments, client=client)
     try:
         made.start()
         yield made

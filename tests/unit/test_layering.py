@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "drumlin"
 
 # A unit may import the units of earlier rows, and itself.
 LAYERS: list[set[str]] = [
-    {"model", "errors", "protocol", "signing", "clock", "garbage"},
+    {"model", "errors", "protocol", "signing", "clock", "garbage", "lines"},
     {"urls"},
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
@@ -37,6 +37,7 @@ ALLOWED = {
     "signing": {"errors"},
     "clock": set[str](),
     "garbage": set[str](),
+    "lines": set[str](),
     "config": {"model", "errors", "urls", "robots"},
     "telemetry": {"model", "errors"},
     "tls": {"errors"},

@@ -27,6 +27,7 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Tc         hash    counters
   Ta<call>   string  what a call gave that must not be given twice when the call is sent again; forgotten after minutes
   Tb<name>   string  a claim: until when, and who holds it
+  Tg         zset    what is to be forgotten of Tk, Ta and Tb (k<n>, a<call>, b<name>), by when
   T+         string  means nothing: written so that replicas can confirm all that was written before
   Te<domain> hash    contents of a registrable domain: 12 bytes of the digest → nearest, URL, time, record id, distance
   Tf<domain> string  their SimHashes in order of arrival: 8 bytes, and the 12 bytes of the digest
@@ -36,7 +37,7 @@ bytes), the URL, the rest. The history is attempts, crashes, first failure, and 
 most tasks never have one. URL and rest are as `drumlin.engines.redis_records` writes them; of these only the URL is
 looked at here, to compare it.
 
-The caller passes the time. Redis's own clock only decides when what may be forgotten is (Tk, Ta, Tb).
+The caller passes the time. Redis's own clock decides nothing: no key has an expiry of Redis's, and `expire` forgets.
 ]]
 
 -- What Lua and Redis offer exists only while a function runs, so that it is named here and set by the first that does.
@@ -53,8 +54,8 @@ end
 local BUCKET_LOAD = 192
 local CAPTURES_REMEMBERED_S = 14 * 24 * 3600
 local CALLS_REMEMBERED_S = 120
-local CLAIM_KEPT_MS = 60000
-local CLAIM_MS_MAX = 366 * 24 * 3600 * 1000
+local CLAIM_KEPT_S = 60
+local FORGOTTEN_MAX = 1000
 local ARGUMENTS_MAX = 4000
 local FIND_SLICE = 1000
 local LETTERS_SLICE = 500
@@ -85,7 +86,7 @@ end
 -- Shards and hosts: read at need, changed in memory, written once at the end by `commit`
 
 local function open_shard(T)
-  return {T = T, hosts = {}, names = {}, totals = nil, sums = nil, captures = nil}
+  return {T = T, hosts = {}, names = {}, totals = nil, sums = nil, captures = nil, now = nil}
 end
 
 local function totals_of(shard)
@@ -361,6 +362,32 @@ local function take_queued(host, key, record)
   if host.queued == 0 then host.flags = 0 end
 end
 
+-- What is forgotten after a while
+
+local function time_text(time)
+  return format('%.17g', time)
+end
+
+-- Has the key T .. name deleted once the time has come.
+local function forget_at(T, name, time)
+  call('ZADD', T .. 'g', time_text(time), name)
+end
+
+-- Remembers what a call gave, for when it is sent again.
+local function remember_call(T, call_id, given, now)
+  call('SET', T .. 'a' .. call_id, given)
+  forget_at(T, 'a' .. call_id, now + CALLS_REMEMBERED_S)
+end
+
+local function forget(T, now)
+  local names = call('ZRANGEBYSCORE', T .. 'g', '-inf', now, 'LIMIT', 0, FORGOTTEN_MAX)
+  if #names == 0 then return end
+  local gone = {}
+  for place, name in ipairs(names) do gone[place] = T .. name end
+  call('UNLINK', unpack(gone))
+  call('ZREM', T .. 'g', unpack(names))
+end
+
 -- Scheduled tasks, dead letters, captures
 
 local function scheduled_member(record, name)
@@ -393,14 +420,14 @@ local function bury(shard, host, record, kind, error, now)
   totals.dead = totals.dead + 1
 end
 
-local function capture_key(T, id)
-  return T .. 'k' .. floor(id / 256)
+local function capture_key(id)
+  return 'k' .. floor(id / 256)
 end
 
 -- Kept until the end of the call, since tasks that are settled together were mostly found together.
 -- One task in 16 sets the time of forgetting, since nearly every set has one of them and the others can do without.
 local function remember_capture(shard, id, mark)
-  local key = capture_key(shard.T, id)
+  local key = capture_key(id)
   local marks = shard.captures[key]
   if not marks then
     marks = {expires = false}
@@ -411,17 +438,18 @@ local function remember_capture(shard, id, mark)
 end
 
 local function write_captures(shard)
+  local forgotten_at = time_text(shard.now + CAPTURES_REMEMBERED_S)
   for key, marks in pairs(shard.captures) do
-    spread('SADD', key, marks)
-    if marks.expires then call('EXPIRE', key, CAPTURES_REMEMBERED_S, 'NX') end
+    spread('SADD', shard.T .. key, marks)
+    if marks.expires then call('ZADD', shard.T .. 'g', 'NX', forgotten_at, key) end
   end
   shard.captures = {}
 end
 
 local function is_captured(shard, id, mark)
-  local key = capture_key(shard.T, id)
+  local key = capture_key(id)
   if shard.captures[key] then write_captures(shard) end
-  return call('SISMEMBER', key, mark) == 1
+  return call('SISMEMBER', shard.T .. key, mark) == 1
 end
 
 -- Leases
@@ -726,7 +754,7 @@ local function lease(keys, arguments)
   end
   spread('ZADD', T .. 'd', deadlines)
   spread('SADD', T .. 'n' .. node, given)
-  call('SET', T .. 'a' .. request, encode(given), 'EX', CALLS_REMEMBERED_S)
+  remember_call(T, request, encode(given), now)
   commit(shard)
   return leases
 end
@@ -793,7 +821,7 @@ local function extend(keys, arguments)
       some = some or #tasks > 0
     end
   end
-  if some then call('SET', T .. 'a' .. call_id, encode(given), 'EX', CALLS_REMEMBERED_S) end
+  if some then remember_call(T, call_id, encode(given), now) end
   commit(shard)
   return leases
 end
@@ -817,7 +845,7 @@ end
 local function apply(shard, host, part, record, now)
   local id, _, capture, mark, state, size = unpack(part, 1, 6)
   local attempts, crashes, first_failed, old_mark, old_capture = history_of(record)
-  if old_capture ~= '' then call('SREM', capture_key(shard.T, id), old_mark) end
+  if old_capture ~= '' then call('SREM', shard.T .. capture_key(id), old_mark) end
   finish(shard, host, part)
   if state == DONE then
     local totals = totals_of(shard)
@@ -924,7 +952,7 @@ end
 local function settle(keys, arguments)
   local now, names, settlements = unpack(decode(arguments[1]))
   local shard, verdicts, hosts = open_shard(keys[1]), {}, {}
-  shard.sums, shard.captures = {}, {}
+  shard.now, shard.sums, shard.captures = now, {}, {}
   for place, settlement in ipairs(settlements) do hosts[place] = settlement[1] end
   look_up(shard, hosts)
   for _, settlement in ipairs(settlements) do settle_lease(shard, settlement, now, verdicts) end
@@ -976,6 +1004,7 @@ end
 local function expire(keys, arguments)
   local now, limit = tonumber(arguments[1]), tonumber(arguments[2])
   local T = keys[1]
+  forget(T, now)
   local over = call('ZRANGEBYSCORE', T .. 'd', '-inf', now, 'LIMIT', 0, limit)
   local due = call('ZRANGEBYSCORE', T .. 't', '-inf', now, 'LIMIT', 0, limit)
   if #over == 0 and #due == 0 then return over end
@@ -1063,7 +1092,7 @@ local function strike(keys, arguments)
   elseif id then
     answer = strike_queued(shard, host, url, id, now, limit, kind, error)
   end
-  if answer >= 0 then call('SET', keys[1] .. 'a' .. call_id, answer, 'EX', CALLS_REMEMBERED_S) end
+  if answer >= 0 then remember_call(shard.T, call_id, answer, now) end
   commit(shard)
   return answer
 end
@@ -1238,8 +1267,9 @@ local function stats(keys, arguments)
 end
 
 local function count(keys, arguments)
-  local call_id, counts = unpack(decode(arguments[1]))
-  if not call('SET', keys[1] .. 'a' .. call_id, 1, 'EX', CALLS_REMEMBERED_S, 'NX') then return end
+  local call_id, now, counts = unpack(decode(arguments[1]))
+  if call('EXISTS', keys[1] .. 'a' .. call_id) == 1 then return end
+  remember_call(keys[1], call_id, 1, now)
   for position = 1, #counts, 2 do call('HINCRBY', keys[1] .. 'c', counts[position], counts[position + 1]) end
 end
 
@@ -1248,8 +1278,8 @@ local function claim(keys, arguments)
   local key = keys[1] .. 'b' .. name
   local raw = call('GET', key)
   if raw and sub(raw, 9) ~= holder and unpack_from('>d', raw) > now then return 0 end
-  local kept_ms = min(max(0, deadline - now) * 1000, CLAIM_MS_MAX) + CLAIM_KEPT_MS
-  call('SET', key, pack('>d', deadline) .. holder, 'PX', format('%d', kept_ms))
+  call('SET', key, pack('>d', deadline) .. holder)
+  forget_at(keys[1], 'b' .. name, max(now, deadline) + CLAIM_KEPT_S)
   return 1
 end
 

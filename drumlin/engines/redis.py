@@ -128,6 +128,8 @@ class RedisEngine:
         self._root = f"{{{address.namespace}}}"
         self._root_slot = slot_of(address.namespace)
         self._contents = RedisContents(self._record_contents, self._read_contents, address.contents)
+        self._time = 0.0
+        """As far as this process knows: for calls that are told no time."""
         # Names this engine's calls, so that one sent again is recognised.
         engine_id = os.urandom(8).hex()
         self._calls = (f"{engine_id}.{number}" for number in count())
@@ -359,7 +361,7 @@ class RedisEngine:
 
     async def count(self, shard: int, counts: dict[str, int]) -> None:
         flat = [part for pair in counts.items() for part in pair]
-        await self._call("count", shard, encode((next(self._calls), flat)))
+        await self._call("count", shard, encode((next(self._calls), self._time, flat)))
 
     async def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
         top: dict[str, HostSummary] = {}
@@ -424,7 +426,8 @@ class RedisEngine:
     async def keep_time(self, mine: float) -> float:
         # Confirmed by no replica: told several times a second, it must be quick, and after a failover it is told again.
         (kept,) = await self._client.run([Command(self._root_slot, self._shards.keep_time(self._root + "time", mine))])
-        return float(kept)
+        self._time = float(kept)
+        return self._time
 
     # Contents
 

@@ -349,13 +349,18 @@ class AssignmentKey(NamedTuple):
 
 def read_assignment_id(text: str) -> AssignmentKey | None:
     """The parts of an assignment's id; None when it cannot be one."""
-    lease_id, slash, rest = text.rpartition("/")
+    lease_id, _, rest = text.rpartition("/")
     node, colon, _ = lease_id.partition(":")
-    numbers, _, seal = rest.rpartition(".")
-    parts = numbers.split(".")
-    if not slash or not colon or len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+    parts = rest.split(".")
+    if not colon or len(parts) != 4:
         return None
-    return AssignmentKey(node, lease_id, int(parts[0]), int(parts[1]), int(parts[2]), seal)
+    task_id, depth, attempts, seal = parts
+    if not (task_id + depth + attempts).isdecimal():
+        return None
+    try:
+        return AssignmentKey(node, lease_id, int(task_id), int(depth), int(attempts), seal)
+    except ValueError:
+        return None
 
 
 class Enqueue(msgspec.Struct):

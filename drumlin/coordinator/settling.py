@@ -64,6 +64,8 @@ class Prospects(NamedTuple):
 
     verdicts: list[Verdict | None]
     live: list[HostReport]
+    leases: dict[tuple[str, str], list[int]]
+    """The places of results by host and lease, as the engine names it."""
 
 
 class _Question(NamedTuple):
@@ -108,9 +110,10 @@ def read_results(results: Results, seals: Seals) -> Batch:
     """Keep what is genuine: results and reports under ids that some coordinator gave out for their URLs and hosts."""
     kept: list[Kept] = []
     rejected: dict[int, Rejected] = {}
+    assignment = seals.assignment
     for index, result in enumerate(results.results):
-        key = seals.assignment(result.assignment_id, result.url)
-        host = host_or_nothing(result.url)
+        url = result.url
+        key, host = assignment(result.assignment_id, url), host_or_nothing(url)
         if key is not None and host:
             kept.append(Kept(index, result, key, host))
         else:
@@ -158,22 +161,21 @@ class Settler:
     async def foresee(self, batch: Batch) -> Prospects:
         """What each result will come to that could add links or contents, and which reports are on live leases."""
         asked: dict[int, list[_Question]] = defaultdict(list)
-        for (host, lease_id), members in _by_lease(batch.kept).items():
+        leases = _by_lease(batch.kept)
+        for (host, token), members in leases.items():
             places = [place for place in members if _adds_something(batch.kept[place].result)]
             if places:
-                settled = [_as_done(batch.kept[place]) for place in places]
-                settlement = Settlement(host, token_of(lease_id), settled)
+                settlement = Settlement(host, token, [_as_done(batch.kept[place]) for place in places])
                 asked[self._engine.shard_of(host)].append(_Question(settlement, places, None))
         for report in batch.reports:
             if report.sitemaps:
                 settlement = Settlement(report.host, report.lease_id, [])
                 asked[self._engine.shard_of(report.host)].append(_Question(settlement, [], report))
-        prospects = await self._prospects(asked, len(batch.kept))
+        prospects = await self._prospects(asked, Prospects([None] * len(batch.kept), [], leases))
         _leave_one_capture(batch.kept, prospects.verdicts)
         return prospects
 
-    async def _prospects(self, asked: dict[int, list[_Question]], count: int) -> Prospects:
-        prospects = Prospects([None] * count, [])
+    async def _prospects(self, asked: dict[int, list[_Question]], prospects: Prospects) -> Prospects:
         batches = {shard: [question.settlement for question in questions] for shard, questions in asked.items()}
         answers = await self._engine.preview_all(batches) if batches else {}
         for shard, questions in asked.items():
@@ -188,7 +190,7 @@ class Settler:
 
     async def settle(self, batch: Batch, prospects: Prospects, now: float) -> Taken:
         duplicates = await self._record_contents(batch.kept, prospects.verdicts)
-        verdicts = await self._settle(batch, duplicates, now)
+        verdicts = await self._settle(batch, prospects.leases, duplicates, now)
         rejected = dict(batch.rejected)
         known: list[KnownPage] = []
         repeated: list[int] = []
@@ -231,16 +233,20 @@ class Settler:
                 answers[place] = duplicate
         return answers
 
-    async def _settle(self, batch: Batch, duplicates: list[Duplicate | None], now: float) -> list[Verdict]:
-        by_lease = {(host, token_of(lease)): places for (host, lease), places in _by_lease(batch.kept).items()}
+    async def _settle(
+        self,
+        batch: Batch,
+        leases: dict[tuple[str, str], list[int]],
+        duplicates: list[Duplicate | None],
+        now: float,
+    ) -> list[Verdict]:
         releases = {(report.host, report.lease_id): report for report in batch.reports if report.release}
-        for lease in releases:
-            by_lease.setdefault(lease, [])
         shards: dict[int, list[tuple[Settlement, list[int]]]] = defaultdict(list)
         for report in batch.reports:
             if not report.release:
                 shards[self._engine.shard_of(report.host)].append((self._settlement(report, [], now), []))
-        for (host, token), members in by_lease.items():
+        for host, token in leases | dict.fromkeys(releases):
+            members = leases.get((host, token), [])
             settled = [self._settled(batch.kept[place], duplicates[place], now) for place in members]
             report = releases.get((host, token)) or HostReport(token, host)
             shards[self._engine.shard_of(host)].append((self._settlement(report, settled, now), members))
@@ -297,11 +303,11 @@ class Settler:
 
 
 def _by_lease(kept: list[Kept]) -> dict[tuple[str, str], list[int]]:
-    """The places of results by host and lease."""
+    """The places of results by host and lease, as the engine names it."""
     leases: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place, one in enumerate(kept):
         leases[one.host, one.key.lease_id].append(place)
-    return leases
+    return {(host, token_of(lease_id)): places for (host, lease_id), places in leases.items()}
 
 
 def _adds_something(result: Result) -> bool:

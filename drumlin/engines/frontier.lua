@@ -999,6 +999,27 @@ local function preview(keys, arguments)
   return table.concat(answers)
 end
 
+-- `preview` for the tasks that nearly all are: held by the live lease, and never tried before. A flat list: how many
+-- leases; for each its host, its token, how many tasks, and their ids and URLs. '?' stands for a task that is not so.
+local function preview_held(keys, arguments)
+  local asked = decode(arguments[1])
+  local T, answers, at = keys[1], {}, 2
+  for _ = 1, asked[1] do
+    local token, count, fields = asked[at + 1], asked[at + 2], {''}
+    for place = 1, count do fields[place + 1] = pack('>I6', asked[at + 2 * place + 1]) end
+    local held = read_fields(lease_key(T, asked[at]), fields, 1, count + 1)
+    local live = held[1] and decode(held[1])[1] == token
+    answers[#answers + 1] = live and 'L' or '-'
+    for place = 2, count + 1 do
+      local record = live and held[place]
+      local fresh = record and byte(record, 7) % 2 == 0 and unpack_from('>I2c0', record, 8) == asked[at + 2 * place]
+      answers[#answers + 1] = fresh and 'S' or '?'
+    end
+    at = at + 3 + 2 * count
+  end
+  return table.concat(answers)
+end
+
 -- Leases that are lost, tasks whose time has come
 
 local function expire(keys, arguments)
@@ -1354,6 +1375,7 @@ register('claim', claim)
 register('keep_time', keep_time)
 register('record_contents', record_contents)
 register('preview', preview, {'no-writes'})
+register('preview_held', preview_held, {'no-writes'})
 register('find', find, {'no-writes'})
 register('story', story, {'no-writes'})
 register('dead_letters', dead_letters, {'no-writes'})

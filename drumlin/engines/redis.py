@@ -43,6 +43,7 @@ from drumlin.engines.redis_records import (
     short_url,
     task_id_of,
     write_previews,
+    write_previews_held,
     write_settlements,
     write_urls,
 )
@@ -75,7 +76,7 @@ FINDS_MAX = 3
 """How often a URL is looked for that moves while it is looked for."""
 _HIGHEST_PRIORITY = 9
 _ADDED = {48: Added.ADDED, 49: Added.SEEN, 50: Added.CAPPED}
-_LIVE = ord("L")
+_LIVE, _UNDECIDED = ord("L"), b"?"
 _VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Verdict.STALE}
 
 
@@ -233,15 +234,16 @@ class RedisEngine:
         return (await self.preview_all({shard: settlements}))[shard]
 
     async def preview_all(self, batches: Mapping[int, Sequence[Settlement]]) -> dict[int, list[Preview]]:
+        """Nearly all are what `preview_held` looks for, which costs a fraction; where some are not, all is asked."""
         shards = [shard for shard, settlements in batches.items() if settlements]
-        commands = [self._shards.call("preview", shard, write_previews(batches[shard])) for shard in shards]
-        previews: dict[int, list[Preview]] = {shard: [] for shard in batches}
-        for shard, reply in zip(shards, await self._client.run(commands), strict=True):
-            codes = iter(reply)
-            previews[shard] = [
-                Preview(next(codes) == _LIVE, [_VERDICTS[next(codes)] for _ in one.settled]) for one in batches[shard]
-            ]
-        return previews
+        first = await self._preview("preview_held", {shard: write_previews_held(batches[shard]) for shard in shards})
+        odd = [shard for shard, codes in first.items() if _UNDECIDED in codes]
+        codes = first | await self._preview("preview", {shard: write_previews(batches[shard]) for shard in odd})
+        return {shard: _previews(codes.get(shard, b""), settlements) for shard, settlements in batches.items()}
+
+    async def _preview(self, function: str, asked: Mapping[int, bytes]) -> dict[int, bytes]:
+        commands = [self._shards.call(function, shard, written) for shard, written in asked.items()]
+        return dict(zip(asked, await self._client.run(commands), strict=True)) if commands else {}
 
     async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         ended: list[bytes] = await self._call("expire", shard, now, limit)
@@ -490,3 +492,9 @@ def _stats(reply: Sequence[Any]) -> ShardStats:
         next_event=min(map(float, events)),
         counters={name.decode(): int(value) for name, value in pairs},
     )
+
+
+def _previews(codes: bytes, settlements: Sequence[Settlement]) -> list[Preview]:
+    """The codes turn by turn: each settlement takes one for its lease and one for each of its parts."""
+    turns = iter(codes)
+    return [Preview(next(turns) == _LIVE, [_VERDICTS[next(turns)] for _ in one.settled]) for one in settlements]

@@ -143,6 +143,19 @@ def _written_settled(settled: Settled, host: str, numbers: dict[str, int]) -> tu
     return written if code == 0 else (*written, settled.retry_at, settled.kind, settled.error)
 
 
+def write_previews_held(settlements: Sequence[Settlement]) -> bytes:
+    """Settlements as `preview_held` takes them."""
+    written: list[Any] = [len(settlements)]
+    for one in settlements:
+        host, secure = one.host, "https://" + one.host
+        cut = len(secure)
+        written += (host, one.token, len(one.settled))
+        for settled in one.settled:
+            url = settled.url
+            written += (settled.task_id, "s" + url[cut:] if url.startswith(secure) else short_url(url, host))
+    return encode(written)
+
+
 def write_previews(settlements: Sequence[Settlement]) -> bytes:
     """Settlements as `preview` takes them: only what decides is written."""
     written: list[Any] = [len(settlements)]

@@ -282,13 +282,15 @@ class Heartbeat(msgspec.Struct):
 
 
 class HeartbeatReply(msgspec.Struct):
-    """`revoke` names leases whose URLs not yet begun are to be given back, for a node that has nothing to do."""
+    """`revoke` names leases whose URLs not yet begun are to be given back, for a node that has nothing to do. `token`
+    is to be used from now on, where the node's own ends soon."""
 
     status: str
     next_heartbeat: float
     config_hash: str
     revoke: list[str] = []
     state: CrawlState = CrawlState.RUNNING
+    token: str | None = None
 
 
 class Done(msgspec.Struct):

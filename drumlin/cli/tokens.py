@@ -196,20 +196,43 @@ def list_tokens(engine: str, as_json: bool) -> None:
 
 
 @command.command("revoke")
-@click.argument("token_id", metavar="ID")
+@click.argument("token_id", metavar="[ID]", default="")
+@click.option("--node", default="", metavar="NAME", help="revoke what a node got when it joined, instead of a token")
+@click.option("--with-nodes", is_flag=True, help="revoke all nodes that joined with this token too")
 @_engine_option
-def revoke(token_id: str, engine: str) -> None:
-    """Make a token void, by its id; coordinators refuse it within seconds."""
+def revoke(token_id: str, node: str, with_nodes: bool, engine: str) -> None:
+    """Make a token void, by its id, or a node's; coordinators refuse it within seconds.
+
+    A node whose own token is revoked joins again if its join token is still valid; else it ends.
+    """
+    if bool(token_id) == bool(node) or (node and with_nodes):
+        hint = "`drumlin tokens list` shows the ids of tokens, `drumlin nodes` the names of nodes."
+        raise ConfigError("Name either a token by its ID, also --with-nodes, or a node with --node NAME.", hint)
+    with open_crawl(engine) as opened:
+        said = _revoke_node(opened, node) if node else _revoke_token(opened, token_id, with_nodes)
+    sys.stderr.write(f"{said}\n")
+
+
+def _revoke_token(engine: BlockingEngine, token_id: str, with_nodes: bool) -> str:
     import time
 
     from drumlin.coordinator.auth import revoke_token
 
     # Who pastes the whole token means its id, and should not see it again in an error.
     wanted = token_id.split("_")[2] if token_id.startswith("drumlin_") and token_id.count("_") >= 4 else token_id
-    with open_crawl(engine) as opened:
-        if not opened.run(revoke_token(opened.engine, wanted, time.time())):
-            raise ConfigError(f"There is no token with the id {wanted!r}.", "`drumlin tokens list` shows the ids.")
-    sys.stderr.write(f"Token {wanted} is revoked.\n")
+    if not engine.run(revoke_token(engine.engine, wanted, time.time(), with_nodes=with_nodes)):
+        raise ConfigError(f"There is no token with the id {wanted!r}.", "`drumlin tokens list` shows the ids.")
+    return f"Token {wanted} is revoked{', and with it every node that joined with it' if with_nodes else ''}."
+
+
+def _revoke_node(engine: BlockingEngine, node: str) -> str:
+    from drumlin.coordinator.auth import Access
+    from drumlin.coordinator.nodes import TABLE
+
+    if engine.get_entry(TABLE, node) is None:
+        raise ConfigError(f"No node called {node!r} has registered.", "`drumlin nodes` shows their names.")
+    engine.run(Access(_secret(engine)).revoke_node(engine.engine, node))
+    return f"What node {node} was given is revoked; it can join again with a join token that is valid."
 
 
 @contextmanager

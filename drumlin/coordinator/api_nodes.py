@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from drumlin.coordinator.auth import Access, Permission, Role
+from drumlin.coordinator.auth import Access, Identity, Permission, Role
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.bundles import BUNDLE_BYTES_MAX, Bundles, BundleStored, check_bundle_id
 from drumlin.coordinator.conduct import Gate
@@ -226,7 +226,7 @@ class NodeFace:
             self._config_hash,
             self._dispatcher.scope_of_seeds(),
             self._dispatcher.scope_seeds,
-            token=self._access.node_token(node) if controlled else None,
+            token=self._access.node_token(node, call.now, _joined_by(call.identity)) if controlled else None,
             key=self._access.node_key(node).hex() if controlled else None,
             keeps_results=self._intake.keeps,
         )
@@ -314,7 +314,9 @@ class NodeFace:
 
     async def heartbeat(self, call: Call, beat: Heartbeat) -> HeartbeatReply:
         await self._check_registered(call)
-        return await self._dispatcher.heartbeat(call.node_id, beat, call.now)
+        reply = await self._dispatcher.heartbeat(call.node_id, beat, call.now)
+        reply.token = self._access.renewed(call.authorization, call.now)
+        return reply
 
     async def failed(self, call: Call, failure: Failure) -> Done:
         self._on_failure(msgspec.structs.replace(failure, node_id=call.node_id))
@@ -335,3 +337,8 @@ class NodeFace:
         await self._dispatcher.leave(call.node_id, call.now)
         self.work_may_have_come()
         return Done()
+
+
+def _joined_by(who: Identity) -> str:
+    """The token that brought a node: the one it registers with or, if that is its own, the one it first came with."""
+    return who.joined_by if who.role is Role.NODE else who.id

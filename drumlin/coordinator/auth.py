@@ -3,12 +3,14 @@
 A token is `drumlin_<role>_<id>_<expires>_<mac>`: readable, easy to find in a leak, and verified without a look-up,
 because the MAC over everything before it is made with the crawl's secret. `<expires>` is in Unix seconds, 0 for
 never. The secret is 32 random bytes in the engine. Of people's tokens the engine records who has which, never the
-token itself.
+token itself. The id in a node's token is `<node>+<id of the token it joined with>`, so that all nodes that one token
+brought can be put out with it, also those that nobody has heard of yet.
 
 Guarantees:
 - any change to a token makes it invalid; comparison takes the same time wherever it differs;
-- a node's token serves that node only. Node tokens and keys depend on the node's epoch, which `revoke_node` raises:
-  the old ones are void, and the node must register again;
+- a node's token serves that node only, for `NODE_TOKEN_S`; in its second half a heartbeat is answered with another one.
+  Node tokens and keys depend on the node's epoch, which `revoke_node` raises: the old ones are void, and the node must
+  join again;
 - what is revoked is refused by every coordinator after its next `refresh`, due every `REFRESH_S`.
 
 Every crawl has a secret, also one without tokens: of coordinators that found a crawl at once, all get the first one's.
@@ -21,6 +23,7 @@ import base64
 import hmac
 import re
 import secrets
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -40,13 +43,18 @@ TOKEN_CHARS_MAX = 200
 TOKEN_ID_BYTES = 5
 NAME_CHARS_MAX = 100
 MAC_BYTES = 20
+NODE_TOKEN_S = 86_400.0
+"""How long a node's token is valid: one that leaks is of no use to anybody a day later."""
 
 # What a node may be called: it is part of paths, tokens and file names.
 NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _TOKEN = re.compile(
-    r"(drumlin_(viewer|operator|node|join)_([A-Za-z0-9][A-Za-z0-9._-]*)_(0|[1-9][0-9]{0,11}))_([a-z2-7]{32})", re.ASCII
+    r"(drumlin_(viewer|operator|node|join)_([A-Za-z0-9][A-Za-z0-9._-]*)(?:\+([a-z2-7]+))?_(0|[1-9][0-9]{0,11}))"
+    r"_([a-z2-7]{32})",
+    re.ASCII,
 )
 _NODE_PREFIX = "node/"
+_NODES_OF_PREFIX = "nodes of/"
 
 
 class Role(StrEnum):
@@ -93,10 +101,12 @@ ANY_NODE = frozenset({Permission.LOOK_UP})
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who sent a request: a role, and the id of a person's token or of a node."""
+    """Who sent a request: a role, and the id of a person's token or of a node. `joined_by` is the id of the token that
+    a node joined with."""
 
     role: Role
     id: str
+    joined_by: str = ""
 
     @property
     def subject(self) -> str:
@@ -124,6 +134,8 @@ class Access:
     def __init__(self, secret: bytes) -> None:
         self._use(secret)
         self._revoked: frozenset[str] = frozenset()
+        self._nodes_revoked: frozenset[str] = frozenset()
+        """Tokens that were revoked together with the nodes that they brought."""
         self._epochs: dict[str, int] = {}
 
     def _use(self, secret: bytes) -> None:
@@ -136,10 +148,9 @@ class Access:
         """Learn what was revoked, here or through another coordinator."""
         await self._refresh_secret(engine)
         entries = await engine.get_entries(REVOKED_TABLE)
-        self._revoked = frozenset(key for key in entries if not key.startswith(_NODE_PREFIX))
-        self._epochs = {
-            key.removeprefix(_NODE_PREFIX): int(value) for key, value in entries.items() if key.startswith(_NODE_PREFIX)
-        }
+        self._revoked = frozenset(key for key in entries if "/" not in key)
+        self._nodes_revoked = frozenset(_named(entries, _NODES_OF_PREFIX))
+        self._epochs = {node: int(epoch) for node, epoch in _named(entries, _NODE_PREFIX).items()}
 
     async def _refresh_secret(self, engine: Engine) -> None:
         secret = await engine.get_meta(SECRET_KEY)
@@ -171,24 +182,27 @@ class Access:
         if not header:
             hint = "Send `Authorization: Bearer TOKEN`; `drumlin tokens create` makes tokens."
             raise Refused(401, "no_token", "This needs a token.", hint)
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer":
-            raise Refused(401, "no_token", "The Authorization header holds no bearer token.")
-        identity, expires = self._verified(token.strip())
+        identity, expires = self._verified(header)
         if expires and now >= expires:
             raise Refused(401, "token_expired", "The token has expired.", "Ask for a new one.")
-        if identity.role is not Role.NODE and identity.id in self._revoked:
+        of_a_node = identity.role is Role.NODE
+        if identity.joined_by in self._nodes_revoked if of_a_node else identity.id in self._revoked:
             raise Refused(401, "token_revoked", "The token was revoked.", "Ask for a new one.")
         return identity
 
-    def _verified(self, token: str) -> tuple[Identity, int]:
+    def _verified(self, header: str) -> tuple[Identity, int]:
+        """Whose token an Authorization header holds, and when it expires."""
+        scheme, _, rest = header.partition(" ")
+        if scheme.lower() != "bearer":
+            raise Refused(401, "no_token", "The Authorization header holds no bearer token.")
+        token = rest.strip()
         match = _TOKEN.fullmatch(token) if len(token) <= TOKEN_CHARS_MAX else None
         if match is None:
             raise _invalid_token()
-        identity = Identity(Role(match[2]), match[3])
-        if not hmac.compare_digest(match[5], self._mac(match[1], identity)):
+        identity = Identity(Role(match[2]), match[3], match[4] or "")
+        if not hmac.compare_digest(match[6], self._mac(match[1], identity)):
             raise _invalid_token()
-        return identity, int(match[4])
+        return identity, int(match[5])
 
     def _mac(self, text: str, identity: Identity) -> str:
         """A node's epoch is not in its token: a coordinator knows the only one that is valid."""
@@ -198,10 +212,20 @@ class Access:
 
     # Nodes
 
-    def node_token(self, node_id: str) -> str:
+    def node_token(self, node_id: str, now: float, joined_by: str = "") -> str:
         """The bearer token of a node, for the answer to its registration."""
         check_node_id(node_id)
-        return self._token(Identity(Role.NODE, node_id), 0)
+        return self._token(Identity(Role.NODE, node_id, joined_by), int(now + NODE_TOKEN_S))
+
+    def renewed(self, header: str | None, now: float) -> str | None:
+        """Another token for the node that sent this Authorization header, if its own is in its second half. None for
+        all others. The header must have been checked."""
+        if not header or not self.signed:
+            return None
+        identity, expires = self._verified(header)
+        if identity.role is not Role.NODE or expires - now > NODE_TOKEN_S / 2:
+            return None
+        return self.node_token(identity.id, now, identity.joined_by)
 
     def node_key(self, node_id: str) -> bytes:
         """The key with which a node signs its results, for the answer to its registration."""
@@ -252,7 +276,8 @@ class Access:
         return True
 
     def _token(self, identity: Identity, expires: int) -> str:
-        text = f"drumlin_{identity.role}_{identity.id}_{expires}"
+        joined_by = f"+{identity.joined_by}" if identity.joined_by else ""
+        text = f"drumlin_{identity.role}_{identity.id}{joined_by}_{expires}"
         return f"{text}_{self._mac(text, identity)}"
 
 
@@ -290,20 +315,32 @@ async def token_records(engine: Engine) -> list[TokenRecord]:
     return sorted(shown, key=lambda record: (record.created, record.id))
 
 
-async def revoke_token(engine: Engine, token_id: str, now: float) -> bool:
-    """Record that a person's token is void; False when there is none with this id."""
+async def revoke_token(engine: Engine, token_id: str, now: float, *, with_nodes: bool = False) -> bool:
+    """Record that a person's token is void, and `with_nodes` all tokens of nodes that joined with it; False when there
+    is none with this id."""
     if await engine.get_entry(TOKENS_TABLE, token_id) is None:
         return False
+    moment = repr(now).encode()
     if await engine.get_entry(REVOKED_TABLE, token_id) is None:
-        await engine.put_entries(REVOKED_TABLE, {token_id: repr(now).encode()})
+        await engine.put_entries(REVOKED_TABLE, {token_id: moment})
+    if with_nodes:
+        await engine.put_entries(REVOKED_TABLE, {_NODES_OF_PREFIX + token_id: moment})
     return True
 
 
 async def forget_expired(engine: Engine, now: float) -> None:
-    """Drop the records of tokens that are void by their expiry, so that the tables stay small."""
+    """Drop the records of tokens that are void by their expiry, so that the tables stay small. That the nodes of a
+    token are revoked is remembered until their own tokens have surely expired."""
     gone = [record.id for record in await token_records(engine) if record.expires and record.expires <= now]
     await engine.delete_entries(TOKENS_TABLE, gone)
-    await engine.delete_entries(REVOKED_TABLE, gone)
+    revoked = _named(await engine.get_entries(REVOKED_TABLE), _NODES_OF_PREFIX)
+    old = [_NODES_OF_PREFIX + token for token, moment in revoked.items() if now - float(moment) > 2 * NODE_TOKEN_S]
+    await engine.delete_entries(REVOKED_TABLE, [*gone, *old])
+
+
+def _named(entries: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:
+    """The entries whose keys begin so, without it."""
+    return {key.removeprefix(prefix): value for key, value in entries.items() if key.startswith(prefix)}
 
 
 def new_token_id() -> str:

@@ -415,6 +415,7 @@ class Agent:
     def _beat_answered(self, reply: HeartbeatReply) -> None:
         self._beating = False
         self._heartbeat_at = monotonic() + reply.next_heartbeat
+        self._client.renewed(reply.token)
         self.follow(reply.state)
         if reply.revoke:
             revoked = set(reply.revoke)

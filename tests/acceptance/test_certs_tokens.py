@@ -18,6 +18,7 @@ import pytest
 from drumlin.cli.tokens import has_password, read_token, without_argument
 from drumlin.coordinator.auth import SECRET_KEY, Access, Permission, Role
 from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.nodes import TABLE
 from drumlin.coordinator.service import SHARD_COUNT_FLEET
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import EXIT_OK, EXIT_STORAGE, EXIT_USAGE, ConfigError
@@ -214,6 +215,36 @@ def test_a_token_is_made_used_listed_and_revoked(tmp_path: Path) -> None:
         access.check(f"Bearer {token}", Permission.OPERATE, None, now)
 
 
+def test_a_node_is_revoked_by_its_name_and_a_token_with_the_nodes_that_it_brought(tmp_path: Path) -> None:
+    token = drumlin(tmp_path, "tokens", "create", "--role", "join", "--engine", ENGINE).stdout.strip()
+    join = token.split("_")[2]
+    engine = open_blocking(f"rocksdb:{tmp_path / 'frontier'}")
+    access = Access(engine.get_meta(SECRET_KEY) or b"")
+    engine.put_entries(TABLE, {"n1": b"a record"})
+    engine.close()
+    now = datetime.now(UTC).timestamp()
+    headers = {name: f"Bearer {access.node_token(name, now, join)}" for name in ("n1", "n2")}
+
+    def refused() -> list[str]:
+        engine = open_blocking(f"rocksdb:{tmp_path / 'frontier'}")
+        engine.run(access.refresh(engine.engine))
+        engine.close()
+        codes = []
+        for name, header in headers.items():
+            try:
+                access.check(header, Permission.NODE, name, now)
+            except Refused as wrong:
+                codes.append(f"{name} {wrong.code}")
+        return codes
+
+    gone = drumlin(tmp_path, "tokens", "revoke", "--node", "n1", "--engine", ENGINE)
+    assert (gone.returncode, refused()) == (EXIT_OK, ["n1 invalid_token"]), gone.stderr
+    unknown = drumlin(tmp_path, "tokens", "revoke", "--node", "n9", "--engine", ENGINE)
+    assert "No node called 'n9' has registered" in sentence(unknown)
+    gone = drumlin(tmp_path, "tokens", "revoke", join, "--with-nodes", "--engine", ENGINE)
+    assert (gone.returncode, refused()) == (EXIT_OK, ["n1 invalid_token", "n2 token_revoked"]), gone.stderr
+
+
 def test_the_engine_may_come_from_the_environment(tmp_path: Path) -> None:
     variables = environment(tmp_path, {"DRUMLIN_ENGINE": ENGINE})
     made = drumlin(tmp_path, "tokens", "create", "--role", "viewer", env=variables)
@@ -232,6 +263,9 @@ def test_the_engine_may_come_from_the_environment(tmp_path: Path) -> None:
         (["create", "--role", "viewer", "--engine", "mysql://a:secret@b"], "There is no engine 'mysql'"),
         (["list", "--engine", ENGINE], "There is no crawl in frontier"),
         (["revoke", "nobody", "--engine", ENGINE], "There is no crawl in frontier"),
+        (["revoke", "--engine", ENGINE], "Name either a token by its ID"),
+        (["revoke", "id", "--node", "n1", "--engine", ENGINE], "Name either a token by its ID"),
+        (["revoke", "--node", "n1", "--with-nodes", "--engine", ENGINE], "Name either a token by its ID"),
     ],
 )
 def test_bad_input_to_tokens_is_one_sentence(tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -30,6 +30,7 @@ class Around:
         self.begun: list[tuple[str, Callable[[], bool], Callable[[Transfer], None], Any]] = []
         self.said: list[tuple[Any, Callable[[Any], None]]] = []
         self.time = CoordinatorTime()
+        self.tokens: list[str | None] = []
 
     @property
     def in_flight(self) -> int:
@@ -40,6 +41,9 @@ class Around:
 
     def post(self, path: str, message: Any, reply: type, on_reply: Callable[[Any], None], **more: Any) -> None:
         self.said.append((message, on_reply))
+
+    def renewed(self, token: str | None) -> None:
+        self.tokens.append(token)
 
     def of(self, kind: type) -> list[Any]:
         return [message for message, _ in self.said if isinstance(message, kind)]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import zstandard
 
+from drumlin.coordinator.auth import NODE_TOKEN_S, revoke_token
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.nodes import BEATS_TABLE, TABLE
 from drumlin.signing import HEADER
@@ -118,7 +119,7 @@ def test_a_node_gets_a_token_and_a_key_where_access_is_controlled(
     controlled: RunningCoordinator, open_one: RunningCoordinator
 ) -> None:
     node = RemoteNode(controlled, "keys")
-    assert node.token.startswith("drumlin_node_keys_")
+    assert node.token.startswith("drumlin_node_keys+")
     assert len(node.key) == 32
     assert RemoteNode(open_one, "keys").registered["token"] is None
 
@@ -249,6 +250,37 @@ def test_a_revoked_node_must_register_again(controlled: RunningCoordinator) -> N
     controlled.do(controlled.access.revoke_node(controlled.dispatcher.engine, "revoked"))
     assert node.post("work/request", {"max_tasks": 1}).status == 401
     assert RemoteNode(controlled, "revoked").post("work/request", {"max_tasks": 1}).status == 200
+
+
+def test_a_nodes_token_that_ends_soon_is_renewed_by_a_heartbeat(
+    controlled: RunningCoordinator, open_one: RunningCoordinator
+) -> None:
+    node = RemoteNode(controlled, "aging")
+    beat = {"status": "active", "current_load": 0, "total_crawled": 0}
+    assert node.post("heartbeat", beat).json["token"] is None
+    old = controlled.access.node_token("aging", time.time() - 0.6 * NODE_TOKEN_S)
+    renewed = controlled.post(node.path("heartbeat"), beat, token=old).json["token"]
+    assert renewed not in (None, old, node.token)
+    assert controlled.post(node.path("heartbeat"), beat, token=renewed).status == 200
+    ended = controlled.access.node_token("aging", time.time() - NODE_TOKEN_S)
+    assert controlled.post(node.path("heartbeat"), beat, token=ended).code == "token_expired"
+    assert RemoteNode(open_one, "aging").post("heartbeat", beat).json["token"] is None
+
+
+def test_a_token_revoked_with_its_nodes_takes_those_along_that_registered_again_with_their_own() -> None:
+    with RunningCoordinator(controlled=True) as coordinator:
+        node, operators = RemoteNode(coordinator, "brought"), coordinator.tokens["operator"]
+        again = {"node_id": "brought", "capacity": 1}
+        renewed = coordinator.post("/api/v1/nodes/register", again, token=node.token).json["token"]
+        other = coordinator.post("/api/v1/nodes/register", {"node_id": "other", "capacity": 1}, token=operators)
+        join = coordinator.tokens["join"].split("_")[2]
+        engine = coordinator.dispatcher.engine
+        coordinator.do(revoke_token(engine, join, time.time(), with_nodes=True))
+        coordinator.do(coordinator.access.refresh(engine))
+        for token in (node.token, renewed, coordinator.tokens["join"]):
+            assert coordinator.post("/api/v1/nodes/register", again, token=token).code == "token_revoked"
+        beat = {"status": "active", "current_load": 0, "total_crawled": 0}
+        assert coordinator.post("/api/v1/nodes/other/heartbeat", beat, token=other.json["token"]).status == 200
 
 
 # Conduct

@@ -79,3 +79,26 @@ def test_a_node_of_which_redis_lost_the_record_goes_on_and_its_successor_joins_a
         wait_for_progress(crawl, web, HOSTS)
         assert joined(crawl, "node-0") == 2
         check_nothing_lost_nor_doubled(crawl, web, in_flight=2 * HOSTS)
+
+
+def test_a_revoked_node_joins_again_and_one_revoked_with_its_join_token_ends_and_says_why(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, HOSTS, 400, "--gap-s", str(DELAY_S)) as web,
+        balanced(tmp_path, "-i", str(web.seeds), *POLITE, coordinators=2) as crawl,
+    ):
+        for number in range(NODES):
+            crawl.node(f"node-{number}")
+        wait_for_progress(crawl, web, HOSTS)
+        revoked = crawl.drumlin("tokens", "revoke", "--node", "node-0")
+        assert revoked.returncode == 0, revoked.stderr
+        wait_for_progress(crawl, web, 20 * HOSTS)
+        join = crawl.token("join").read_text().split("_")[2]
+        revoked = crawl.drumlin("tokens", "revoke", join, "--with-nodes")
+        assert revoked.returncode == 0, revoked.stderr
+        nodes = crawl.nodes.values()
+        wait_until(lambda: all(node.poll() is not None for node in nodes), CRAWL_S_MAX, "the end of the nodes")
+        for name in crawl.nodes:
+            assert crawl.log(name).splitlines()[-1] == (
+                "drumlin: The coordinator does not let this node join: The token was revoked. "
+                "Ask for another: `drumlin tokens create --role join` makes one."
+            )

@@ -301,6 +301,27 @@ def test_a_node_whose_own_token_does_not_let_it_register_joins_with_its_join_tok
     assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer mine", "Bearer join"]
 
 
+def test_a_token_that_a_heartbeat_brought_is_used_from_then_on(server: Server) -> None:
+    with client_of(server.endpoint, access=Access("join", "mine")) as client:
+        for token in (None, "next"):
+            client.renewed(token)
+            say(client)
+    assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer mine", "Bearer next"]
+
+
+def test_a_node_whose_join_token_is_revoked_too_ends_with_one_clear_sentence(server: Server) -> None:
+    server.answers = [refusal(401, "token_revoked")] * 100
+    with (
+        client_of(server.endpoint, access=Access("join", "mine"), rejoin=lambda: Register(0.0, "n0")) as client,
+        pytest.raises(CoordinatorRefused) as ended,
+    ):
+        say(client)
+    assert str(ended.value) == (
+        "The coordinator does not let this node join: The token_revoked. "
+        "Ask for another: `drumlin tokens create --role join` makes one."
+    )
+
+
 def test_a_name_that_is_taken_is_waited_for(server: Server) -> None:
     server.answers = [refusal(409, "node_id_taken"), refusal(409, "node_id_taken"), OK_REGISTERED]
     with client_of(server.endpoint, access=Access("join")) as client:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from drumlin.coordinator.auth import (
     ANY_NODE,
+    NODE_TOKEN_S,
     PEOPLE,
     REVOKED_TABLE,
     ROLES,
@@ -48,7 +49,7 @@ def person(engine: MemoryEngine, role: Role, *, expires: float | None = None, ac
 
 
 def token_of(role: Role, engine: MemoryEngine) -> str:
-    return Access(SECRET).node_token("n1") if role is Role.NODE else person(engine, role)
+    return Access(SECRET).node_token("n1", NOW) if role is Role.NODE else person(engine, role)
 
 
 def refusal(check: Callable[[], object]) -> Refused:
@@ -88,7 +89,7 @@ def test_the_table_of_roles_is_what_the_api_promises() -> None:
 @pytest.mark.parametrize("needed", [needed for needed in Permission if Role.NODE in ROLES[needed]])
 @pytest.mark.parametrize("named", ["n2", "N1", "n1 ", "", None])
 def test_the_token_of_one_node_cannot_act_for_another(needed: Permission, named: str | None) -> None:
-    token = Access(SECRET).node_token("n1")
+    token = Access(SECRET).node_token("n1", NOW)
     if needed in ANY_NODE:
         assert check(token, needed, named).id == "n1"
         return
@@ -127,7 +128,7 @@ def test_no_character_of_a_token_can_be_changed(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_no_character_of_a_token_can_be_left_out_or_added(data: st.DataObject) -> None:
-    token = Access(SECRET).node_token("a_node_5")
+    token = Access(SECRET).node_token("a_node_5", NOW)
     place = data.draw(st.integers(0, len(token) - 1))
     more = data.draw(st.text(st.characters(codec="ascii", exclude_categories=["Z", "C"]), min_size=1, max_size=3))
     for changed in (token[:place] + token[place + 1 :], token[:place] + more + token[place:], token + more):
@@ -147,8 +148,8 @@ def test_a_token_of_another_crawl_is_not_valid(engine: MemoryEngine) -> None:
 
 def test_a_node_cannot_take_a_name_that_reads_as_another_role() -> None:
     for name in ("", "-", "a b", "a/b", "a\n", "é", "x" * 65):
-        assert refusal(lambda: Access(SECRET).node_token(name)).code == "bad_node_id"  # noqa: B023
-    tricky = Access(SECRET).node_token("viewer_abc_0")
+        assert refusal(lambda: Access(SECRET).node_token(name, NOW)).code == "bad_node_id"  # noqa: B023
+    tricky = Access(SECRET).node_token("viewer_abc_0", NOW)
     assert check(tricky, Permission.NODE, "viewer_abc_0") == Identity(Role.NODE, "viewer_abc_0")
 
 
@@ -188,24 +189,69 @@ def test_revoking_twice_keeps_the_first_time(engine: MemoryEngine) -> None:
 
 def test_a_revoked_node_gets_another_token_and_key_when_it_registers_again(engine: MemoryEngine) -> None:
     here, there = Access(SECRET), Access(SECRET)
-    token, key = here.node_token("n1"), here.node_key("n1")
-    other = here.node_token("n2")
+    token, key = here.node_token("n1", NOW), here.node_key("n1")
+    other = here.node_token("n2", NOW)
     drive(here.revoke_node(engine, "n1"))
     drive(there.refresh(engine))
     for access in (here, there):
         assert refusal(lambda: access.check(f"Bearer {token}", Permission.NODE, "n1", NOW)).status == 401  # noqa: B023
-        assert access.check(f"Bearer {access.node_token('n1')}", Permission.NODE, "n1", NOW).id == "n1"
+        assert access.check(f"Bearer {access.node_token('n1', NOW)}", Permission.NODE, "n1", NOW).id == "n1"
         assert access.check(f"Bearer {other}", Permission.NODE, "n2", NOW).id == "n2"
-    assert there.node_token("n1") == here.node_token("n1") != token
+    assert there.node_token("n1", NOW) == here.node_token("n1", NOW) != token
     assert there.node_key("n1") == here.node_key("n1") != key
 
 
 def test_two_coordinators_that_revoke_a_node_one_after_the_other_void_what_came_between(engine: MemoryEngine) -> None:
     here, there = Access(SECRET), Access(SECRET)
     drive(here.revoke_node(engine, "n1"))
-    between = here.node_token("n1")
+    between = here.node_token("n1", NOW)
     drive(there.revoke_node(engine, "n1"))
     assert refusal(lambda: there.check(f"Bearer {between}", Permission.NODE, "n1", NOW)).code == "invalid_token"
+
+
+def test_a_nodes_token_ends_after_a_day_and_is_renewed_in_its_second_half() -> None:
+    access = Access(SECRET)
+    header = f"Bearer {access.node_token('n1', NOW, 'abc')}"
+    assert access.renewed(header, NOW + NODE_TOKEN_S / 3) is None
+    renewed = access.renewed(header, NOW + NODE_TOKEN_S * 2 / 3)
+    end = NOW + NODE_TOKEN_S
+    assert refusal(lambda: access.check(header, Permission.NODE, "n1", end)).code == "token_expired"
+    assert access.check(f"Bearer {renewed}", Permission.NODE, "n1", end) == Identity(Role.NODE, "n1", "abc")
+
+
+def test_nobody_but_a_node_is_given_another_token(engine: MemoryEngine) -> None:
+    header = f"Bearer {person(engine, Role.OPERATOR, expires=NOW + 60)}"
+    assert Access(SECRET).renewed(header, NOW + 59) is None
+    assert Access(SECRET).renewed(None, NOW) is None
+    assert OpenAccess(SECRET).renewed("Bearer anything", NOW) is None
+
+
+def test_a_token_can_be_revoked_with_all_nodes_that_it_brought(engine: MemoryEngine) -> None:
+    here, there = Access(SECRET), Access(SECRET)
+    mine, others = (person(engine, Role.JOIN).split("_")[2] for _ in range(2))
+    brought = {name: f"Bearer {here.node_token(name, NOW, token)}" for name, token in (("n1", mine), ("n2", others))}
+    drive(revoke_token(engine, mine, NOW))
+    drive(here.refresh(engine))
+    assert here.check(brought["n1"], Permission.NODE, "n1", NOW).joined_by == mine, "its nodes go on"
+    drive(revoke_token(engine, mine, NOW, with_nodes=True))
+    late = f"Bearer {there.node_token('n3', NOW, mine)}"
+    for access in (here, there):
+        drive(access.refresh(engine))
+        assert refusal(lambda: access.check(brought["n1"], Permission.NODE, "n1", NOW)).code == "token_revoked"  # noqa: B023
+        assert refusal(lambda: access.check(late, Permission.NODE, "n3", NOW)).code == "token_revoked"  # noqa: B023
+        assert access.check(brought["n2"], Permission.NODE, "n2", NOW).id == "n2"
+
+
+def test_that_the_nodes_of_a_token_are_revoked_is_remembered_until_their_tokens_have_expired(
+    engine: MemoryEngine,
+) -> None:
+    token_id = person(engine, Role.JOIN, expires=NOW + 60).split("_")[2]
+    drive(revoke_token(engine, token_id, NOW, with_nodes=True))
+    counts = []
+    for now in (NOW + 61, NOW + NODE_TOKEN_S, NOW + 3 * NODE_TOKEN_S):
+        drive(Access(SECRET).issue(engine, Role.VIEWER, "", now))
+        counts.append(len(drive(engine.get_entries(REVOKED_TABLE))))
+    assert counts == [1, 1, 0]
 
 
 # Records
@@ -307,7 +353,7 @@ def test_a_coordinator_takes_over_the_secret_of_the_engine(engine: MemoryEngine)
     drive(engine.put_meta(SECRET_KEY, b"2" * 32))
     drive(access.refresh(engine))
     assert access.node_key("n1") == Access(b"2" * 32).node_key("n1")
-    assert access.node_token("n1") == Access(b"2" * 32).node_token("n1")
+    assert access.node_token("n1", NOW) == Access(b"2" * 32).node_token("n1", NOW)
 
 
 def test_a_secret_of_another_size_is_refused() -> None:

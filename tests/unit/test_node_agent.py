@@ -53,6 +53,11 @@ def test_a_heartbeat_says_how_the_node_does_and_is_not_sent_twice_at_once(agent:
     assert (message.hosts, message.unstarted, message.leases) == (2, 5, ["n0:b.test", "n0:a.test"])
 
 
+def test_a_token_that_comes_with_the_answer_to_a_heartbeat_is_taken(agent: Agent, around: Around) -> None:
+    beat(agent, around, token="another")
+    assert around.tokens == ["another"]
+
+
 def test_leases_that_are_revoked_are_given_back_and_others_are_kept(agent: Agent, around: Around) -> None:
     for name in ("a.test", "b.test"):
         grant(agent, name)

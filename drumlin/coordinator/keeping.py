@@ -165,18 +165,22 @@ class Keeper:
         return self._segment
 
     def _take_name(self) -> str:
-        """The first name of this machine's that nobody has: so a restarted coordinator is its own successor."""
+        """The first name of this machine's that nobody has, alive or dead: what the dead left is finished first."""
         if self._lock is not None:
             return self._name
         machine = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:HOSTNAME_CHARS_MAX]
         for number in range(1, NAMES_TRIED_MAX + 1):
             self._name = f"{NAME_PREFIX}{machine}-{number}"
+            folder = self._store_folder / SPOOLS / self._name
             try:
-                self._lock = SpoolLock.take(self._store_folder / SPOOLS / self._name)
+                lock = SpoolLock.take(folder)
             except OSError as cause:
-                raise storage_error(self._store_folder, cause) from cause
-            if self._lock is not None:
+                raise storage_error(folder, cause) from cause
+            if lock is not None and not any(folder.glob("*" + KEPT_SUFFIX)):
+                self._lock = lock
                 return self._name
+            if lock is not None:
+                lock.free()
         raise BusyError(f"{NAMES_TRIED_MAX} coordinators of this machine store in {self._store_folder}.")
 
     def _open_warc(self, segment: _Segment, now: float) -> WarcWriter:

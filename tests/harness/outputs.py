@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     from fastwarc.warc import ArchiveIterator
 
 CHECK_S_MAX = 900
-LEFTOVERS = ("*.open", "*.partial", "*.tmp", "*.journal")
+LEFTOVERS = ("*.open", "*.partial", "*.tmp", "*.journal", "*.kept")
 PROGRAMS = Path(sys.executable).parent
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.outputs import check_rows_lead_to_records, query
+
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "curl.md"
 TIMEOUT_S = 120
 PORTS = ("8700", "8701")
@@ -26,7 +28,7 @@ def free_ports() -> list[str]:
 
 
 @pytest.mark.timeout(400)
-def test_curl_alone_enqueues_takes_returns_and_sees_it_done(tmp_path: Path) -> None:
+def test_curl_alone_enqueues_takes_and_returns_a_page_that_is_then_a_row_with_its_text(tmp_path: Path) -> None:
     text = TUTORIAL.read_text()
     for named, free in zip(PORTS, free_ports(), strict=True):
         text = text.replace(named, free)
@@ -46,6 +48,10 @@ def test_curl_alone_enqueues_takes_returns_and_sees_it_done(tmp_path: Path) -> N
             )
             assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}\n{_logs(tmp_path)}"
             assert done.stdout.strip(), block
+        store = tmp_path / "store"
+        row = ("me", 200, "One", "The first page of two. two")
+        assert query(store, "SELECT node, fetch_status, title, text FROM {pages}") == [row]
+        assert check_rows_lead_to_records(store) == 1
     finally:
         _end(tmp_path)
 

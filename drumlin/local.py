@@ -202,6 +202,7 @@ class LocalCrawl:
             elapsed_s=self.elapsed_before_s,
             heartbeat_s=HEARTBEAT_S,
         )
+        await self.dispatcher.steering.start_with(self.config, await self._time.now())
         await self.dispatcher.open()
         await self.dispatcher.seed(self._seeds, await self._time.now())
         totals = await self.dispatcher.totals(await self._time.now())

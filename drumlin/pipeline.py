@@ -205,9 +205,14 @@ class Pipeline:
         """
         if version > self.scope_version:
             self._scope_seeds = list(seeds)
-            self._scope = self._make_scope(self._scope_seeds)
-            self._recent.clear()
-            self._recent_before.clear()
+            self.follow_scope(self._make_scope)
+
+    def follow_scope(self, make_scope: Callable[[list[str]], Scope]) -> None:
+        """Go by another scope from now on: what was refused by the one before may be in this one."""
+        self._make_scope = make_scope
+        self._scope = make_scope(self._scope_seeds)
+        self._recent.clear()
+        self._recent_before.clear()
 
     def in_scope(self, url: str) -> bool:
         return self._scope.allows(url)

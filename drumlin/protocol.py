@@ -82,7 +82,8 @@ class Register(msgspec.Struct):
 class Registered(msgspec.Struct):
     """What a node needs to know: `config` is the crawl's configuration, the seeds are those its scope is made of.
     `token` and `key` (to sign results with) are set where access is controlled. `keeps_results` says whether this
-    coordinator stores what a node returns that stores nothing itself."""
+    coordinator stores what a node returns that stores nothing itself. `config_version` counts the changes of the
+    configuration since the crawl was founded."""
 
     node_id: str
     status: str
@@ -95,6 +96,7 @@ class Registered(msgspec.Struct):
     token: str | None = None
     key: str | None = None
     keeps_results: bool = False
+    config_version: int = 0
 
 
 class WorkRequest(msgspec.Struct):
@@ -139,7 +141,8 @@ class Assignment(msgspec.Struct):
 class WorkLease(msgspec.Struct):
     """The right to contact one host for `ttl_s`, counted from the moment that the node sent its request; first after
     `wait_s`, counted from the moment it got the answer, and then every `min_delay_s`. `rate` is how many contacts a
-    second that allows. `note` is what earlier leases learnt of the host; `robots` is for people to read."""
+    second that allows. `host_delay_s` is the part of `min_delay_s` that is this host's own wish, which holds whatever
+    the crawl's delay becomes. `note` is what earlier leases learnt of the host; `robots` is for people to read."""
 
     lease_id: str
     host: str
@@ -150,6 +153,7 @@ class WorkLease(msgspec.Struct):
     rate: float | None = None
     robots: str | None = None
     note: bytes = b""
+    host_delay_s: float = 0.0
 
 
 class Work(msgspec.Struct):
@@ -268,7 +272,8 @@ class Heartbeat(msgspec.Struct):
     """`current_load` is how many requests are in flight, `hosts` how many hosts the node holds, `unstarted` how many of
     their URLs it has not begun. `leases` are some of those with such URLs, the ones it would come to last first: the
     coordinator may have it give them back. `unanswered` is how many URLs it is done with whose results no coordinator
-    has answered yet, `lag_s` how long the first of them has waited."""
+    has answered yet, `lag_s` how long the first of them has waited. `config_version` is that of the configuration that
+    the node follows; one that leaves it out is told of no changes."""
 
     status: Annotated[str, msgspec.Meta(max_length=40)]
     current_load: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
@@ -279,11 +284,21 @@ class Heartbeat(msgspec.Struct):
     total_bytes: Count = 0
     unanswered: Count = 0
     lag_s: Seconds = 0.0
+    config_version: Count | None = None
+
+
+class ChangedSettings(msgspec.Struct):
+    """The crawl's configuration as it is since its last change, and the seeds that its scope is made of."""
+
+    config_version: int
+    config: dict[str, Any]
+    seeds: list[str]
 
 
 class HeartbeatReply(msgspec.Struct):
     """`revoke` names leases whose URLs not yet begun are to be given back, for a node that has nothing to do. `token`
-    is to be used from now on, where the node's own ends soon."""
+    is to be used from now on, where the node's own ends soon. `settings` is what the node has to follow from now on,
+    when it follows an older version."""
 
     status: str
     next_heartbeat: float
@@ -291,6 +306,7 @@ class HeartbeatReply(msgspec.Struct):
     revoke: list[str] = []
     state: CrawlState = CrawlState.RUNNING
     token: str | None = None
+    settings: ChangedSettings | None = None
 
 
 class Done(msgspec.Struct):

@@ -36,6 +36,7 @@ VERBS = {
     "nodes": "List the nodes of a crawl.",
     "enqueue": "Give a running crawl further URLs.",
     "pause": "Hold a crawl.",
+    "set": "Change a setting of a running crawl.",
     "resume": "Go on with a crawl that was paused or stopped.",
     "stop": "End a crawl before it is finished.",
     "certs": "Make certificates for trying out TLS.",

@@ -21,6 +21,7 @@ from drumlin.coordinator.messages import (
     URLStory,
     dead_letter_view,
 )
+from drumlin.coordinator.narrowing import CAPTURE_ID
 from drumlin.coordinator.orders import HOSTS_APART_MAX
 from drumlin.coordinator.routing import Call, Route
 from drumlin.model import DeadLetter, HostStanding, HostState, Task, TaskState, TaskStory
@@ -280,6 +281,8 @@ def _fate(story: TaskStory, state: HostState | None, letter: DeadLetter | None) 
         return [f"To be tried again at {story.retry_at:.3f}."]
     if story.state is TaskState.DEAD and letter is not None:
         return [f"A dead letter since {letter.last_failed:.3f}: {letter.kind}, {letter.last_error}"]
+    if story.capture_id == CAPTURE_ID:
+        return ["Not fetched: the crawl's scope was narrowed before its turn came."]
     if story.state is TaskState.DONE:
         return ["Done; the capture is in the store's tables." if story.capture_id else "Done."]
     return [f"It is {story.state}."]

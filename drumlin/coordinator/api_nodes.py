@@ -95,8 +95,6 @@ class NodeFace:
         self._waiting: deque[asyncio.Event] = deque()
         self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
         self._settling_waiting = 0
-        self._config: dict[str, object] = msgspec.to_builtins(dispatcher.config)
-        self._config_hash = dispatcher.config.config_hash()
 
     def work_may_have_come(self, nodes: int = LONG_POLLERS_MAX) -> None:
         """Wake nodes that wait for work, those first that have waited longest."""
@@ -222,13 +220,14 @@ class NodeFace:
             "registered",
             self._dispatcher.nodes.heartbeat_s,
             self._endpoint,
-            self._config,
-            self._config_hash,
+            msgspec.to_builtins(self._dispatcher.config),
+            self._dispatcher.config.config_hash(),
             self._dispatcher.scope_of_seeds(),
             self._dispatcher.scope_seeds,
             token=self._access.node_token(node, call.now, _joined_by(call.identity)) if controlled else None,
             key=self._access.node_key(node).hex() if controlled else None,
             keeps_results=self._intake.keeps,
+            config_version=self._dispatcher.steering.version,
         )
 
     async def _check_registered(self, call: Call) -> None:

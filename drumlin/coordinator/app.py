@@ -24,6 +24,7 @@ from drumlin.coordinator.api_hosts import HostFace
 from drumlin.coordinator.api_metrics import RequestMetrics
 from drumlin.coordinator.api_nodes import NodeFace
 from drumlin.coordinator.api_people import PeopleFace
+from drumlin.coordinator.api_settings import SettingsFace
 from drumlin.coordinator.api_single import SingleFace
 from drumlin.coordinator.audit import AuditLog
 from drumlin.coordinator.auth import Access, Permission, Role, check_node_id
@@ -133,6 +134,7 @@ class CoordinatorApp:
             *self._nodes.routes(),
             *SingleFace(dispatcher, self._gate, self.intake, self.work_may_have_come).routes(),
             *HostFace(dispatcher).routes(),
+            *SettingsFace(dispatcher, self.work_may_have_come).routes(),
             *self._people.routes(),
         ]
         description = Route(
@@ -320,7 +322,7 @@ class CoordinatorApp:
         return answer
 
     async def _note(self, call: Call, message: Any, outcome: str) -> None:
-        said = encode(message, JSON).decode() if message is not None else ""
+        said = call.note or (encode(message, JSON).decode() if message is not None else "")
         target = f"{call.path} {said}".strip()
         await self._audit.record(call.identity, call.route.writes, target, outcome, call.address, call.now)
 

@@ -146,6 +146,8 @@ class Format(Generic[Message]):
 
     def __init__(self, message: type[Message]) -> None:
         self._message = message
+        self._hint = getattr(message, "HINT", "")
+        """What a type says to who sends something else."""
         self._decode_json = msgspec.json.Decoder(message).decode
         self._decoders: dict[str, Callable[[bytes], Message]] = {
             JSON: self._from_json,
@@ -167,7 +169,7 @@ class Format(Generic[Message]):
             except msgspec.ValidationError as wrong:
                 # It may be found to be invalid before its end is seen.
                 self._whole[media_type](body)
-                raise Refused(422, "invalid", f"The body is not what is taken here: {wrong}.") from wrong
+                raise Refused(422, "invalid", f"The body is not what is taken here: {wrong}.", self._hint) from wrong
         except msgspec.DecodeError as wrong:
             raise Refused(400, "malformed", f"The body is not what is taken here: {wrong}.") from wrong
         except (RecursionError, UnicodeDecodeError) as wrong:

@@ -1,27 +1,31 @@
 """What a coordinator does: leases out, results in. Pure of clocks and sockets: `now` and chance are arguments.
 
-Any number of dispatchers may work on one engine. What they must agree on (the crawl's state, the seeds that joined its
-scope, the nodes) lives in the engine and is read again at every `tick`; one of them, the leader, lets time pass: it
-ends leases, watches budgets and notices the end.
+Any number of dispatchers may work on one engine. What they must agree on (the crawl's state and settings, the seeds
+that joined its scope, the nodes) lives in the engine and is read again at every `tick`; one of them, the leader, lets
+time pass: it ends leases, watches budgets and notices the end.
 """
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import islice
+
+import msgspec
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.findings import Findings
 from drumlin.coordinator.granting import Granting
 from drumlin.coordinator.misdeeds import Misdeed, Misdeeds
+from drumlin.coordinator.narrowing import Narrowing
 from drumlin.coordinator.nodes import PRESENT, SILENT_HEARTBEATS, NodeRegistry
 from drumlin.coordinator.orders import ORDERED, Orders
 from drumlin.coordinator.seals import Seals
 from drumlin.coordinator.settling import FOREIGN_LINKS, Batch, Settler, Taken, by_host, of_owners, read_results, refused
+from drumlin.coordinator.steering import Steering
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Added, Engine
 from drumlin.errors import BusyError
@@ -29,6 +33,7 @@ from drumlin.frontier import Budget, priority_of
 from drumlin.model import NewURLs
 from drumlin.protocol import (
     Accepted,
+    ChangedSettings,
     CrawlState,
     Heartbeat,
     HeartbeatReply,
@@ -90,12 +95,11 @@ class Dispatcher:
         """`shards_asked_max` bounds how many shards one request for work asks, where asking costs a round trip. `ends`
         is whether a crawl with nothing left is finished; a fleet that waits for more seeds goes on."""
         self.engine = engine
-        self.config = config
+        self.steering = Steering(engine, config, name)
         self.name = name
         self.state = CrawlState.RUNNING
         self.stop_reason = ""
         self.nodes = NodeRegistry(heartbeat_s)
-        self.budget = Budget(config.pages_max, config.bytes_max, config.time_max_s)
         self.elapsed_s = elapsed_s
         self.leads = False
         self.latest = add_up([])
@@ -109,19 +113,20 @@ class Dispatcher:
         self.orders = Orders(engine)
         self._granting = Granting(
             engine,
-            config,
+            self.steering,
             self.nodes,
             self.orders,
-            self.budget,
             name,
             chance,
             shards_asked_max,
             self.seals,
             self.misdeeds,
+            Narrowing(engine, self.steering, self.findings),
         )
-        self._settler = Settler(engine, config, chance)
+        self._settler = Settler(engine, self.steering, chance)
         self._chance = chance
         self._margin_s = agreed_s(engine)
+        self._heeded_version = 0
         self._reviewed = 0.0
         self._settled_since_tick = 0
         self._config_hash = config.config_hash()
@@ -130,8 +135,41 @@ class Dispatcher:
         """Take up what the engine knows of this crawl."""
         await self._follow_state()
         await self._follow_orders()
+        await self._follow_settings()
         await self.findings.refresh()
         await self.seals.refresh(self.engine)
+
+    # Settings
+
+    @property
+    def config(self) -> CrawlConfig:
+        return self.steering.config
+
+    @property
+    def budget(self) -> Budget:
+        return self.steering.budget
+
+    async def change_settings(self, values: Mapping[str, object], now: float) -> tuple[CrawlConfig, CrawlConfig]:
+        """Give settings of the crawl other values, for all coordinators and nodes; what they were and are."""
+        before, after = await self.steering.change(values, now)
+        self._heed_settings()
+        return before, after
+
+    async def _follow_settings(self) -> None:
+        await self.steering.follow()
+        self._heed_settings()
+
+    def _heed_settings(self) -> None:
+        if self.steering.version != self._heeded_version:
+            self._heeded_version = self.steering.version
+            self._config_hash = self.config.config_hash()
+            self.findings.follow(self.config)
+
+    def settings_after(self, version: int) -> ChangedSettings | None:
+        """For a node that follows the settings of this version: those in force, if they are later ones."""
+        if version >= self.steering.version:
+            return None
+        return ChangedSettings(self.steering.version, msgspec.to_builtins(self.config), self.scope_of_seeds())
 
     # Seeds
 
@@ -232,7 +270,8 @@ class Dispatcher:
         record = await self.nodes.beat(self.engine, node, beat, now)
         revoke = self._granting.revoked(record, beat, self.state, now)
         state = CrawlState.DRAINING if record.status is NodeStatus.DRAINING else self.state
-        return HeartbeatReply("ok", self.nodes.heartbeat_s, self._config_hash, revoke, state)
+        changed = None if beat.config_version is None else self.settings_after(beat.config_version)
+        return HeartbeatReply("ok", self.nodes.heartbeat_s, self._config_hash, revoke, state, settings=changed)
 
     # Work and results
 
@@ -268,7 +307,7 @@ class Dispatcher:
         if node is not None:
             self.misdeeds.note(node, Misdeed.MADE_UP, batch.made_up)
             self.misdeeds.note(node, Misdeed.FOREIGN_HOST, len(genuine.reports) - len(batch.reports))
-        if results.canonical_links and not await self.findings.are_honest(batch.kept):
+        if results.canonical_links and not await self._are_honest(batch):
             if node is not None:
                 self.misdeeds.note(node, Misdeed.FOREIGN_LINKS)
             return Taken(refused(results, FOREIGN_LINKS), frozenset())
@@ -299,6 +338,14 @@ class Dispatcher:
         self._keys_read = now
         await self.seals.refresh(self.engine)
         return True
+
+    async def _are_honest(self, batch: Batch) -> bool:
+        """Whether links are in scope as their node says. It may have heard before us that the scope is wider now."""
+        if await self.findings.are_honest(batch.kept):
+            return True
+        version = self.steering.version
+        await self._follow_settings()
+        return self.steering.version != version and await self.findings.are_honest(batch.kept)
 
     @property
     def may_be_finished(self) -> bool:
@@ -345,6 +392,7 @@ class Dispatcher:
         self.leads = await self.engine.claim(LEADER, self.name, now, until=now + LEADER_S)
         await self._follow_state()
         await self._follow_orders()
+        await self._follow_settings()
         await self.findings.refresh()
         await self.seals.refresh(self.engine)
         await self.nodes.flush(self.engine)

@@ -15,6 +15,7 @@ from itertools import accumulate
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.settling import Batch, Kept, Prospects, by_host, canonical_links
+from drumlin.coordinator.steering import scope_of
 from drumlin.engines.base import Engine
 from drumlin.frontier import priority_of
 from drumlin.model import NewURLs, Verdict
@@ -47,13 +48,16 @@ class Findings:
         config = self._config
         return Scope(config.scope, [*self._seeds, *self.scope_seeds], config.include, config.exclude)
 
+    @property
+    def scope(self) -> Scope:
+        return self._scope
+
     def allows(self, url: str) -> bool:
         return self._scope.allows(url)
 
     def follow(self, config: CrawlConfig) -> None:
         """Somebody has changed the crawl's settings."""
-        narrowed = (config.scope, config.include, config.exclude)
-        changed = narrowed != (self._config.scope, self._config.include, self._config.exclude)
+        changed = scope_of(config) != scope_of(self._config)
         self._config = config
         if changed:
             self._former.append(self._scope)

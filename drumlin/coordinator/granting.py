@@ -7,22 +7,24 @@ slow node does not sit on work that others could do. What it has not begun is ta
 from __future__ import annotations
 
 import random
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Collection, Sequence
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.host_budgets import HostBudgets
 from drumlin.coordinator.hunger import Hunger
+from drumlin.coordinator.lost_hosts import LostHosts
 from drumlin.coordinator.misdeeds import Misdeed, Misdeeds
+from drumlin.coordinator.narrowing import Narrowing
 from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.orders import Orders
 from drumlin.coordinator.placement import Placement
 from drumlin.coordinator.seals import Seals
 from drumlin.coordinator.shares import Lacks, Shares
+from drumlin.coordinator.steering import Steering
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Engine
-from drumlin.frontier import Budget
 from drumlin.model import Lease, Renewal, ShardStats, Visit
 from drumlin.protocol import (
     Assignment,
@@ -65,25 +67,25 @@ class Granting:
     def __init__(
         self,
         engine: Engine,
-        config: CrawlConfig,
+        steering: Steering,
         nodes: NodeRegistry,
         orders: Orders,
-        budget: Budget,
         name: str,
         chance: random.Random,
         shards_asked_max: int | None,
         seals: Seals,
         misdeeds: Misdeeds,
+        narrowing: Narrowing,
     ) -> None:
         self._hunger = Hunger()
         self._shares = Shares()
         self._lacks = Lacks(engine, name)
-        self._lost: dict[int, deque[tuple[float, str]]] = defaultdict(deque)
+        self._lost = LostHosts()
         self._engine = engine
-        self._config = config
+        self._steering = steering
+        self._narrowing = narrowing
         self._nodes = nodes
         self._orders = orders
-        self._budget = budget
         self.host_budgets = HostBudgets(engine, orders, name)
         self._name = name
         self._margin_s = agreed_s(engine)
@@ -96,6 +98,10 @@ class Granting:
         self._requests = 0
         self._seals = seals
         self._misdeeds = misdeeds
+
+    @property
+    def _config(self) -> CrawlConfig:
+        return self._steering.config
 
     def heed(self, shards: Sequence[ShardStats]) -> None:
         """Remember which shards had hosts to give, so that others are not asked first, and how many a node has."""
@@ -129,7 +135,7 @@ class Granting:
             work.assignments = [assignment for lease in work.leases for assignment in lease.assignments]
 
     def _budget_is_near(self, latest: Totals) -> bool:
-        pages_max = self._budget.pages_max
+        pages_max = self._config.pages_max
         if pages_max is None:
             return False
         return not latest.known or latest.pages + latest.leased + BUDGET_SLACK_PAGES >= pages_max
@@ -142,7 +148,7 @@ class Granting:
             return
         try:
             totals = add_up(await self._engine.stats_all(now))
-            room = self._budget.pages_allowed(totals.pages, totals.leased, room)
+            room = self._steering.budget.pages_allowed(totals.pages, totals.leased, room)
             await self._fill(work, record, request, room, now)
         finally:
             await self._engine.claim(BUDGET_CLAIM, holder, now, until=now)
@@ -156,6 +162,7 @@ class Granting:
             leases = await self._lease_by_share(record, request, hosts, room, now)
         else:
             leases = await self._lease(record, request, hosts, room, now)
+        leases = await self._narrowing.clear_all(leases, now)
         work.leases += [self._work_lease(lease, now) for lease in leases]
         self._note_hosts(record.node_id, leases)
         self._hunger.answered(record, request.unstarted, _size(leases), now)
@@ -206,7 +213,7 @@ class Granting:
                 work.lost.append(host)
             else:
                 given += len(lease.tasks)
-                work.leases.append(self._work_lease(lease, now))
+                work.leases.append(self._work_lease(await self._narrowing.clear(lease, now), now))
         renewed = {host for _, host in own}
         work.lost += [host for _, host in kept if host not in renewed]
         work.lost += [host for _, host in taken_back]
@@ -306,29 +313,19 @@ class Granting:
         return leases
 
     def hand_on(self, hosts: Sequence[str], now: float) -> None:
-        """Give these hosts to the next nodes that ask: their leases were lost, and in line they would stand behind all
-        that have waited meanwhile. Merely a hint: forgotten, they are in line all the same."""
+        """Give these hosts, whose leases were lost, to the next nodes that ask."""
         for host in hosts:
-            self._lost[self._engine.shard_of(host)].append((now, host))
+            self._lost.add(self._engine.shard_of(host), host, now)
 
     async def _lease_lost(
         self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
     ) -> list[Lease]:
         """Hosts to be handed on, of one shard, as far as their next contact has come."""
-        if not self._lost or hosts <= 0 or room <= 0:
+        if hosts <= 0 or room <= 0:
             return []
         most = min(hosts, -(-room // self._urls_per_host(now)))
-        due = now - self._config.delay_s
-        shard = next((shard for shard, line in self._lost.items() if line[0][0] <= due), None)
-        if shard is None:
-            return []
-        line = self._lost[shard]
-        chosen: list[str] = []
-        while line and line[0][0] <= due and len(chosen) < most:
-            chosen.append(line.popleft()[1])
-        if not line:
-            del self._lost[shard]
-        return await self._ask(shard, record, request, hosts, room, now, only_hosts=chosen)
+        shard, chosen = self._lost.take(now - self._config.delay_s, most)
+        return await self._ask(shard, record, request, hosts, room, now, only_hosts=chosen) if chosen else []
 
     async def _lease_budgeted(
         self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
@@ -444,7 +441,8 @@ class Granting:
         return 0.0 if nodes <= UNWAITED_NODES_MAX else min(IDLE_WAIT_MAX_S, nodes / IDLE_NODES_PER_S)
 
     def _work_lease(self, lease: Lease, now: float) -> WorkLease:
-        delay_s = self._config.delay_s if lease.delay_s is None else max(lease.delay_s, self._config.delay_s)
+        delay_s = max(lease.delay_s or 0.0, self._config.delay_s)
+        not_before = lease.not_before + self._steering.slower_s(now)
         lease_id, seal = self._seals.lease_id(lease.token, lease.host), self._seals.assignment_id
         assignments = [
             Assignment(
@@ -453,7 +451,7 @@ class Granting:
                 task.priority,
                 lease.deadline - self._margin_s,
                 lease.host,
-                lease.not_before,
+                not_before,
                 task.depth,
                 task.attempts,
                 task.found_on,
@@ -467,9 +465,10 @@ class Granting:
             self._config.lease_s,
             delay_s,
             assignments,
-            wait_s=max(0.0, lease.not_before - now),
+            wait_s=max(0.0, not_before - now),
             rate=1 / delay_s if delay_s > 0 else None,
             note=lease.note,
+            host_delay_s=lease.delay_s or 0.0,
         )
 
     # Taking back

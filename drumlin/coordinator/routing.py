@@ -53,6 +53,7 @@ class Call:
         "identity",
         "media_type",
         "method",
+        "note",
         "now",
         "parameters",
         "path",
@@ -81,6 +82,8 @@ class Call:
         self.body_unread = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         self.identity = NOBODY
         self.parameters: dict[str, str] = {}
+        self.note = ""
+        """What the audit log says of this call in place of its message."""
         self.route: Route
 
     async def check_awaited(self) -> None:

@@ -31,6 +31,7 @@ from drumlin.coordinator.dispatch import ENDED, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.finishing import Finisher
 from drumlin.coordinator.health import Part
+from drumlin.coordinator.steering import CONFIG_KEY, Steering
 from drumlin.coordinator.unix_socket import private_socket
 from drumlin.coordinator.wire import LimitedProtocol
 from drumlin.engines import open_engine
@@ -53,7 +54,6 @@ FLUSH_S = 5.0
 GC_THRESHOLDS = (100_000, 50, 100)
 SHARDS_ASKED_MAX = 3
 SHARD_COUNT_FLEET = 128
-CONFIG_KEY = "config"
 SEEDS_KEY = "seeds"
 ELAPSED_KEY = "elapsed_s"
 
@@ -295,14 +295,15 @@ class _Service:
 
 
 async def found(engine: Engine, config: CrawlConfig | None, seeds: list[str]) -> tuple[CrawlConfig, list[str]]:
-    """The crawl's configuration and the seeds of its scope: as it was founded, or founded now. Of coordinators that
-    found it at once, the first wins. The seeds go first: killed in between, the next one founds the rest."""
+    """The configuration that the crawl was founded with, or is founded with now, and the seeds of its scope. Of
+    coordinators that found it at once, the first wins. The seeds go first: killed in between, the next one founds the
+    rest. Who names settings must name those of its founding, or those it has by now."""
     saved = await engine.get_meta(CONFIG_KEY)
     if saved is None:
         await engine.put_meta_if_absent(SEEDS_KEY, msgspec.msgpack.encode(seeds))
         saved = await engine.put_meta_if_absent(CONFIG_KEY, msgspec.json.encode(config or CrawlConfig()))
     known = msgspec.json.decode(saved, type=CrawlConfig)
-    if config is not None and config != known:
+    if config is not None and config != known and config != await _in_force(engine, known):
         differing = ", ".join(
             name for name in CrawlConfig.__struct_fields__ if getattr(config, name) != getattr(known, name)
         )
@@ -310,6 +311,12 @@ async def found(engine: Engine, config: CrawlConfig | None, seeds: list[str]) ->
         raise ConfigError(f"The crawl on this engine was founded with another {differing}.", hint)
     stored = await engine.get_meta(SEEDS_KEY)
     return known, msgspec.msgpack.decode(stored, type=list[str]) if stored else []
+
+
+async def _in_force(engine: Engine, founded: CrawlConfig) -> CrawlConfig:
+    steering = Steering(engine, founded, "")
+    await steering.follow()
+    return steering.config
 
 
 @contextlib.asynccontextmanager

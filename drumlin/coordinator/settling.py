@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from drumlin.config import CrawlConfig
 from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.host_reports import bounded
 from drumlin.coordinator.seals import Seals, token_of
+from drumlin.coordinator.steering import Steering
 from drumlin.engines.base import Engine
 from drumlin.frontier import next_step
 from drumlin.model import Content, Duplicate, FailureKind, Outcome, Settled, Settlement, TaskState, Verdict
@@ -149,9 +149,9 @@ def refused(results: Results, reason: str) -> Accepted:
 class Settler:
     """Says which results of a batch will count, records their contents and settles them."""
 
-    def __init__(self, engine: Engine, config: CrawlConfig, chance: random.Random) -> None:
+    def __init__(self, engine: Engine, steering: Steering, chance: random.Random) -> None:
         self._engine = engine
-        self._config = config
+        self._steering = steering
         self._chance = chance
         self._margin_s = agreed_s(engine)
         """A next contact that is written here is read by another coordinator, whose time may be ahead."""
@@ -263,7 +263,7 @@ class Settler:
                 report.delay_s,
                 report.note,
             ),
-            self._config,
+            self._steering.config,
             now,
         )
 
@@ -285,13 +285,13 @@ class Settler:
         counts = _counts(result, outcome, duplicate)
         state, retry_at, kind = TaskState.DONE, 0.0, result.kind
         if outcome == Outcome.FAILED:
-            kind = kind or kind_of_status(result.status_code)
+            kind, config = kind or kind_of_status(result.status_code), self._steering.config
             wait_s = next_step(
                 kind,
                 key.attempts + 1,
-                retries_max=self._config.retries_max,
-                base_s=self._config.backoff_base_s,
-                max_s=self._config.backoff_max_s,
+                retries_max=config.retries_max,
+                base_s=config.backoff_base_s,
+                max_s=config.backoff_max_s,
                 retry_after_s=result.retry_after_s,
                 chance=self._chance.random(),
             )

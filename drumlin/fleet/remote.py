@@ -73,6 +73,9 @@ class Remote:
     def post(self, path: str, body: object = None) -> Any:
         return self._ask("POST", path, b"" if body is None else msgspec.json.encode(body))
 
+    def patch(self, path: str, body: object) -> Any:
+        return self._ask("PATCH", path, msgspec.json.encode(body))
+
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         failure: CoordinatorError | None = None
         for endpoint in self.endpoints:

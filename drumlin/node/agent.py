@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -37,7 +38,16 @@ from drumlin.node.outcomes import (
 from drumlin.node.settling import Settling
 from drumlin.node.visits import Visits
 from drumlin.pipeline import Pipeline, header_fields, redirect_target
-from drumlin.protocol import Assignment, CrawlState, Heartbeat, HeartbeatReply, HostReport, Result, WorkLease
+from drumlin.protocol import (
+    Assignment,
+    ChangedSettings,
+    CrawlState,
+    Heartbeat,
+    HeartbeatReply,
+    HostReport,
+    Result,
+    WorkLease,
+)
 from drumlin.robots import Decision
 
 UNREACHABLE = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TIMEOUT, FailureKind.TLS})
@@ -67,6 +77,8 @@ class NodeSettings(msgspec.Struct, frozen=True):
     lease_s: float
     spool_bytes_max: int = SPOOL_BYTES_MAX
     """What may wait on disk to be sent by a node that has no store of its own."""
+    config_version: int = 0
+    """How often the crawl's configuration has changed since it was founded."""
 
 
 class Agent:
@@ -81,7 +93,10 @@ class Agent:
         archive: Archive,
         blackbox: BlackBox,
         uploads: BundleUploads | None = None,
+        *,
+        read_settings: Callable[[ChangedSettings], NodeSettings] | None = None,
     ) -> None:
+        """`read_settings` makes of changed settings what this loop needs, and tells others whom they concern."""
         self.settings = settings
         self.fetcher = fetcher
         self.pipeline = pipeline
@@ -94,6 +109,7 @@ class Agent:
         self.visits = Visits(self, self._leases)
         self._archive = archive
         self._uploads = uploads
+        self._read_settings = read_settings
         outbox = Outbox(settings.node, client, archive, self.release_if_idle)
         self._settling = Settling(
             settings.node, client, pipeline, outbox, blackbox, self.release_if_idle, lease_s=settings.lease_s
@@ -203,6 +219,16 @@ class Agent:
             for host in list(self.hosts.by_name.values()):
                 self.lost(host)
 
+    def _follow_settings(self, changed: ChangedSettings) -> None:
+        """Work by other settings from now on. Coordinators hear of them one after the other, so that one may still
+        tell of older ones."""
+        if self._read_settings is None or changed.config_version <= self.settings.config_version:
+            return
+        self.settings = self._read_settings(changed)
+        for host in self.hosts.by_name.values():
+            host.follow_delay(self.settings.delay_s)
+        self.hosts.rearrange()
+
     def release_if_idle(self, host: HostWork) -> None:
         """Give a host back once it has no URLs left and its results are sent, at the latest with this report."""
         if not host.idle or self.hosts.by_name.get(host.host) is not host:
@@ -285,12 +311,14 @@ class Agent:
 
     def began_contact(self, host: HostWork, now: float) -> None:
         host.in_flight += 1
+        host.contacted = now
         host.next_contact = now + host.delay_s
 
     def ended_contact(self, host: HostWork, transfer: Transfer) -> None:
         host.in_flight -= 1
         host.failures = host.failures + 1 if transfer.failure in UNREACHABLE else 0
         reached = transfer.first_byte if self.settings.per_host == 1 else transfer.started
+        host.contacted = max(host.contacted, reached)
         host.next_contact = max(host.next_contact, reached + host.delay_s)
 
     def came_too_late(self, host: HostWork) -> None:
@@ -402,6 +430,7 @@ class Agent:
             total_bytes=self.fetched_bytes,
             unanswered=self._settling.unanswered,
             lag_s=self._settling.lag_s(now),
+            config_version=self.settings.config_version,
         )
         path = f"/api/v1/nodes/{self.settings.node}/heartbeat"
         self._client.post(path, beat, HeartbeatReply, self._beat_answered, timeout_s=PROBE_TIMEOUT_S)
@@ -417,6 +446,8 @@ class Agent:
         self._heartbeat_at = monotonic() + reply.next_heartbeat
         self._client.renewed(reply.token)
         self.follow(reply.state)
+        if reply.settings is not None:
+            self._follow_settings(reply.settings)
         if reply.revoke:
             revoked = set(reply.revoke)
             for host in [host for host in self.hosts.by_name.values() if host.lease_id in revoked]:

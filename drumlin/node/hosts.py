@@ -61,14 +61,18 @@ class HostWork:
     """One leased host: its URLs to fetch, its pace, its robots rules."""
 
     __slots__ = (
+        "contacted",
+        "crawl_delay_s",
         "delay_s",
         "exhausted_until",
         "expires",
         "failures",
         "guests",
         "host",
+        "host_delay_s",
         "hsts_until",
         "in_flight",
+        "lease_delay_s",
         "lease_id",
         "next_contact",
         "note_changed",
@@ -90,7 +94,11 @@ class HostWork:
         self.ttl_s = lease.ttl_s
         self.expires = sent + lease.ttl_s
         self.next_contact = now + lease.wait_s
-        self.delay_s = max(delay_s, lease.min_delay_s)
+        self.contacted = float("-inf")
+        """When the last contact under this lease reached the host, from which the delay counts."""
+        self.crawl_delay_s = delay_s
+        self.lease_delay_s = lease.min_delay_s
+        self.host_delay_s = lease.host_delay_s
         self.tasks: deque[Assignment] = deque(lease.assignments)
         self.in_flight = 0
         self.unsettled = 0
@@ -109,7 +117,24 @@ class HostWork:
         self.hsts_until = note.hsts_until
         self.robots_failures = note.robots_failures
         self.robots = robots_of(note, agent)
-        self.delay_s = max(self.delay_s, *(robots.crawl_delay_s for robots in self.robots.values()), 0.0)
+        self.delay_s = self._least_delay_s()
+
+    def _least_delay_s(self) -> float:
+        asked_s = max((robots.crawl_delay_s for robots in self.robots.values()), default=0.0)
+        return max(self.crawl_delay_s, self.lease_delay_s, self.host_delay_s, asked_s)
+
+    def follow_delay(self, crawl_delay_s: float) -> None:
+        """The crawl has another delay: what the lease said counts only as far as it is the host's own wish."""
+        self.crawl_delay_s, self.lease_delay_s = crawl_delay_s, self.host_delay_s
+        self._change_pace()
+
+    def _change_pace(self) -> None:
+        """Count the delay that holds from now on from the last contact. Other reasons to wait stay as they are."""
+        before, self.delay_s = self.delay_s, self._least_delay_s()
+        if self.delay_s > before:
+            self.next_contact += self.delay_s - before
+        elif self.next_contact <= self.contacted + before:
+            self.next_contact = self.contacted + self.delay_s
 
     def note(self) -> bytes:
         """What to remember of this host beyond the lease."""
@@ -154,6 +179,9 @@ class HostWork:
     def renew(self, lease: WorkLease, sent: float, now: float) -> None:
         self.renewing = False
         self.expires = sent + lease.ttl_s
+        if (lease.min_delay_s, lease.host_delay_s) != (self.lease_delay_s, self.host_delay_s):
+            self.lease_delay_s, self.host_delay_s = lease.min_delay_s, lease.host_delay_s
+            self._change_pace()
         self.tasks.extend(lease.assignments)
         if not lease.assignments:
             self.exhausted_until = now + RENEW_EMPTY_WAIT_S
@@ -182,6 +210,11 @@ class HostTable:
         work.waiting = True
         self._tie += 1
         heapq.heappush(self._due, (work.next_contact, self._tie, work))
+
+    def rearrange(self) -> None:
+        """Sort the hosts that wait again, after their next contacts were changed."""
+        self._due = [(work.next_contact, tie, work) for _, tie, work in self._due]
+        heapq.heapify(self._due)
 
     def take_due(self, now: float, most: int) -> Iterator[HostWork]:
         due = self._due

@@ -37,7 +37,7 @@ from drumlin.node.outbox import results_message, tellable
 from drumlin.node.recovery import dead_spools, recover, report_killer
 from drumlin.parse import keep_freed_memory
 from drumlin.pipeline import Pipeline, Reading
-from drumlin.protocol import Accepted, Done, Failure, Registered, Result
+from drumlin.protocol import Accepted, ChangedSettings, Done, Failure, Registered, Result
 from drumlin.store.disk import replace, translated_disk_errors
 from drumlin.tls import curl_options
 from drumlin.urls import Scope
@@ -111,8 +111,16 @@ class Node:
         fetcher = make_fetcher(config, self._options.concurrency)
         client = self._client(fetcher)
         uploads = self._uploads(client)
-        settings = node_settings(config, self._options, self._name)
-        self._agent = agent = Agent(settings, fetcher, client, pipeline, archive, blackbox, uploads)
+        settings = node_settings(config, self._options, self._name, registered.config_version)
+
+        def read_settings(changed: ChangedSettings) -> NodeSettings:
+            later = msgspec.convert(changed.config, CrawlConfig)
+            pipeline.follow_scope(scope_maker(later, changed.seeds))
+            return node_settings(later, self._options, self._name, changed.config_version)
+
+        self._agent = agent = Agent(
+            settings, fetcher, client, pipeline, archive, blackbox, uploads, read_settings=read_settings
+        )
         prepare_process()
         if self._signals:
             agent.drain()
@@ -247,7 +255,7 @@ def prepare_process() -> None:
     collect_seldom(*GC_THRESHOLDS)
 
 
-def node_settings(config: CrawlConfig, options: NodeOptions, name: str) -> NodeSettings:
+def node_settings(config: CrawlConfig, options: NodeOptions, name: str, config_version: int = 0) -> NodeSettings:
     return NodeSettings(
         node=name,
         agent=config.product_token,
@@ -260,6 +268,7 @@ def node_settings(config: CrawlConfig, options: NodeOptions, name: str) -> NodeS
         sitemaps=config.sitemaps and config.depth != 0,
         lease_s=config.lease_s,
         spool_bytes_max=options.spool_bytes_max,
+        config_version=config_version,
     )
 
 
@@ -272,13 +281,15 @@ def make_pipeline(config: CrawlConfig, registered: Registered, before_parse: Cal
         near_duplicates=config.near_duplicates,
         depth_max=config.depth,
     )
-
-    def make_scope(more: list[str]) -> Scope:
-        return Scope(config.scope, [*registered.seeds, *more], config.include, config.exclude)
-
+    make_scope = scope_maker(config, registered.seeds)
     pipeline = Pipeline(reading, make_scope, year=datetime.now(UTC).year, before_parse=before_parse)
     pipeline.widen_scope(registered.scope_seeds, len(registered.scope_seeds))
     return pipeline
+
+
+def scope_maker(config: CrawlConfig, seeds: list[str]) -> Callable[[list[str]], Scope]:
+    """Makes the scope of the crawl from the seeds that join it on the way."""
+    return lambda more: Scope(config.scope, [*seeds, *more], config.include, config.exclude)
 
 
 def make_fetcher(config: CrawlConfig, concurrency: int) -> Fetcher:

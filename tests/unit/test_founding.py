@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from drumlin.config import CrawlConfig
-from drumlin.coordinator.service import CONFIG_KEY, found
+from drumlin.coordinator.service import found
+from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.engines.base import Engine
 from drumlin.engines.blocking import drive
 from drumlin.engines.memory import MemoryEngine

@@ -20,7 +20,7 @@ export UV_COMPILE_BYTECODE := 1
 # nginx serves HTTP/2 to the integration tests, with certificates made by openssl; redis-server is what fleets run on.
 DEBIAN_TEST := nginx-light openssl redis-server
 # The manuals that the real-site tests crawl, and the browser that looks at replayed pages.
-DEBIAN_SLOW := nginx-light redis-server python3.11-doc postgresql-doc-15 chromium
+DEBIAN_SLOW := nginx-light redis-server libfaketime python3.11-doc postgresql-doc-15 chromium
 DEBIAN_BENCH := wget2
 
 FAST_TESTS := $(wildcard tests/unit tests/conformance)

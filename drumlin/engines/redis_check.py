@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from drumlin.engines.redis_address import RedisAddress, Server
-from drumlin.engines.redis_client import TOUCH_S, RedisClient
+from drumlin.engines.redis_client import RedisClient
 from drumlin.engines.redis_commands import Command, packed
 from drumlin.engines.redis_topology import slot_of
 from drumlin.errors import Cause, EngineError
@@ -40,7 +40,7 @@ def _commands(client: RedisClient, tags: list[str]) -> dict[Server, Command]:
         slot = slot_of(tag[1:-1])
         server = client.master_of(slot)
         if server not in commands:
-            commands[server] = Command(slot, packed("SET", tag + "+", 1, "EX", TOUCH_S), tag)
+            commands[server] = Command(slot, packed("SET", tag + "+", 1), tag)
     return commands
 
 

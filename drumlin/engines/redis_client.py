@@ -41,7 +41,6 @@ WAIT_MS = 1_000
 """How long replicas have to confirm, before the call is made again."""
 UNANSWERED_MAX = 20_000
 """Commands on one connection that wait for an answer; further calls wait until there are fewer."""
-TOUCH_S = 60
 
 _NOTHING = object()
 
@@ -189,7 +188,7 @@ class Connection(asyncio.Protocol):
         self._out.append(payload)
         if confirm and self._replicas:
             self._confirmation = self._confirmation or _Confirmation(self._replicas)
-            self._touch = packed("SET", confirm + "+", 1, "EX", TOUCH_S)
+            self._touch = packed("SET", confirm + "+", 1)
             target, place = self._confirmation, self._confirmation.add(target, place)
         self._waiting.append((target, place))
 

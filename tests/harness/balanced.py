@@ -4,10 +4,11 @@ balancer. Everything is a process of its own, to be hurt one by one."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,11 +26,22 @@ LOST_BYTES = 1_000
 NAMESPACE = "balanced"
 
 
+Environment = Callable[[str], dict[str, str]]
+
+
+def _nothing(name: str) -> dict[str, str]:
+    return {}
+
+
 class Balanced:
     """Coordinators, which can be killed and started again, and nodes."""
 
-    def __init__(self, folder: Path, redis: RedisServer, coordinators: int, *arguments: str) -> None:
+    def __init__(
+        self, folder: Path, redis: RedisServer, coordinators: int, *arguments: str, environment: Environment = _nothing
+    ) -> None:
+        """`environment` gives what a process of this name is started with besides."""
         self.folder = folder
+        self._environment = environment
         self.store = folder / "store"
         self.redis = redis
         self.engine = f"redis://127.0.0.1:{redis.port}/{NAMESPACE}"
@@ -113,10 +125,16 @@ class Balanced:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def _start(self, name: str, command: list[str], **variables: str) -> subprocess.Popen[bytes]:
+        variables |= self._environment(name)
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(**variables)
             )
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a coordinator or a node."""
+        coordinators = {f"coordinator-{number}": process for number, process in self._coordinators.items()}
+        (self.nodes | coordinators)[name].send_signal(number)
 
     def end(self) -> None:
         for process in [*self.nodes.values(), *self._coordinators.values()]:
@@ -134,10 +152,12 @@ def _environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def balanced(folder: Path, *arguments: str, coordinators: int = 3) -> Iterator[Balanced]:
+def balanced(
+    folder: Path, *arguments: str, coordinators: int = 3, environment: Environment = _nothing
+) -> Iterator[Balanced]:
     """A fleet whose coordinators all answer; whatever the test does, no process is left afterwards."""
     with redis_server(folder / "redis", "--appendonly", "yes") as redis:
-        made = Balanced(folder, redis, coordinators, *arguments)
+        made = Balanced(folder, redis, coordinators, *arguments, environment=environment)
         with made.balancer:
             try:
                 for number in range(coordinators):

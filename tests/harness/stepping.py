@@ -1,0 +1,66 @@
+"""Processes whose wall clocks are stepped while they run, by Debian's libfaketime. Their other clocks are true."""
+
+from __future__ import annotations
+
+import os
+from itertools import cycle
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+CACHED_S = 1
+"""How long a process goes by what it last read of its step."""
+needs_faketime = pytest.mark.skipif(not LIBRARIES, reason="needs libfaketime")
+
+# libfaketime refuses to sleep until a moment of a clock that it does not fake, which is how Python sleeps.
+_SLEEP = "import select, time\ntime.sleep = lambda seconds: select.select([], [], [], seconds)\n"
+
+
+class SteppedClocks:
+    """A wall clock for each name, right until it is stepped."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(_SLEEP)
+
+    def environment(self, name: str) -> dict[str, str]:
+        """What a process that goes by this clock is started with."""
+        self.set(name, 0.0)
+        return {
+            "LD_PRELOAD": str(LIBRARIES[0]),
+            "DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_TIMESTAMP_FILE": str(self._folder / name),
+            "FAKETIME_CACHE_DURATION": str(CACHED_S),
+            "PYTHONPATH": str(self._folder),
+        }
+
+    def set(self, name: str, ahead_s: float) -> None:
+        """Have a clock show so much more than the time."""
+        part = self._folder / f"{name}.part"
+        part.write_text(f"{ahead_s:+.1f}")
+        os.replace(part, self._folder / name)
+
+
+class BackAndForth:
+    """Steps a clock there and back again for as long as the context lasts."""
+
+    def __init__(self, clocks: SteppedClocks, name: str, *steps_s: float) -> None:
+        self._clocks = clocks
+        self._name = name
+        self._steps_s = cycle(steps_s)
+        self._ending = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *ending: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ending.wait(CACHED_S + 0.5):
+            self._clocks.set(self._name, next(self._steps_s))

@@ -67,11 +67,8 @@ def _found_on(letter: DeadLetter) -> str:
 @config_options("out", "json", "color")
 def retry(loaded: Loaded, urls: tuple[str, ...], kind: str, host: str) -> None:
     """Put dead letters back into the frontier: those named, or all that are selected."""
-    import time
-
-    now = time.time()
     with _frontier(loaded) as engine:
-        chosen = _chosen(engine, urls, kind, host)
+        chosen, now = _chosen(engine, urls, kind, host), engine.keep_time(0.0)
         done = sum(engine.revive(shard, members, now) for shard, members in chosen.items())
     results(loaded.process).print(f"{done} URLs will be fetched again by the next `drumlin crawl`.")
 

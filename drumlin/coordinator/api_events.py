@@ -14,6 +14,7 @@ import msgspec
 
 from drumlin.coordinator.api_figures import Figures
 from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.calendar import on_calendar
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.messages import NodeStatusChange, StateChange, Stats
 from drumlin.coordinator.routing import Stream
@@ -50,7 +51,7 @@ class Events:
 
     async def once(self) -> Stream:
         """The figures as they are, and no more: for clients that did not ask for a stream."""
-        event = _event("stats", await self._figures.stats(await self._time.now()))
+        event = await self._stats_event()
 
         async def pieces() -> AsyncGenerator[bytes, None]:
             yield event
@@ -70,11 +71,14 @@ class Events:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
-            yield b"retry: %d\n\n" % RETRY_MS + _event("stats", await self._figures.stats(await self._time.now()))
+            yield b"retry: %d\n\n" % RETRY_MS + await self._stats_event()
             while (event := await queue.get()) is not None:
                 yield event
         finally:
             self._clients.discard(queue)
+
+    async def _stats_event(self) -> bytes:
+        return _event("stats", on_calendar(await self._figures.stats(await self._time.now()), self._time.behind_s))
 
     async def _watch(self) -> None:
         while self._clients:
@@ -92,7 +96,7 @@ class Events:
         now = await self._time.now()
         stats = await self._figures.stats(now)
         nodes = {node.node_id: str(node.status) for node in await self._figures.nodes(now)}
-        events = [*self._changes(stats, nodes), _event("stats", stats)]
+        events = [*self._changes(stats, nodes), _event("stats", on_calendar(stats, self._time.behind_s))]
         self._state, self._nodes = str(stats.state), nodes
         return events
 

@@ -224,7 +224,7 @@ class NodeFace:
             self._dispatcher.config.config_hash(),
             self._dispatcher.scope_of_seeds(),
             self._dispatcher.scope_seeds,
-            token=self._access.node_token(node, call.now, _joined_by(call.identity)) if controlled else None,
+            token=self._access.node_token(node, call.today, _joined_by(call.identity)) if controlled else None,
             key=self._access.node_key(node).hex() if controlled else None,
             keeps_results=self._intake.keeps,
             config_version=self._dispatcher.steering.version,
@@ -314,7 +314,7 @@ class NodeFace:
     async def heartbeat(self, call: Call, beat: Heartbeat) -> HeartbeatReply:
         await self._check_registered(call)
         reply = await self._dispatcher.heartbeat(call.node_id, beat, call.now)
-        reply.token = self._access.renewed(call.authorization, call.now)
+        reply.token = self._access.renewed(call.authorization, call.today)
         return reply
 
     async def failed(self, call: Call, failure: Failure) -> Done:

@@ -156,11 +156,11 @@ class SingleFace:
             lease = next((one for one in work.leases if one.assignments), None)
             if lease is None:
                 return None
-            decision = _known_robots(lease, call.now)
+            decision = _known_robots(lease, call)
             if decision is None or self._allows(decision, lease.assignments[0].url):
                 self._remember(query.worker_id, lease.assignments[0])
                 return self._next_url(lease, decision)
-            await self._deny(query.worker_id, lease, call.now)
+            await self._deny(query.worker_id, lease, call.today)
         return None
 
     def _allows(self, decision: Decision, url: str) -> bool:
@@ -213,7 +213,7 @@ class SingleFace:
             seals = self._dispatcher.seals
             assignment = seals.assignment_id(seals.lease_id(state.token, state.host), task)
             told = _told(message, url, assignment, capture_id, list(task.redirects))
-            reports = [self._report(message, task, state, call.now)]
+            reports = [self._report(message, task, state, call)]
             await self._take(call, state.node, told, reports, task.found_on)
         else:
             await self._take_late(call, message, url, capture_id, done=story is not None and story.task is None)
@@ -242,17 +242,19 @@ class SingleFace:
         message = "The assignment is over: its time was up, or somebody else has settled this URL."
         raise Refused(410, "over", message, "Ask /v1/fetch/next for another.")
 
-    def _report(self, message: FetchResult, task: Task, state: HostState, now: float) -> HostReport:
+    def _report(self, message: FetchResult, task: Task, state: HostState, call: Call) -> HostReport:
         """The lease ends; the host's next contact is a whole delay from now, however long ago this one was."""
         config = self._dispatcher.config
         delay_s, wait_s, note = state.delay_s, max(config.delay_s, message.retry_after_s or 0.0), None
         if message.robots is not None:
-            decision = decide(message.robots.status_code, message.robots.body.encode("utf-8", "replace"), 0, "", now)
+            body = message.robots.body.encode("utf-8", "replace")
+            decision = decide(message.robots.status_code, body, 0, "", call.today)
             if decision.retry:
                 # No rules are no permission: nobody contacts the host before they are asked for again.
-                wait_s = max(wait_s, decision.expires - now)
+                wait_s = max(wait_s, decision.expires - call.today)
             else:
-                note = _with_robots(state.note, task.url.partition(":")[0], decision)
+                lasting = msgspec.structs.replace(decision, expires_shared=decision.expires - call.behind_s)
+                note = _with_robots(state.note, task.url.partition(":")[0], lasting)
             asked_s = parse(decision.rules_body or b"").crawl_delay(config.product_token)
             delay_s = max(delay_s or 0.0, asked_s) if asked_s else delay_s
         wait_s = max(delay_s or 0.0, wait_s)
@@ -264,7 +266,7 @@ class SingleFace:
     async def robots(self, call: Call, query: RobotsQuery) -> RobotsRules:
         host = host_named(query.host)
         note = await self._engine.host_note(self._engine.shard_of(host), host) if host else b""
-        known = {scheme: one for scheme, one in robots_of(note).items() if one.expires > call.now}
+        known = {scheme: one for scheme, one in robots_of(note).items() if not one.expired(call.today, call.now)}
         for scheme in SCHEMES_BY_TRUST:
             if scheme in known:
                 return robots_rules(known[scheme], self._dispatcher.config.product_token)
@@ -289,9 +291,9 @@ def _web_url(text: str) -> str:
     return url
 
 
-def _known_robots(lease: WorkLease, now: float) -> Decision | None:
+def _known_robots(lease: WorkLease, call: Call) -> Decision | None:
     decision = robots_of(lease.note).get(lease.assignments[0].url.partition(":")[0])
-    return decision if decision is not None and decision.expires > now else None
+    return None if decision is None or decision.expired(call.today, call.now) else decision
 
 
 def _with_robots(note: bytes, scheme: str, decision: Decision) -> bytes:

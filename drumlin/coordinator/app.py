@@ -39,6 +39,7 @@ from drumlin.coordinator.bodies import (
     reply,
     reply_refused,
 )
+from drumlin.coordinator.calendar import on_calendar
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
@@ -232,10 +233,11 @@ class CoordinatorApp:
         elif found.route.permission is not None:
             # Asked of the engine if this coordinator was frozen or cut off: what it knows of the time is then old.
             call.now = await self._time.now()
+        call.behind_s = self._time.behind_s
         await self._pass(call)
         message = await self._message(found, call)
         await self._pass_named(call, message)
-        return await self._answer(call, message)
+        return on_calendar(await self._answer(call, message), call.behind_s)
 
     # Who sent it
 
@@ -247,16 +249,14 @@ class CoordinatorApp:
         node_id = call.parameters.get("node_id")
         if node_id is not None:
             check_node_id(node_id)
-        # Tokens expire by the calendar, also while no coordinator ran.
-        today = self._time.calendar()
         if route.node_of is None:
-            call.identity = self._access.check(call.authorization, route.permission, node_id, today)
+            call.identity = self._access.check(call.authorization, route.permission, node_id, call.today)
             await self._gate.admit(call.identity, call.now)
         else:
             # For whom it acts is in its message; that it may act at all is seen now.
-            who = self._access.check(call.authorization, Permission.LOOK_UP, None, today)
+            who = self._access.check(call.authorization, Permission.LOOK_UP, None, call.today)
             own = who.id if who.role is Role.NODE else None
-            call.identity = self._access.check(call.authorization, route.permission, own, today)
+            call.identity = self._access.check(call.authorization, route.permission, own, call.today)
 
     async def _pass_named(self, call: Call, message: Any) -> None:
         """See whether the sender may act for the node that its message names; for itself, if it names none."""
@@ -264,8 +264,8 @@ class CoordinatorApp:
         if route.node_of is None or route.permission is None:
             return
         own = call.identity.id if call.identity.role is Role.NODE else None
-        node_id, today = route.node_of(message) or own, self._time.calendar()
-        call.identity = self._access.check(call.authorization, route.permission, node_id, today)
+        node_id = route.node_of(message) or own
+        call.identity = self._access.check(call.authorization, route.permission, node_id, call.today)
         await self._gate.admit(call.identity, call.now)
 
     # What it says
@@ -324,7 +324,7 @@ class CoordinatorApp:
     async def _note(self, call: Call, message: Any, outcome: str) -> None:
         said = call.note or (encode(message, JSON).decode() if message is not None else "")
         target = f"{call.path} {said}".strip()
-        await self._audit.record(call.identity, call.route.writes, target, outcome, call.address, call.now)
+        await self._audit.record(call.identity, call.route.writes, target, outcome, call.address, call.today)
 
 
 def _check_head(call: Call) -> None:

@@ -64,8 +64,8 @@ class EngineTime:
         self._latest = 0.0
         self._unsure = True
         """Whether another coordinator's time may be further than `AGREED_S` ahead."""
-        self._behind_s = 0.0
-        """How far engine time is behind the calendar."""
+        self.behind_s = 0.0
+        """How far engine time is behind the calendar: it stands still while no coordinator runs."""
         self._turn = asyncio.Lock()
 
     def reading(self) -> float:
@@ -84,10 +84,6 @@ class EngineTime:
     def calendar(self) -> float:
         """The wall clock as it was when this process began, and carried since: for what must not stand still."""
         return self._monotonic() + self._calendar_ahead_s
-
-    def to_calendar(self, at: float) -> float:
-        """A moment of engine time on the calendar, for people: engine time falls behind while no coordinator runs."""
-        return at + self._behind_s
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -134,7 +130,7 @@ class EngineTime:
         self._latest = max(self._latest, kept)
         if stale:
             self._ahead_s = self._latest - heard_at
-            self._behind_s = self.calendar() - self._latest
+            self.behind_s = self.calendar() - self._latest
         else:
             self._ahead_s = max(self._ahead_s, kept - heard_at)
         # When it was sent, not heard: an answer that took long says nothing about the time since.

@@ -47,6 +47,7 @@ class Call:
 
     __slots__ = (
         "address",
+        "behind_s",
         "body_unread",
         "gone",
         "headers",
@@ -76,6 +77,9 @@ class Call:
         self.media_type = media_type
         """What the answer is written in."""
         self.now = now
+        """Engine time."""
+        self.behind_s = 0.0
+        """How far engine time is behind the calendar."""
         self.address: str = client[0] if client else ""
         self.gone: Callable[[], bool] = scope.get(GONE, _never)
         """Whether the sender waits for the answer no more."""
@@ -99,6 +103,11 @@ class Call:
         """The route's, for metrics; requests without one share a name, since their paths are anybody's."""
         route = getattr(self, "route", None)
         return NO_ROUTE if route is None else f"{route.method} {route.path}"
+
+    @property
+    def today(self) -> float:
+        """When it came, on the calendar: by which tokens and robots rules expire, and which logs show."""
+        return self.now + self.behind_s
 
     @property
     def node_id(self) -> str:

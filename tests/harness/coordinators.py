@@ -58,7 +58,15 @@ class Answer(msgspec.Struct):
 class RunningCoordinator:
     """A coordinator on a memory engine. With `controlled` it asks for tokens, of which it has one of each role."""
 
-    def __init__(self, *, controlled: bool = False, store: Path | None = None, config: CrawlConfig = CONFIG) -> None:
+    def __init__(
+        self,
+        *,
+        controlled: bool = False,
+        store: Path | None = None,
+        config: CrawlConfig = CONFIG,
+        behind_s: float = 0.0,
+    ) -> None:
+        """`behind_s` is how long the crawl rested before: its time is so far behind the calendar."""
         self.access: Access = (Access if controlled else OpenAccess)(secrets.token_bytes(SECRET_BYTES))
         self.tokens: dict[str, str] = {}
         self.failures: list[Failure] = []
@@ -68,6 +76,7 @@ class RunningCoordinator:
         self.port = _free_port()
         self._config = config
         self._store = store
+        self._behind_s = behind_s
         self._loop: asyncio.AbstractEventLoop
         self._ending: asyncio.Event
         self._ready = threading.Event()
@@ -104,6 +113,7 @@ class RunningCoordinator:
         if self.access.signed:
             for role in (Role.VIEWER, Role.OPERATOR, Role.JOIN):
                 self.tokens[role] = await self.access.issue(engine, role, f"a {role}", time.time())
+        await engine.keep_time(time.time() - self._behind_s)
         self.time = EngineTime(engine)
         self.app = CoordinatorApp(
             self.dispatcher,

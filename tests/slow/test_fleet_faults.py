@@ -35,6 +35,8 @@ REASSIGN_S_MAX = 30.0
 RECOVER_S_MAX = 15.0
 SHORT_LEASE_S = 6.0
 KILLS = 12
+OUTAGE_S = 30.0
+DOUBLES_MAX = 100
 SEED = 3
 
 
@@ -126,6 +128,38 @@ def test_losing_a_coordinator_for_good_loses_nothing(fast_disk: Path, polite_web
         wait_for_pages(polite_web, one, 0.3)
         kill(one.of(Role.COORDINATOR)[0])
         print(end_well(polite_web, one))
+
+
+def test_half_a_minute_without_any_coordinator_costs_hardly_a_page_twice(fast_disk: Path) -> None:
+    shape = ("--nodes", "4", "--coordinators", "2", "--delay", "0")
+    with benchmark_web(fast_disk, HOSTS, 100) as web, fleet(fast_disk, *shape, "-i", str(web.seeds)) as one:
+        wait_for_pages(web, one, 0.3)
+        until = time.monotonic() + OUTAGE_S
+        while time.monotonic() < until:
+            # The supervisor starts them again and again; none lives long enough to answer.
+            for coordinator in one.of(Role.COORDINATOR):
+                if coordinator.mark is not None:
+                    coordinator.mark.send(signal.SIGKILL)
+            time.sleep(0.1)
+        figures = end_well(web, one, delay_s=0.0)
+        print(figures)
+        assert figures["asked again"] < DOUBLES_MAX
+
+
+@pytest.mark.parametrize("frozen_s", [10.0, 40.0])
+def test_coordinators_that_freeze_cost_hardly_a_page_twice(fast_disk: Path, frozen_s: float) -> None:
+    shape = ("--nodes", "4", "--coordinators", "2", "--delay", "0")
+    with benchmark_web(fast_disk, HOSTS, 100) as web, fleet(fast_disk, *shape, "-i", str(web.seeds)) as one:
+        wait_for_pages(web, one, 0.3)
+        frozen = one.of(Role.COORDINATOR)
+        for coordinator in frozen:
+            kill(coordinator, signal.SIGSTOP)
+        time.sleep(frozen_s)
+        for coordinator in frozen:
+            kill(coordinator, signal.SIGCONT)
+        figures = end_well(web, one, delay_s=0.0)
+        print(figures)
+        assert figures["asked again"] < DOUBLES_MAX
 
 
 def test_losing_a_redis_master_for_good_loses_nothing(fast_disk: Path, polite_web: Web) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drumlin.cli.console import results, write_json
+from drumlin.cli.crawl import read_seeds
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded, config_options
 from drumlin.config.changes import CHANGEABLE, SEEDS, changeable, convert
@@ -31,7 +32,7 @@ def command(loaded: Loaded, remote: Remote, name: str, values: tuple[str, ...]) 
     """
     name = name.removeprefix("--").replace("-", "_")
     if name == SEEDS:
-        answer = remote.patch("/api/v1/crawl", {SEEDS: values})
+        answer = remote.patch("/api/v1/crawl", {SEEDS: read_seeds(values, None)})
     else:
         setting = changeable(name)
         answer = remote.patch("/api/v1/crawl", {setting.field: _read(setting, values)})

@@ -17,13 +17,13 @@ from drumlin.config.key import Kind, Setting
 from drumlin.coordinator.auth import Permission
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.messages import WebURL
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import by_host
 from drumlin.engines.base import Added
 from drumlin.errors import ConfigError
 from drumlin.frontier import priority_of
 from drumlin.model import NewURLs
-from drumlin.protocol import URLText
 from drumlin.urls import canonical
 
 PATTERNS_MAX = 100
@@ -43,7 +43,7 @@ def _type_of(setting: Setting) -> Any:
     if key.kind is Kind.CHOICE:
         return Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(key.choices)})]
     if key.kind is Kind.PATTERNS:
-        pattern = Annotated[str, msgspec.Meta(max_length=PATTERN_CHARS_MAX)]
+        pattern = Annotated[str, msgspec.Meta(max_length=PATTERN_CHARS_MAX, extra_json_schema={"format": "regex"})]
         return Annotated[list[pattern], msgspec.Meta(max_length=PATTERNS_MAX)]
     number, most = (float, DURATION_S_MAX) if key.kind is Kind.DURATION else (int, COUNT_MAX)
     bounds = msgspec.Meta(ge=key.minimum, le=most if key.maximum is None else key.maximum)
@@ -53,7 +53,7 @@ def _type_of(setting: Setting) -> Any:
 CrawlChange = msgspec.defstruct(
     "CrawlChange",
     [(setting.field, _type_of(setting) | msgspec.UnsetType, msgspec.UNSET) for setting in CHANGEABLE.values()]
-    + [(SEEDS, Annotated[list[URLText], msgspec.Meta(max_length=SEEDS_MAX)], msgspec.field(default_factory=list))],
+    + [(SEEDS, Annotated[list[WebURL], msgspec.Meta(max_length=SEEDS_MAX)], msgspec.field(default_factory=list))],
     namespace={
         "__doc__": "What to change of the crawl's settings; what is left out stays. A budget of null has no bound. "
         "`seeds` are URLs to begin from that join those there are.",

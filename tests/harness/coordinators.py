@@ -56,7 +56,8 @@ class Answer(msgspec.Struct):
 
 
 class RunningCoordinator:
-    """A coordinator on a memory engine. With `controlled` it asks for tokens, of which it has one of each role."""
+    """A coordinator, on a memory engine unless another is named. With `controlled` it asks for tokens, of which it has
+    one of each role."""
 
     def __init__(
         self,
@@ -65,6 +66,8 @@ class RunningCoordinator:
         store: Path | None = None,
         config: CrawlConfig = CONFIG,
         behind_s: float = 0.0,
+        engine: str = "memory:",
+        name: str = "coordinator",
     ) -> None:
         """`behind_s` is how long the crawl rested before: its time is so far behind the calendar."""
         self.access: Access = (Access if controlled else OpenAccess)(secrets.token_bytes(SECRET_BYTES))
@@ -75,6 +78,8 @@ class RunningCoordinator:
         self.time: EngineTime
         self.port = _free_port()
         self._config = config
+        self._engine = engine
+        self._name = name
         self._store = store
         self._behind_s = behind_s
         self._loop: asyncio.AbstractEventLoop
@@ -106,8 +111,8 @@ class RunningCoordinator:
 
     async def _serve(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
-        engine = await open_engine("memory:", shard_count=4)
-        self.dispatcher = Dispatcher(engine, self._config, [], chance=random.Random(1), ends=False)
+        engine = await open_engine(self._engine, shard_count=4)
+        self.dispatcher = Dispatcher(engine, self._config, [], chance=random.Random(1), ends=False, name=self._name)
         await self.access.refresh(engine)
         await self.dispatcher.open()
         if self.access.signed:
@@ -130,6 +135,7 @@ class RunningCoordinator:
                 await self.dispatcher.tick(await self.time.now(), 0.0)
                 self.app.work_may_have_come()
                 await asyncio.sleep(TICK_S)
+        await engine.close()
 
     def do(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Run a coroutine where the coordinator runs: its engine belongs to that loop."""

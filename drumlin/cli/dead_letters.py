@@ -16,6 +16,7 @@ from drumlin.errors import ConfigError
 from drumlin.lines import one_line
 
 if TYPE_CHECKING:
+    from drumlin.coordinator.calendar import Calendar
     from drumlin.engines.blocking import BlockingEngine
     from drumlin.model import DeadLetter
 
@@ -39,8 +40,12 @@ def list_letters(loaded: Loaded, kind: str, host: str) -> None:
     """Show dead letters: what failed, how often, and why."""
     import msgspec
 
+    from drumlin.coordinator.calendar import TABLE, Calendar
+
+    calendar = Calendar()
     with _frontier(loaded) as engine:
-        letters = _select(engine, kind, host)
+        calendar.read(engine.get_entries(TABLE))
+        letters = [_dated(letter, calendar) for letter in _select(engine, kind, host)]
     if loaded.process.json:
         write_json([msgspec.structs.asdict(letter) for letter in letters])
         return
@@ -51,6 +56,13 @@ def list_letters(loaded: Loaded, kind: str, host: str) -> None:
         console.print(one_line(f"{when}  {letter.kind}  {letter.url}"), soft_wrap=True)
         console.print(one_line(f"    {_attempts(letter)}: {error}"), soft_wrap=True)
     console.print(f"{len(letters)} dead letters.")
+
+
+def _dated(letter: DeadLetter, calendar: Calendar) -> DeadLetter:
+    from msgspec.structs import replace
+
+    failed = calendar.shown(letter.first_failed), calendar.shown(letter.last_failed)
+    return replace(letter, first_failed=failed[0], last_failed=failed[1])
 
 
 def _attempts(letter: DeadLetter) -> str:

@@ -14,10 +14,10 @@ import msgspec
 
 from drumlin.coordinator.api_figures import Figures
 from drumlin.coordinator.bodies import Refused
-from drumlin.coordinator.calendar import on_calendar
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.messages import NodeStatusChange, StateChange, Stats
 from drumlin.coordinator.routing import Stream
+from drumlin.coordinator.shown import on_calendar
 from drumlin.errors import DrumlinError
 
 MEDIA_TYPE = "text/event-stream"
@@ -78,7 +78,7 @@ class Events:
             self._clients.discard(queue)
 
     async def _stats_event(self) -> bytes:
-        return _event("stats", on_calendar(await self._figures.stats(await self._time.now()), self._time.behind_s))
+        return _event("stats", on_calendar(await self._figures.stats(await self._time.now()), self._time.calendar))
 
     async def _watch(self) -> None:
         while self._clients:
@@ -96,7 +96,7 @@ class Events:
         now = await self._time.now()
         stats = await self._figures.stats(now)
         nodes = {node.node_id: str(node.status) for node in await self._figures.nodes(now)}
-        events = [*self._changes(stats, nodes), _event("stats", on_calendar(stats, self._time.behind_s))]
+        events = [*self._changes(stats, nodes), _event("stats", on_calendar(stats, self._time.calendar))]
         self._state, self._nodes = str(stats.state), nodes
         return events
 

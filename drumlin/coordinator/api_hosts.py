@@ -8,6 +8,7 @@ import msgspec
 
 from drumlin.coordinator.auth import Permission
 from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.calendar import Calendar
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.host_budgets import pages_left
 from drumlin.coordinator.messages import (
@@ -158,7 +159,7 @@ class HostFace:
         letters = await self._engine.dead_letters(shard, host=host) if story.state is TaskState.DEAD else []
         letter = next((one for one in letters if one.url == url), None)
         view = self._view(state, call.now) if state else None
-        return _url_story(url, story, state, letter, view, call.behind_s)
+        return _url_story(url, story, state, letter, view, call.calendar)
 
 
 def host_named(name: str) -> str:
@@ -247,7 +248,7 @@ def _url_story(
     state: HostState | None,
     letter: DeadLetter | None,
     view: HostView | None,
-    behind_s: float,
+    calendar: Calendar,
 ) -> URLStory:
     task = story.task
     held = state is not None and story.state is TaskState.LEASED
@@ -266,7 +267,7 @@ def _url_story(
         lease_node=state.node if state and held else "",
         lease_until=state.deadline if state and held else None,
         dead_letter=dead_letter_view(letter) if letter else None,
-        story=[*_origin(task), *_fate(story, state, letter, behind_s)],
+        story=[*_origin(task), *_fate(story, state, letter, calendar)],
         host_state=view,
     )
 
@@ -280,14 +281,13 @@ def _origin(task: Task | None) -> list[str]:
     return [f"{origin}{through}, {task.depth} links from a seed, with priority {task.priority}.{tried}"]
 
 
-def _fate(story: TaskStory, state: HostState | None, letter: DeadLetter | None, behind_s: float) -> list[str]:
-    """`behind_s` puts its times on the calendar, as those beside it."""
+def _fate(story: TaskStory, state: HostState | None, letter: DeadLetter | None, calendar: Calendar) -> list[str]:
     if story.state is TaskState.LEASED and state is not None:
-        return [f"Leased to {state.node} until {state.deadline + behind_s:.3f}."]
+        return [f"Leased to {state.node} until {calendar.shown(state.deadline):.3f}."]
     if story.state is TaskState.SCHEDULED:
-        return [f"To be tried again at {story.retry_at + behind_s:.3f}."]
+        return [f"To be tried again at {calendar.shown(story.retry_at):.3f}."]
     if story.state is TaskState.DEAD and letter is not None:
-        return [f"A dead letter since {letter.last_failed + behind_s:.3f}: {letter.kind}, {letter.last_error}"]
+        return [f"A dead letter since {calendar.shown(letter.last_failed):.3f}: {letter.kind}, {letter.last_error}"]
     if story.capture_id == CAPTURE_ID:
         return ["Not fetched: the crawl's scope was narrowed before its turn came."]
     if story.state is TaskState.DONE:

@@ -188,7 +188,7 @@ class PeopleFace:
         await self._watch.be_fresh()
         if self._health.troubles:
             # Whatever else may be so follows from it, and might take an engine that answers to find out.
-            return WhyIdle(idle=True, reasons=troubled(self._health.troubles, self._time.calendar()))
+            return WhyIdle(idle=True, reasons=troubled(self._health.troubles, self._time.today()))
         dispatcher = self._dispatcher
         totals, nodes = await self._figures.totals(call.now), await self._figures.nodes(call.now)
         waiting = await self._first_waiting(call.now) if totals.hosts_waiting else []

@@ -253,7 +253,7 @@ class SingleFace:
                 # No rules are no permission: nobody contacts the host before they are asked for again.
                 wait_s = max(wait_s, decision.expires - call.today)
             else:
-                lasting = msgspec.structs.replace(decision, expires_shared=decision.expires - call.behind_s)
+                lasting = msgspec.structs.replace(decision, expires_shared=call.now + decision.expires - call.today)
                 note = _with_robots(state.note, task.url.partition(":")[0], lasting)
             asked_s = parse(decision.rules_body or b"").crawl_delay(config.product_token)
             delay_s = max(delay_s or 0.0, asked_s) if asked_s else delay_s

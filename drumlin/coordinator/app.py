@@ -39,7 +39,6 @@ from drumlin.coordinator.bodies import (
     reply,
     reply_refused,
 )
-from drumlin.coordinator.calendar import on_calendar
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
@@ -57,6 +56,7 @@ from drumlin.coordinator.routing import (
     read_query,
     send_stream,
 )
+from drumlin.coordinator.shown import on_calendar
 from drumlin.coordinator.watch import Watch
 from drumlin.errors import DrumlinError, StorageError
 from drumlin.protocol import Failure
@@ -101,7 +101,7 @@ class CoordinatorApp:
         self._on_broken = on_broken
         self._time = engine_time
         self.health = Health()
-        self.watch = Watch(dispatcher.engine, store, self.health, engine_time.calendar)
+        self.watch = Watch(dispatcher.engine, store, self.health, engine_time.today)
         self._gate = Gate(dispatcher)
         self._audit = AuditLog(dispatcher.engine)
         self._requests = RequestMetrics()
@@ -207,7 +207,7 @@ class CoordinatorApp:
     def _note_broken(self, call: Call, broken: DrumlinError) -> None:
         """Tell those who watch: the engine fails with a code of its own, whatever its disk has to do with it."""
         in_store = isinstance(broken, StorageError) and broken.code.startswith(Part.STORE)
-        self.health.reported(Part.STORE if in_store else Part.ENGINE, broken, self._time.calendar())
+        self.health.reported(Part.STORE if in_store else Part.ENGINE, broken, self._time.today())
         self.watch.look_soon()
         if self._on_broken is not None:
             self._on_broken(broken)
@@ -233,11 +233,11 @@ class CoordinatorApp:
         elif found.route.permission is not None:
             # Asked of the engine if this coordinator was frozen or cut off: what it knows of the time is then old.
             call.now = await self._time.now()
-        call.behind_s = self._time.behind_s
+        call.calendar = self._time.calendar
         await self._pass(call)
         message = await self._message(found, call)
         await self._pass_named(call, message)
-        return on_calendar(await self._answer(call, message), call.behind_s)
+        return on_calendar(await self._answer(call, message), call.calendar)
 
     # Who sent it
 

@@ -1,69 +1,54 @@
-"""Times that people see, on the calendar.
+"""Which time of the day it was at a moment of engine time.
 
-Engine time stands still while no coordinator runs, and so falls behind the calendar (`engine_time`). Inside, times are
-engine times; here, where answers leave, those for people and for workers that go by a clock become times of the day.
+Engine time stands still while no coordinator runs, and so falls behind the calendar. When it goes on after a gap, the
+coordinator that is ahead of all others notes in a table of the engine how far it is behind from then on.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Mapping
 
-import msgspec
+from drumlin.engines.base import Engine
 
-from drumlin.coordinator.messages import (
-    DeadLettersView,
-    DeadLetterView,
-    HostsView,
-    HostView,
-    NextURL,
-    NodesView,
-    NodeView,
-    Stats,
-    TotalsView,
-    URLStory,
-)
-from drumlin.protocol import Assignment, Work
-
+TABLE = "calendar"
 NEGLIGIBLE_S = 0.5
-"""Below this the two are taken to be the same."""
-TIMES: dict[type, tuple[str, ...]] = {
-    Assignment: ("deadline", "not_before"),
-    DeadLetterView: ("first_failed", "last_failed"),
-    HostView: ("next_contact", "lease_until"),
-    NodeView: ("last_seen", "registered_at"),
-    Stats: ("time",),
-    TotalsView: ("next_event",),
-    URLStory: ("first_seen", "retry_at", "lease_until"),
-}
-TIMES_MS: dict[type, tuple[str, ...]] = {NextURL: ("allowed_after_epoch_ms", "lease_ends_epoch_ms")}
-PARTS: dict[type, tuple[str, ...]] = {
-    DeadLettersView: ("dead_letters",),
-    HostsView: ("hosts",),
-    NodesView: ("nodes",),
-    Stats: ("totals",),
-    URLStory: ("dead_letter", "host_state"),
-    # drumlin's own nodes go by their own clocks and get no list of assignments.
-    Work: ("assignments",),
-}
+"""Below this engine time and calendar are taken to be the same."""
+GAPS_MAX = 1_000
 
 
-def on_calendar(answer: Any, behind_s: float) -> Any:
-    """An answer with its times as people know them; zero stays zero, since it stands for never."""
-    if abs(behind_s) < NEGLIGIBLE_S:
-        return answer
-    return _shifted(answer, behind_s)
+class Calendar:
+    """The gaps so far."""
 
+    def __init__(self) -> None:
+        self._since: list[float] = []
+        self._behind_s: list[float] = []
 
-def _shifted(value: Any, seconds: float) -> Any:
-    if isinstance(value, list):
-        return [_shifted(one, seconds) for one in value]
-    kind, changes = type(value), {}
-    for name in TIMES.get(kind, ()):
-        if moment := getattr(value, name):
-            changes[name] = moment + seconds
-    for name in TIMES_MS.get(kind, ()):
-        if moment := getattr(value, name):
-            changes[name] = moment + round(seconds * 1000)
-    for name in PARTS.get(kind, ()):
-        changes[name] = _shifted(getattr(value, name), seconds)
-    return msgspec.structs.replace(value, **changes) if changes else value
+    @property
+    def plain(self) -> bool:
+        """Engine times are times of the day."""
+        return not self._since
+
+    def read(self, entries: Mapping[str, bytes]) -> None:
+        gaps = sorted((float(since), float(behind_s)) for since, behind_s in entries.items())
+        self._since = [since for since, _ in gaps]
+        self._behind_s = [behind_s for _, behind_s in gaps]
+
+    def shown(self, at: float) -> float:
+        """A moment of engine time on the calendar; one that has not come is as far behind as now."""
+        place = bisect_right(self._since, at)
+        return at + self._behind_s[place - 1] if place else at
+
+    async def follow(self, engine: Engine) -> None:
+        """Learn what other coordinators have noted."""
+        self.read(await engine.get_entries(TABLE))
+
+    async def note(self, engine: Engine, now: float, today: float) -> None:
+        """Time goes on at `now`, which is `today`."""
+        await self.follow(engine)
+        if abs(self.shown(now) - today) < NEGLIGIBLE_S:
+            return
+        await engine.put_entries(TABLE, {repr(now): repr(today - now).encode()})
+        oldest = [repr(since) for since in self._since[: max(0, len(self._since) + 1 - GAPS_MAX)]]
+        await engine.delete_entries(TABLE, oldest)
+        await self.follow(engine)

@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from math import inf
 
 from drumlin.clock import monotonic as boot_time
+from drumlin.coordinator.calendar import Calendar
 from drumlin.engines.base import Engine
 from drumlin.errors import DrumlinError
 
@@ -57,15 +58,14 @@ class EngineTime:
         self._engine = engine
         self._sleep = sleep
         self._monotonic = monotonic
-        self._calendar_ahead_s = wall() - monotonic()
+        self._today_ahead_s = wall() - monotonic()
         self._ahead_s = 0.0
         """What to add to the boot-time clock."""
         self._told_at = -inf
         self._latest = 0.0
         self._unsure = True
         """Whether another coordinator's time may be further than `AGREED_S` ahead."""
-        self.behind_s = 0.0
-        """How far engine time is behind the calendar: it stands still while no coordinator runs."""
+        self.calendar = Calendar()
         self._turn = asyncio.Lock()
 
     def reading(self) -> float:
@@ -81,9 +81,9 @@ class EngineTime:
             await self._catch_up()
         return self.reading()
 
-    def calendar(self) -> float:
+    def today(self) -> float:
         """The wall clock as it was when this process began, and carried since: for what must not stand still."""
-        return self._monotonic() + self._calendar_ahead_s
+        return self._monotonic() + self._today_ahead_s
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -110,6 +110,7 @@ class EngineTime:
                     if self._monotonic() - looked_at > LOOK_EVERY_S:
                         looked_at = self._monotonic()
                         await self._listen()
+                        await self.calendar.follow(self._engine)
             except DrumlinError as broken:
                 log.debug("the time could not be told: %s", broken)
 
@@ -118,19 +119,20 @@ class EngineTime:
         async with self._turn:
             if self._unsure or self._stale(self._monotonic()):
                 await self._exchange()
-                await self._listen()
+                if not await self._listen():
+                    await self.calendar.note(self._engine, self.reading(), self.today())
+                await self.calendar.follow(self._engine)
                 self._unsure = False
 
     async def _exchange(self) -> float:
         """Tell our time, and move forward to the latest told if that is later; returns how far behind it we were."""
         sent_at = self._monotonic()
         stale, mine = self._stale(sent_at), self.reading()
-        kept = await self._engine.keep_time(mine) or await self._engine.keep_time(self.calendar())
+        kept = await self._engine.keep_time(mine) or await self._engine.keep_time(self.today())
         heard_at = self._monotonic()
         self._latest = max(self._latest, kept)
         if stale:
             self._ahead_s = self._latest - heard_at
-            self.behind_s = self.calendar() - self._latest
         else:
             self._ahead_s = max(self._ahead_s, kept - heard_at)
         # When it was sent, not heard: an answer that took long says nothing about the time since.
@@ -138,13 +140,14 @@ class EngineTime:
         self._unsure = self._unsure or stale or kept - mine > AGREED_S
         return kept - mine
 
-    async def _listen(self) -> None:
-        """Ask until another coordinator has told its time a moment ago, or it is clear that there is none."""
+    async def _listen(self) -> bool:
+        """Ask until another coordinator has told its time a moment ago, or none can be ahead; whether one was."""
         began = before = self._monotonic()
         while self._engine.shared and before - began < ASKED_S_MAX:
             await self._sleep(ASKED_EVERY_S)
             behind_s, after = await self._exchange(), self._monotonic()
             # What was not there at the last look and is now has just been told, unless the looks were far apart.
             if behind_s > 0 and after - before < AGREED_S / 2:
-                return
+                return True
             before = after
+        return False

@@ -58,7 +58,7 @@ class Intake:
         """Understand what a worker says and read the pages that it sends; `Refused` when some contradict themselves."""
         tellings: list[Telling] = []
         for one in told:
-            telling = telling_of(one, node, self._time.calendar(), found_on=found_on)
+            telling = telling_of(one, node, self._time.today(), found_on=found_on)
             if telling.capture is not None and not await self._gave_out(one):
                 # It will not count, so that nothing of it is worth the work or the room.
                 telling.capture, telling.result.links = None, []
@@ -85,7 +85,7 @@ class Intake:
 
         if self._keeper is None or stored:
             return await settle()
-        return await self._keeper.keep(tellings, settle, self._time.calendar())
+        return await self._keeper.keep(tellings, settle, self._time.today())
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -110,7 +110,7 @@ class Intake:
             await asyncio.sleep(STEP_S)
             ending = self._dispatcher.state in ENDED
             try:
-                await self._keeper.step(self._settle_found, self._time.calendar(), ending=ending)
+                await self._keeper.step(self._settle_found, self._time.today(), ending=ending)
             except (DrumlinError, OSError) as broken:
                 log.warning("what was taken waits in its journal: %s", broken)
 

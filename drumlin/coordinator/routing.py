@@ -19,6 +19,7 @@ import msgspec
 
 from drumlin.coordinator.auth import Identity, Permission, Role
 from drumlin.coordinator.bodies import JSON, MSGPACK, Format, Receive, Refused, Send, read_body
+from drumlin.coordinator.calendar import Calendar
 
 QUERY_FIELDS_MAX = 16
 TARGET_BYTES_MAX = 40 * 1024
@@ -38,6 +39,10 @@ NOBODY = Identity(Role.VIEWER, "")
 """Who sends a request that needs no permission, or has not been looked at yet."""
 
 
+PLAIN = Calendar()
+"""For calls that need no engine."""
+
+
 def _never() -> bool:
     return False
 
@@ -47,8 +52,8 @@ class Call:
 
     __slots__ = (
         "address",
-        "behind_s",
         "body_unread",
+        "calendar",
         "gone",
         "headers",
         "identity",
@@ -78,8 +83,8 @@ class Call:
         """What the answer is written in."""
         self.now = now
         """Engine time."""
-        self.behind_s = 0.0
-        """How far engine time is behind the calendar."""
+        self.calendar = PLAIN
+        """What engine times are called by people."""
         self.address: str = client[0] if client else ""
         self.gone: Callable[[], bool] = scope.get(GONE, _never)
         """Whether the sender waits for the answer no more."""
@@ -107,7 +112,7 @@ class Call:
     @property
     def today(self) -> float:
         """When it came, on the calendar: by which tokens and robots rules expire, and which logs show."""
-        return self.now + self.behind_s
+        return self.calendar.shown(self.now)
 
     @property
     def node_id(self) -> str:

@@ -279,7 +279,7 @@ class _Service:
             if self._finisher is not None:
                 await self._finisher.tick(self._elapsed_s)
         except DrumlinError as broken:
-            app.health.reported(Part.ENGINE, broken, self.time.calendar())
+            app.health.reported(Part.ENGINE, broken, self.time.today())
             app.watch.look_soon()
         if app.bug is not None:
             log.error("a request failed in a way nobody foresaw", exc_info=app.bug)

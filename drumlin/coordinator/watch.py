@@ -77,13 +77,15 @@ class Watch:
     async def _look_at_store(self) -> DrumlinError | None:
         if self._store is None:
             return None
-        if self._trying is None:
-            self._trying = asyncio.ensure_future(asyncio.to_thread(try_store, self._store))
-        done, _ = await asyncio.wait([self._trying], timeout=LOOK_S_MAX)
+        trying = self._trying or asyncio.ensure_future(asyncio.to_thread(try_store, self._store))
+        self._trying = trying
+        done, _ = await asyncio.wait([trying], timeout=LOOK_S_MAX)
         if not done:
             hint = "Check the disk, or the server that it is mounted from."
             return StorageError(f"{self._store} does not answer.", hint, code=Cause.STORE_SILENT)
-        problem, self._trying = self._trying.exception(), None
+        # Another look may have waited for the same try, and have begun the next one.
+        self._trying = None if self._trying is trying else self._trying
+        problem = trying.exception()
         if problem is None or isinstance(problem, DrumlinError):
             return problem
         return StorageError(f"Cannot write to {self._store}: {problem}.", code=Cause.STORE_FAILED)

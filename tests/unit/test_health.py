@@ -165,3 +165,13 @@ def test_a_store_that_hangs_is_named_and_tried_once(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(watch, "try_store", hang)
     assert asyncio.run(run()) == [Cause.STORE_SILENT]
     assert len(tries) == 1
+
+
+def test_two_looks_at_once_share_one_try(tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        health = Health()
+        one = Watch(MemoryEngine(1), tmp_path, health, lambda: NOW)
+        await asyncio.gather(one._look(), one._look(), one._look())
+        return codes(health)
+
+    assert asyncio.run(run()) == []

@@ -219,12 +219,14 @@ class HostReport(msgspec.Struct, omit_defaults=True):
 
 class Results(msgspec.Struct):
     """`canonical_links` says that links are canonical, in scope and within the crawl's depth already. `stored` says
-    that the sender puts its captures into the store itself, as drumlin's own nodes do."""
+    that the sender puts its captures into the store itself, as drumlin's own nodes do. `segment` is set when they will
+    come in a bundle: then each result that counts gets a receipt, which the bundle of that segment must hold."""
 
     results: Annotated[list[Result], msgspec.Meta(max_length=RESULTS_MAX)]
     hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOSTS_MAX)] = []
     canonical_links: bool = False
     stored: bool = False
+    segment: Annotated[str, msgspec.Meta(max_length=128)] = ""
 
 
 class Rejected(msgspec.Struct):
@@ -245,7 +247,8 @@ class KnownPage(msgspec.Struct, array_like=True):
 
 class Accepted(msgspec.Struct):
     """What counted. Results that counted before count again, so that the same batch gives the same answer.
-    `rejected_at` are the places of the rejected in the batch."""
+    `rejected_at` are the places of the rejected in the batch. `receipts`, if a segment was named, has one for each
+    result, empty for those that did not count."""
 
     accepted_count: int
     rejected_count: int
@@ -253,6 +256,7 @@ class Accepted(msgspec.Struct):
     status: str = "accepted"
     rejected_at: list[int] = []
     duplicates: list[KnownPage] = []
+    receipts: list[str] = []
 
 
 class KnownRequest(msgspec.Struct):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drumlin.cli.console import say
+from drumlin.cli.node import Size
 from drumlin.config import SETTINGS, Loaded, config_options
 from drumlin.errors import ConfigError
 from drumlin.lines import log_to_stderr
@@ -33,6 +34,9 @@ _PATH = click.Path(path_type=Path)
     metavar="DIR",
     help="where captures go of nodes that cannot write there themselves, or store nothing",
 )
+@click.option(
+    "--bundle-quota", type=Size(), default="1TiB", show_default=True, help="what one node may send in bundles, in all"
+)
 @click.option("--cert", type=_PATH, metavar="FILE", help="the certificate to speak TLS with")
 @click.option("--key", type=_PATH, metavar="FILE", help="the certificate's key")
 @click.option("--client-ca", type=_PATH, metavar="FILE", help="let only clients in that this authority has certified")
@@ -50,6 +54,7 @@ def command(
     listen: str,
     public: str,
     store: Path | None,
+    bundle_quota: int,
     cert: Path | None,
     key: Path | None,
     client_ca: Path | None,
@@ -82,6 +87,7 @@ def command(
         finish=finish,
         shard_count=shards_to_found(spec),
         sync=loaded.process.sync,
+        bundle_quota_bytes=bundle_quota,
     )
     log_to_stderr()
 

@@ -15,12 +15,13 @@ import msgspec
 
 from drumlin.coordinator.auth import Access, Identity, Permission, Role
 from drumlin.coordinator.bodies import Refused
-from drumlin.coordinator.bundles import BUNDLE_BYTES_MAX, Bundles, BundleStored, check_bundle_id
+from drumlin.coordinator.bundles import Bundles, BundleStored, check_bundle_id
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher, Proof, SupersededError
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.intake import Intake
 from drumlin.coordinator.messages import NodeView, node_view
+from drumlin.coordinator.receipts import bind_to_segment, give_receipts
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import MADE_UP, MALFORMED, STALE
 from drumlin.coordinator.telling import ResultsFormat, ToldResults
@@ -42,6 +43,7 @@ from drumlin.protocol import (
     Work,
     WorkRequest,
 )
+from drumlin.store.bundles import BUNDLE_BYTES_MAX
 
 LONG_POLL_S = 0.25
 LONG_POLLERS_MAX = 64
@@ -81,6 +83,7 @@ class NodeFace:
         on_failure: Callable[[Failure], None],
         store: Path | None,
         endpoint: str,
+        bundle_quota_bytes: int,
     ) -> None:
         self._dispatcher = dispatcher
         self._access = access
@@ -88,7 +91,7 @@ class NodeFace:
         self._intake = intake
         self._time = engine_time
         self._on_failure = on_failure
-        self._bundles = Bundles(store)
+        self._bundles = Bundles(dispatcher, store, bundle_quota_bytes)
         self._endpoint = endpoint
         self.drained = asyncio.Event()
         """Set when the crawl may have nothing left, for whoever ticks."""
@@ -301,7 +304,12 @@ class NodeFace:
         return take
 
     async def _settle_stored(self, node: str, results: Results) -> Accepted:
-        return await self._dispatcher.results(node, results, await self._time.now())
+        if results.segment:
+            bind_to_segment(results)
+        accepted = await self._dispatcher.results(node, results, await self._time.now())
+        if results.segment:
+            give_receipts(self._dispatcher.seals, results, accepted)
+        return accepted
 
     async def _judge(self, call: Call, accepted: Accepted) -> None:
         reasons = [rejected.reason for rejected in accepted.rejected]

@@ -39,6 +39,7 @@ from drumlin.coordinator.bodies import (
     reply,
     reply_refused,
 )
+from drumlin.coordinator.bundles import QUOTA_BYTES
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
@@ -93,6 +94,7 @@ class CoordinatorApp:
         store: Path | None = None,
         endpoint: str = "",
         sync: bool = False,
+        bundle_quota_bytes: int = QUOTA_BYTES,
     ) -> None:
         self.bug: Exception | None = None
         """What nobody foresaw, for whoever runs the server to raise."""
@@ -116,6 +118,7 @@ class CoordinatorApp:
             on_failure=on_failure,
             store=store,
             endpoint=endpoint,
+            bundle_quota_bytes=bundle_quota_bytes,
         )
         self._people = PeopleFace(
             dispatcher,

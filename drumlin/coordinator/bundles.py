@@ -1,12 +1,16 @@
 """Bundles: captures of nodes that cannot write to the store, taken by a coordinator and put where they belong.
 
-A bundle is a plain tar of the files of one segment: `warc/NAME.warc.gz`, `warc/NAME.cdxj` and
-`tables/{pages,links,fetches}/NAME.parquet`. It is written to a folder below `STORE/incoming/NODE`, checked against the
-SHA-256 that the node sent, unpacked there, and its files are then given their names in the store.
+A bundle (`drumlin.store.bundles`) is written to a folder below `STORE/incoming/NODE`, compared with the SHA-256 that
+the node sent, checked in a process of its own, its rows compared with its receipts; then its files get their names in
+the store.
 
 Guarantees: a bundle that is answered `stored` is on the disk, safe from power loss. Sending it again changes nothing.
-No name leads out of the store, no file that is there is ever changed, and a segment's `pages` come last, since they
-make it count. Bodies are never held in memory whole, and a bundle that comes too slowly is cut off.
+Every file of it is named after its segment and its node, whose results, each with a receipt, are all that it tells of:
+so nobody can write over another's files or a coordinator's own. No file that is there is ever changed, and a segment's
+`pages` come last, since they make it count. Bodies are never held in memory whole, a bundle that comes too slowly is
+cut off, and what one node may send in all is bounded.
+
+It cannot tell whether a page is what its site sent: a node is trusted with what it fetched, and with nothing else.
 """
 
 from __future__ import annotations
@@ -14,33 +18,44 @@ from __future__ import annotations
 import asyncio
 import filecmp
 import hashlib
+import logging
 import math
 import os
 import re
 import shutil
-import tarfile
 from pathlib import Path
 
 import msgspec
 
+from drumlin.config.quantities import format_size
 from drumlin.coordinator.bodies import BODY_GRACE_S, BODY_RATE_MIN, Refused
+from drumlin.coordinator.checking import check_bundle
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.misdeeds import Misdeed
+from drumlin.coordinator.receipts import unsettled
 from drumlin.coordinator.routing import Call
+from drumlin.store.bundles import BODY, BUNDLE_BYTES_MAX, RECEIPTS, RECEIPTS_BYTES_MAX, Verdict, belongs, unpacked
 from drumlin.store.disk import sync_directory, translated_disk_errors
+from drumlin.store.names import node_of_segment
 
-BUNDLE_BYTES_MAX = 2 * 1024**3
-MEMBERS_MAX = 1_000
 WRITE_BYTES = 1024 * 1024
 BUNDLES_AT_ONCE_MAX = 8
+QUOTA_BYTES = 1024**4
+"""What one node may send in all, unless told otherwise."""
+QUOTA_RETRY_S = 300.0
+COUNTER = "bundle_bytes."
+"""What each node has sent, by the counters of the first shard."""
+COUNTER_SHARD = 0
 LEFTOVER_S = 2 * BUNDLE_BYTES_MAX / BODY_RATE_MIN
 """A folder that nothing was written to for so long is of a coordinator that died: no bundle takes half of it."""
 INCOMING = "incoming"
-BODY = "body.tar"
 SHA256_HEADER = b"x-drumlin-sha256"
+# What no drumlin node sends, however it was killed.
+LIES = frozenset({"not_a_bundle", "not_settled"})
 
-_BUNDLE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+log = logging.getLogger("drumlin.coordinator")
+
 _SHA256 = re.compile("[0-9a-f]{64}")
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}"
-_MEMBER = re.compile(rf"warc/{_NAME}\.(?:warc\.gz|cdxj)|tables/(?:pages|links|fetches)/{_NAME}\.parquet", re.ASCII)
 
 
 class BundleStored(msgspec.Struct):
@@ -48,16 +63,17 @@ class BundleStored(msgspec.Struct):
 
 
 def check_bundle_id(bundle_id: str) -> None:
-    if _BUNDLE_ID.fullmatch(bundle_id) is None:
-        message = "A bundle's id is 1 to 128 letters, digits, dots, dashes and underscores."
-        raise Refused(400, "bad_bundle_id", message)
+    if not node_of_segment(bundle_id):
+        raise Refused(400, "bad_bundle_id", "A bundle's id is the name of its segment, NODE-TIME-SERIAL.")
 
 
 class Bundles:
-    """Takes bundles into a store; without one it refuses them."""
+    """Takes bundles into a store; without one it refuses them. A node may send `quota_bytes` in all."""
 
-    def __init__(self, store: Path | None) -> None:
+    def __init__(self, dispatcher: Dispatcher, store: Path | None, quota_bytes: int = QUOTA_BYTES) -> None:
+        self._dispatcher = dispatcher
         self._store = store
+        self._quota_bytes = quota_bytes
         self._running = 0
 
     async def take(self, call: Call) -> BundleStored:
@@ -73,22 +89,54 @@ class Bundles:
             raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=5.0)
         self._running += 1
         try:
+            await self._check_quota(call.node_id)
             return await self._take(self._store, call, digest)
+        except Refused as refused:
+            self._note(call, refused)
+            raise
         finally:
             self._running -= 1
 
+    async def _check_quota(self, node: str) -> None:
+        totals = await self._dispatcher.totals(0.0)
+        if totals.counters.get(COUNTER + node, 0) >= self._quota_bytes:
+            message = f"Node {node} has sent its {format_size(self._quota_bytes)} of bundles."
+            hint = "Raise --bundle-quota at the coordinators."
+            raise Refused(429, "over_quota", message, hint, retry_after_s=QUOTA_RETRY_S, closes=True)
+
     async def _take(self, store: Path, call: Call, digest: str) -> BundleStored:
+        segment = call.parameters["bundle_id"]
         # A folder of its own for each attempt: the same bundle may come twice at once.
-        folder = store / INCOMING / call.node_id / f"{call.parameters['bundle_id']}.{os.urandom(4).hex()}"
+        folder = store / INCOMING / call.node_id / f"{segment}.{os.urandom(4).hex()}"
         with translated_disk_errors(store):
             try:
                 await asyncio.to_thread(folder.mkdir, parents=True)
                 if await _receive(call, folder / BODY) != digest:
                     raise Refused(409, "damaged", "The body is not what X-Drumlin-Sha256 says.", "Send it again.")
-                await asyncio.to_thread(_unpack, folder, store)
+                verdict = await check_bundle(folder, segment)
+                await asyncio.to_thread(self._check_settled, folder, segment, verdict)
+                added = await asyncio.to_thread(_publish_all, folder, store, verdict.members)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        if added:
+            await self._dispatcher.engine.count(COUNTER_SHARD, {COUNTER + call.node_id: verdict.bytes})
         return BundleStored()
+
+    def _check_settled(self, folder: Path, segment: str, verdict: Verdict) -> None:
+        """Only what has a receipt is stored, under names of the segment that the receipts are for."""
+        if not verdict.claims or not all(belongs(member, segment) for member in verdict.members):
+            raise Refused(409, "not_a_bundle", "The check of the bundle went wrong.")
+        with unpacked(folder, RECEIPTS).open("rb") as file:
+            receipts = frozenset(file.read(RECEIPTS_BYTES_MAX).decode("ascii", "replace").split())
+        claim = unsettled(self._dispatcher.seals, verdict.claims, receipts, segment, node_of_segment(segment))
+        if claim is not None:
+            message = f"The bundle tells of a result that was not settled: {claim.outcome} {claim.url[:200]}"
+            raise Refused(409, "not_settled", message)
+
+    def _note(self, call: Call, refused: Refused) -> None:
+        log.warning("refused a bundle of node %s: %s (%s)", call.node_id, refused.message, refused.code)
+        if refused.code in LIES:
+            self._dispatcher.misdeeds.note(call.node_id, Misdeed.BAD_BUNDLE)
 
 
 def sweep(store: Path, now: float) -> None:
@@ -134,55 +182,28 @@ async def _receive(call: Call, part: Path) -> str:
     return digest.hexdigest()
 
 
-def _unpack(folder: Path, store: Path) -> None:
-    """Put the members where they belong: all are on the disk before any gets its name, `pages` last."""
-    try:
-        with tarfile.open(folder / BODY, "r:") as bundle:
-            files = [(_write(bundle, member, folder), store / member.name) for member in _checked(bundle)]
-    except tarfile.TarError as wrong:
-        raise Refused(409, "not_a_bundle", f"The body is not a bundle: {wrong}.") from wrong
+def _publish_all(folder: Path, store: Path, members: list[str]) -> bool:
+    """Give the files of a bundle their names, `pages` last; whether any was new."""
+    files = [(unpacked(folder, member), store / member) for member in members]
     for file, target in files:
         if target.exists():
             _check_same(file, target)
     files.sort(key=lambda entry: entry[1].parent.name == "pages")
-    for file, target in files:
-        _publish(file, target)
+    added = [_publish(file, target) for file, target in files]
+    return any(added)
 
 
-def _checked(bundle: tarfile.TarFile) -> list[tarfile.TarInfo]:
-    """The members, if every one of them may be in a bundle, once."""
-    members: dict[str, tarfile.TarInfo] = {}
-    for member in bundle:
-        if len(members) >= MEMBERS_MAX or not member.isreg() or _MEMBER.fullmatch(member.name) is None:
-            raise Refused(409, "not_a_bundle", f"{member.name[:200]!r} does not belong into a bundle.")
-        if member.name in members or ".." in member.name:
-            raise Refused(409, "not_a_bundle", f"{member.name!r} cannot be stored.")
-        members[member.name] = member
-    if not members:
-        raise Refused(409, "not_a_bundle", "The bundle is empty.")
-    return list(members.values())
-
-
-def _write(bundle: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Path:
-    """The member in a file of its own, on the disk."""
-    target = folder / member.name.replace("/", "-")
-    source = bundle.extractfile(member)
-    with target.open("xb") as file:
-        if source is not None:
-            shutil.copyfileobj(source, file, WRITE_BYTES)
-        file.flush()
-        os.fsync(file.fileno())
-    return target
-
-
-def _publish(file: Path, target: Path) -> None:
+def _publish(file: Path, target: Path) -> bool:
     """Give a file its name, unless that is taken by the same content, since a bundle may be sent again."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    added = True
     try:
         os.link(file, target)
     except FileExistsError:
         _check_same(file, target)
+        added = False
     sync_directory(target.parent)
+    return added
 
 
 def _check_same(file: Path, target: Path) -> None:

@@ -19,6 +19,8 @@ class Misdeed(StrEnum):
     """Sent links as canonical and in scope that are not."""
     FOREIGN_URL = "foreign_url"
     """Wanted a URL queued that is out of scope."""
+    BAD_BUNDLE = "bad_bundle"
+    """Sent a bundle that no drumlin node makes: with rows that were never settled, or of other nodes, or unreadable."""
     FLOOD = "flood"
     """Asked too fast, and went on when told to wait."""
 

@@ -1,7 +1,8 @@
 """What makes the ids of leases and assignments unforgeable: a short code by the crawl's secret.
 
 A coordinator remembers no lease that it gave. What it gets back must prove itself: a lease's id that it is of this node
-and this host, an assignment's that it is of this lease, this URL, at this depth and after so many attempts.
+and this host, an assignment's that it is of this lease, this URL, at this depth and after so many attempts. A receipt
+likewise proves to any coordinator that one of them counted a result.
 
 Keys are derived from the crawl's secret, so that every coordinator makes and reads the same ones. Those in use are in a
 small table of the engine: should the secret ever be replaced, what was given out before still counts, and nobody is
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from hmac import compare_digest
 
@@ -24,7 +25,7 @@ from drumlin.protocol import AssignmentKey, read_assignment_id
 KEYS_TABLE = "seal_keys"
 PURPOSE = b"drumlin seals v1"
 SEAL_BYTES = 8
-_LEASE, _ASSIGNMENT = b"lease", b"assignment"
+_LEASE, _ASSIGNMENT, _RECEIPT = b"lease", b"assignment", b"receipt"
 
 _Seal = Callable[[str], str]
 
@@ -54,6 +55,7 @@ class Seals:
         if keys != self._keys:
             self._keys = keys
             self._lease, self._assignment = _sealer(keys[0], _LEASE), _sealer(keys[0], _ASSIGNMENT)
+            self._receipts = [_sealer(key, _RECEIPT) for key in keys]
             self._earlier_leases = [_sealer(key, _LEASE) for key in keys[1:]]
             self._earlier_assignments = [_sealer(key, _ASSIGNMENT) for key in keys[1:]]
 
@@ -75,7 +77,13 @@ class Seals:
         text = f"{lease_id}/{task.id}.{task.depth}.{task.attempts}"
         return f"{text}.{self._assignment(_bound(text, task.url))}"
 
+    def receipt(self, text: str) -> str:
+        return self._receipts[0](text)
+
     # Checking
+
+    def has_receipt(self, text: str, receipts: Collection[str]) -> bool:
+        return any(seal(text) in receipts for seal in self._receipts)
 
     def token(self, lease_id: str, host: str) -> str:
         """The engine's token of a lease; empty when no coordinator gave this host under this id."""

@@ -26,7 +26,7 @@ import uvicorn
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, crawl_secret
-from drumlin.coordinator.bundles import sweep
+from drumlin.coordinator.bundles import QUOTA_BYTES, sweep
 from drumlin.coordinator.dispatch import ENDED, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.finishing import Finisher
@@ -91,6 +91,7 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     shard_count: int | None = None
     name: str = ""
     sync: bool = False
+    bundle_quota_bytes: int = QUOTA_BYTES
 
 
 class _Server(uvicorn.Server):
@@ -240,6 +241,7 @@ class _Service:
             store=options.store,
             endpoint=options.public_endpoint or options.listen.endpoint,
             sync=options.sync,
+            bundle_quota_bytes=options.bundle_quota_bytes,
         )
         if options.store is not None:
             await asyncio.to_thread(sweep, options.store, time.time())

@@ -18,9 +18,10 @@ import msgspec
 
 from drumlin.model import Capture, Outcome
 from drumlin.node.bundles import make_bundle
-from drumlin.node.spool import Answer, Entry, Journal
+from drumlin.node.spool import Answer, Entry, Journal, kept_receipts
 from drumlin.protocol import Accepted, Result
 from drumlin.store import FetchRecord, SegmentWriter, StoredCapture, WarcWriter
+from drumlin.store.names import segment_name
 from drumlin.store.spools import JOURNAL_SUFFIX, SPOOLS
 
 
@@ -80,6 +81,7 @@ class _Segment:
         self.journal = Journal(paths.spool(node) / (name + JOURNAL_SUFFIX), sync=sync)
         self.tables = SegmentWriter(paths.tables, name, node=node, sync=sync)
         self.warcs: set[str] = set()
+        self.receipts: list[str] = []
         self.pages = 0
         self.bytes = 0
         self.waiting = 0
@@ -88,17 +90,19 @@ class _Segment:
     def finish(self) -> None:
         self.tables.finish()
         if self._paths.bundled:
-            make_bundle(self._paths.root, self.journal.path.parent, self.name, self.warcs)
+            make_bundle(self._paths.root, self.journal.path.parent, self.name, self.warcs, self.receipts)
         self.journal.delete()
 
 
 class StoredBatch(msgspec.Struct):
-    """Arrivals that are archived and journalled, on their way to the coordinator."""
+    """Arrivals that are archived and journalled, on their way to the coordinator. `bundle` is the segment whose bundle
+    they will leave in, if they will."""
 
     segment: _Segment
     number: int
     arrivals: list[Arrival]
     captures: list[StoredCapture] = []
+    bundle: str = ""
 
 
 class Archive:
@@ -111,7 +115,7 @@ class Archive:
         self._node = node
         self._sync = sync
         self._serial = 0
-        self._stamp = f"{node}-{int(now * 1000):x}"
+        self._started = now
         self._limits = BUNDLE_LIMITS if paths.bundled else SegmentLimits()
         self._warc = WarcWriter(paths.warc, node, software=software, info=info, now=now, sync=sync)
         self._segment: _Segment | None = None
@@ -128,14 +132,15 @@ class Archive:
         segment.pages += len(captures)
         segment.bytes += size
         segment.waiting += 1
-        return StoredBatch(segment, number, arrivals, stored)
+        return StoredBatch(segment, number, arrivals, stored, segment.name if self.paths.bundled else "")
 
     def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
         """Write down the answer, then index and tabulate what the coordinator counted, and mark the rest."""
         segment = batch.segment
-        answer = Answer(batch.number, accepted.rejected_at, accepted.duplicates)
+        answer = Answer(batch.number, accepted.rejected_at, accepted.duplicates, kept_receipts(accepted))
         # First, so that whatever a kill leaves undone of the rest is done again, in the same way.
         segment.journal.answered(answer)
+        segment.receipts += answer.receipts
         self._warc.settle(batch.captures, _surplus(batch.arrivals, answer))
         add_rows(segment.tables, batch.arrivals, answer)
         segment.waiting -= 1
@@ -162,7 +167,7 @@ class Archive:
             self._end_segment()
         if self._segment is None:
             self._serial += 1
-            name = f"{self._stamp}-{self._serial:05}"
+            name = segment_name(self._node, self._started, self._serial)
             self._segment = _Segment(self.paths, self._node, name, now=now, sync=self._sync)
         return self._segment
 

@@ -136,6 +136,7 @@ class _Call(msgspec.Struct):
     joins: bool = False
     upload: BinaryIO | None = None
     upload_bytes: int = 0
+    on_refused: Callable[[Refusal], bool] | None = None
     failures: int = 0
     token: str = ""
     """What it was last sent with."""
@@ -219,11 +220,14 @@ class CoordinatorClient:
         reply: type[Reply],
         on_reply: Callable[[Reply], None],
         repeat_s: float = FOREVER,
+        on_refused: Callable[[Refusal], bool] | None = None,
     ) -> None:
-        """Send a file with PUT, as it is, without holding it in memory."""
+        """Send a file with PUT, as it is, without holding it in memory. When it is refused for good, `on_refused` says
+        whether it has seen to that; otherwise it is an error."""
         now = monotonic()
         call = _Call("PUT", path, b"", headers, reply, on_reply, None, now, repeat_s, UPLOAD_TIMEOUT_S)
         call.upload, call.upload_bytes = file, os.fstat(file.fileno()).st_size
+        call.on_refused = on_refused
         self._send(call)
 
     def call(
@@ -331,6 +335,8 @@ class CoordinatorClient:
     def _failed(self, call: _Call, transfer: Transfer, place: int) -> None:
         """Repeat a call that did not come through, or say why it is not repeated."""
         refusal = _refusal(transfer)
+        if not transfer.failure and call.on_refused is not None and call.on_refused(refusal):
+            return
         said = refusal.message or self._tls_trouble(call, transfer, place)
         said = said or transfer.error or f"status {transfer.status}"
         if not transfer.failure and 400 <= transfer.status < 500:

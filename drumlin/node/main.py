@@ -29,7 +29,7 @@ from drumlin.lines import tell
 from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.archive import Archive
 from drumlin.node.blackbox import BlackBox
-from drumlin.node.bundles import BUNDLE_SUFFIX, BundleUploads
+from drumlin.node.bundles import BUNDLE_SUFFIX, REFUSED_FOLDER, BundleUploads
 from drumlin.node.client import Access, CoordinatorClient, CoordinatorGone, CoordinatorRefused, Coordinators
 from drumlin.node.limits import allow_open_files, limit_memory
 from drumlin.node.membership import Membership, NodeOptions, die_with_parent
@@ -177,17 +177,21 @@ class Node:
                 # Where nobody checks who we are, the dead node's leases can return at once.
                 self._gateway.call(f"/api/v1/nodes/{other}", None, Done, method="DELETE", within_s=RECOVER_WAIT_S)
 
-    def _submit(self, results: list[Result]) -> Accepted:
+    def _submit(self, results: list[Result], bundle: str) -> Accepted:
         try:
-            return self._send_results(results)
+            return self._send_results(results, bundle)
         except CoordinatorRefused:
             safe = [tellable(result) for result in results]
             if safe == results:
                 raise
-            return self._send_results(safe)
+            accepted = self._send_results(safe, bundle)
+            # What counted of these is that they could not be told; their pages did not.
+            changed = {place for place, result in enumerate(results) if safe[place] is not result}
+            accepted.rejected_at = sorted(changed.union(accepted.rejected_at))
+            return accepted
 
-    def _send_results(self, results: list[Result]) -> Accepted:
-        message = results_message(results, [])
+    def _send_results(self, results: list[Result], bundle: str) -> Accepted:
+        message = results_message(results, [], bundle)
         return self._gateway.call(f"{self._api}/results", message, Accepted, within_s=RECOVER_WAIT_S, signed=True)
 
     def _client(self, fetcher: Fetcher) -> CoordinatorClient:
@@ -226,6 +230,9 @@ class Node:
             self._recover_others(pipeline)
         if self._options.bundled:
             self._send_bundles()
+        kept = len(list((self._paths.spool(self._name) / REFUSED_FOLDER).glob("*" + BUNDLE_SUFFIX)))
+        if kept:
+            self._say(f"{kept} bundles were refused; they are in {self._paths.spool(self._name) / REFUSED_FOLDER}.")
         # Unheard, it is noticed all the same, if later.
         with contextlib.suppress(CoordinatorGone):
             self._gateway.call(self._api, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)

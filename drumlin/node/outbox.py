@@ -100,8 +100,9 @@ class Outbox:
 
     def _send(self, parcel: _Parcel) -> None:
         parcel.sent = True
-        results = [arrival.result for arrival in parcel.stored.arrivals] if parcel.stored is not None else []
-        message = results_message(results, parcel.reports)
+        stored = parcel.stored
+        results = [arrival.result for arrival in stored.arrivals] if stored is not None else []
+        message = results_message(results, parcel.reports, stored.bundle if stored is not None else "")
         self._client.post(self._path, message, Accepted, lambda answer: self._answered(parcel, answer), signed=True)
 
     def _answered(self, parcel: _Parcel, accepted: Accepted) -> None:
@@ -117,9 +118,9 @@ class Outbox:
             self._on_answered(host)
 
 
-def results_message(results: list[Result], reports: list[HostReport]) -> Results:
-    """The message for a batch. A result may name only so many links: the rest of a large sitemap's goes with copies of
-    its result, which change nothing else."""
+def results_message(results: list[Result], reports: list[HostReport], bundle: str = "") -> Results:
+    """The message for a batch, whose captures will go into the bundle of that name, if any. A result may name only so
+    many links: the rest of a large sitemap's goes with copies of its result, which change nothing else."""
     more = [
         msgspec.structs.replace(result, links=result.links[start:end], link_hints=result.link_hints[start:end])
         for result in results
@@ -127,7 +128,7 @@ def results_message(results: list[Result], reports: list[HostReport]) -> Results
         for start, end in _further_stretches(len(result.links))
     ]
     first = [_first_stretch(result) if len(result.links) > LINKS_MAX else result for result in results]
-    return Results(first + more, reports, canonical_links=True, stored=True)
+    return Results(first + more, reports, canonical_links=True, stored=True, segment=bundle)
 
 
 def _first_stretch(result: Result) -> Result:

@@ -32,7 +32,8 @@ KILLED = "killed"
 """The kind of failure of a page whose process ended while it parsed it: by chance, or because of it."""
 KILLS_MAX = 3
 
-Submit = Callable[[list[Result]], Accepted]
+Submit = Callable[[list[Result], str], Accepted]
+"""Sends results whose captures go into the bundle of that name, if any, and gives the answer."""
 
 
 def dead_spools(paths: CrawlPaths, but: str) -> Iterator[str]:
@@ -57,7 +58,7 @@ def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) ->
     """Finish what a dead node left. False when the coordinator does not take all of it yet, because to it the dead
     node is still at work: then everything stays as it is for another time, but for the answers that came."""
     journals = [FoundJournal(path) for path in _unbundled(paths, node)]
-    answered = [_ask(journal, submit) for journal in journals]
+    answered = [_ask(journal, submit, bundled=paths.bundled) for journal in journals]
     if not all(answered):
         return False
     repair(paths.warc, node, _told(journals))
@@ -77,11 +78,12 @@ def _unbundled(paths: CrawlPaths, node: str) -> list[Path]:
     return [journal for journal in journals if journal not in bundled]
 
 
-def _ask(journal: FoundJournal, submit: Submit) -> bool:
+def _ask(journal: FoundJournal, submit: Submit, *, bundled: bool) -> bool:
     """Send what was never answered; whether all is answered now."""
+    bundle = journal.path.name.removesuffix(JOURNAL_SUFFIX) if bundled else ""
     for number, entries in enumerate(journal.batches):
         if number not in journal.answers:
-            answer = answer_of(number, submit([entry.result for entry in entries]))
+            answer = answer_of(number, submit([entry.result for entry in entries], bundle))
             if answer is not None:
                 journal.answered(answer)
     return len(journal.answers) == len(journal.batches)
@@ -109,7 +111,8 @@ def _complete(paths: CrawlPaths, node: str, journal: FoundJournal, pipeline: Pip
     tables.finish()
     if paths.bundled:
         warcs = {entry.warc_filename for batch in journal.batches for entry in batch} - {""}
-        make_bundle(paths.root, paths.spool(node), name, warcs)
+        receipts = [receipt for answer in journal.answers.values() for receipt in answer.receipts]
+        make_bundle(paths.root, paths.spool(node), name, warcs, receipts)
     journal.delete()
 
 
@@ -122,7 +125,7 @@ def report_killer(blackbox: Path, submit: Submit) -> None:
         error = "its process ended while parsing it"
         result = Result(assignment, url, 0, "", [], time.time(), outcome=Outcome.FAILED, kind=kind, error=error)
         result.capture_id = f"{key.lease_id}/{key.task_id}:{KILLED}"
-        submit([result])
+        submit([result], "")
     remove(blackbox)
 
 

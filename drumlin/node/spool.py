@@ -40,12 +40,13 @@ class Batch(msgspec.Struct, array_like=True, tag=0):
 
 
 class Answer(msgspec.Struct, array_like=True, tag=1):
-    """What the coordinator made of batch number `batch` of this journal: which of its results did not count, and which
-    repeat an earlier page."""
+    """What the coordinator made of batch number `batch` of this journal: which of its results did not count, which
+    repeat an earlier page, and the receipts of those that counted, if they will go into a bundle."""
 
     batch: int
     rejected: list[int]
     duplicates: list[KnownPage]
+    receipts: list[str] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -56,7 +57,11 @@ def answer_of(batch: int, accepted: Accepted) -> Answer | None:
     """The answer worth keeping; none when the coordinator takes a result for another node's: that may change."""
     if any(rejected.reason == NOT_YOURS for rejected in accepted.rejected):
         return None
-    return Answer(batch, accepted.rejected_at, accepted.duplicates)
+    return Answer(batch, accepted.rejected_at, accepted.duplicates, kept_receipts(accepted))
+
+
+def kept_receipts(accepted: Accepted) -> list[str]:
+    return [receipt for receipt in accepted.receipts if receipt]
 
 
 class Journal:

@@ -47,18 +47,21 @@ class Found(msgspec.Struct):
     """A capture that a scan came across: its line in the index and its mark, of which it gets one."""
 
     offset: int
+    length: int
+    url: str
     record_id: str
     line: bytes
     mark: bytes
 
 
 class Scan(msgspec.Struct):
-    """The captures from some point of a file on, the ids of those marked as surplus, and where the last record that is
-    worth keeping ends."""
+    """The captures from some point of a file on, the ids of those marked as surplus, the kinds of all records, and
+    where the last record that is worth keeping ends."""
 
     end: int
     captures: list[Found] = []
     marked: set[str] = set()
+    kinds: set[str] = set()
 
     def unmarked(self) -> list[bytes]:
         """The index, as far as the file itself tells."""
@@ -136,6 +139,7 @@ def scan(path: Path, filename: str, start: int) -> Scan:
         record = parse_record(member)
         if record is None:
             break
+        result.kinds.add(record.kind)
         if record.kind in CAPTURE_TYPES:
             result.captures.append(_found(record, member, filename))
         elif record.kind == METADATA and record.block.startswith(SURPLUS_MARK):
@@ -151,7 +155,7 @@ def _found(record: Record, member: Member, filename: str) -> Found:
     fields, record_id = record.fields, _id(record, "warc-record-id")
     url, date = fields.get("warc-target-uri", ""), fields.get("warc-date", "")
     mark = surplus_record(record_id, url, date, _id(record, "warc-warcinfo-id"))
-    return Found(member.offset, record_id, _line(record, member, filename), mark)
+    return Found(member.offset, member.length, url, record_id, _line(record, member, filename), mark)
 
 
 def _id(record: Record, field: str) -> str:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import os
+import signal
 import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from drumlin.coordinator.bundles import BODY, INCOMING, LEFTOVER_S, sweep
-from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator
+from drumlin.coordinator import bundles as bundles_module
+from drumlin.coordinator import checking
+from drumlin.coordinator.bundles import INCOMING, LEFTOVER_S, sweep
+from drumlin.protocol import Result, Results
+from drumlin.store import bundles as store_bundles
+from drumlin.store import merge
+from drumlin.store.bundles import BODY
+from tests.harness.bundles import BundlingNode, Members, packed, renamed
+from tests.harness.coordinators import RemoteNode, RunningCoordinator
+from tests.harness.outputs import check_index_matches_tables, check_warcs, stored_urls
 
-SEGMENT = {
-    "warc/n1-1.warc.gz": b"captures",
-    "warc/n1-1.cdxj": b"index",
-    "tables/pages/n1-1.parquet": b"pages",
-    "tables/links/n1-1.parquet": b"links",
-    "tables/fetches/n1-1.parquet": b"fetches",
-}
+URLS = ("http://a.test/1", "http://a.test/2", "http://b.test/")
 
 
 @pytest.fixture
@@ -31,43 +38,48 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def coordinator(store: Path) -> Iterator[RunningCoordinator]:
-    with RunningCoordinator(store=store) as running:
-        RemoteNode(running, "n1")
+    with RunningCoordinator(store=store, controlled=True) as running:
         yield running
 
 
-def packed(files: dict[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as bundle:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.type = len(content), kind
-            member.linkname = "elsewhere" if kind != tarfile.REGTYPE else ""
-            bundle.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
+@pytest.fixture
+def node(coordinator: RunningCoordinator, tmp_path: Path) -> BundlingNode:
+    return BundlingNode(RemoteNode(coordinator, "n1"), tmp_path / "n1")
 
 
-def put(coordinator: RunningCoordinator, body: bytes, name: str = "b1", digest: str | None = None) -> Answer:
-    headers = {"X-Drumlin-Sha256": hashlib.sha256(body).hexdigest() if digest is None else digest}
-    return coordinator.ask("PUT", f"/api/v1/nodes/n1/bundles/{name}", body=body, headers=headers)
-
-
-def stored(store: Path) -> dict[str, bytes]:
+def stored(store: Path) -> Members:
     return {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*") if path.is_file()}
 
 
-def test_a_bundle_is_unpacked_into_the_store_and_nothing_else_is_left(
-    coordinator: RunningCoordinator, store: Path
-) -> None:
-    assert put(coordinator, packed(SEGMENT)).json == {"status": "stored"}
-    assert stored(store) == SEGMENT
+def without_receipts(members: Members) -> Members:
+    return {name: content for name, content in members.items() if name != "receipts"}
 
 
-def test_the_same_bundle_again_changes_nothing(coordinator: RunningCoordinator, store: Path) -> None:
-    put(coordinator, packed(SEGMENT))
+def test_a_bundle_is_unpacked_into_the_store_and_nothing_else_is_left(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS)
+    assert node.put(segment, members).json == {"status": "stored"}
+    assert stored(store) == without_receipts(members)
+    assert stored_urls(store) == sorted(URLS)
+    check_warcs(store)
+    merge(store / "warc")
+    assert check_index_matches_tables(store) == {"indexed": 3, "surplus": 0}
+
+
+def test_the_same_bundle_again_changes_nothing(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS)
+    node.put(segment, members)
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
-    assert put(coordinator, packed(SEGMENT), name="b2").json == {"status": "stored"}
+    assert node.put(segment, members).json == {"status": "stored"}
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()} == before
+
+
+def test_a_neighbour_may_send_what_a_dead_node_settled(
+    coordinator: RunningCoordinator, node: BundlingNode, store: Path, tmp_path: Path
+) -> None:
+    segment, members = node.bundle(*URLS)
+    neighbour = BundlingNode(RemoteNode(coordinator, "n2"), tmp_path / "n2")
+    assert neighbour.put(segment, members).status == 200
+    assert stored_urls(store) == sorted(URLS)
 
 
 def test_what_a_dead_coordinator_left_is_swept_and_what_another_is_at_stays(store: Path) -> None:
@@ -83,22 +95,34 @@ def test_what_a_dead_coordinator_left_is_swept_and_what_another_is_at_stays(stor
     sweep(store / "missing", now)
 
 
-def test_a_file_that_is_there_is_never_changed(coordinator: RunningCoordinator, store: Path) -> None:
-    put(coordinator, packed(SEGMENT))
-    other = put(coordinator, packed(SEGMENT | {"warc/n1-1.warc.gz": b"forged"}))
-    assert (other.status, other.code) == (409, "exists")
-    assert stored(store) == SEGMENT
+# Names
 
 
-def test_a_bundle_that_was_cut_short_or_changed_is_refused(coordinator: RunningCoordinator, store: Path) -> None:
-    body = packed(SEGMENT)
-    digest = hashlib.sha256(body).hexdigest()
-    assert put(coordinator, body[:-600], digest=digest).code == "damaged"
-    assert put(coordinator, body[:700]).code == "not_a_bundle"
-    assert put(coordinator, b"").code == "not_a_bundle"
-    assert put(coordinator, packed({})).code == "not_a_bundle"
-    assert put(coordinator, body, digest="nonsense").code == "no_digest"
+def test_names_of_another_node_are_refused_even_if_one_begins_with_the_other(
+    coordinator: RunningCoordinator, node: BundlingNode, store: Path, tmp_path: Path
+) -> None:
+    other = BundlingNode(RemoteNode(coordinator, "n1-x"), tmp_path / "other")
+    theirs, their_members = other.bundle("http://c.test/")
+    segment, members = node.bundle(*URLS)
+    as_other = renamed(members, segment, theirs)
+    assert node.put(theirs, as_other).code == "not_a_bundle"
+    with_their_warc = renamed(as_other, "-n1.", "-n1-x.")
+    assert node.put(theirs, with_their_warc).code == "not_a_bundle"
+    assert node.put(segment, members | without_receipts(their_members)).code == "not_a_bundle"
     assert stored(store) == {}
+    assert other.put(theirs, their_members).status == 200
+    assert node.put(segment, members).status == 200
+
+
+def test_a_file_that_is_there_is_never_changed(node: BundlingNode, store: Path) -> None:
+    """Such as one that another coordinator stores at the same moment."""
+    segment, members = node.bundle(*URLS)
+    [warc] = [name for name in members if name.endswith(".warc.gz")]
+    (store / "warc").mkdir(parents=True)
+    (store / warc).write_bytes(b"somebody else's")
+    answer = node.put(segment, members)
+    assert (answer.status, answer.code) == (409, "exists")
+    assert stored(store) == {warc: b"somebody else's"}
 
 
 @pytest.mark.parametrize(
@@ -108,32 +132,241 @@ def test_a_bundle_that_was_cut_short_or_changed_is_refused(coordinator: RunningC
         "/etc/passwd",
         "warc/../../x.warc.gz",
         "warc/.hidden.warc.gz",
+        "warc/index.cdxj",
+        "report.json",
         "warc/x.exe",
         "tables/other/x.parquet",
         "warc/sub/x.warc.gz",
         "warc/x\n.warc.gz",
     ],
 )
-def test_no_name_leads_out_of_the_store(coordinator: RunningCoordinator, store: Path, name: str) -> None:
-    answer = put(coordinator, packed(SEGMENT | {name: b"x"}))
+def test_no_name_leads_out_of_the_store_or_over_a_coordinators_own_file(
+    node: BundlingNode, store: Path, name: str
+) -> None:
+    segment, members = node.bundle(*URLS)
+    answer = node.put(segment, members | {name: b"x"})
     assert (answer.status, answer.code) == (409, "not_a_bundle")
     assert stored(store) == {}
     assert not (store.parent / "outside.warc.gz").exists()
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
-def test_only_plain_files_are_taken(coordinator: RunningCoordinator, store: Path, kind: bytes) -> None:
-    assert put(coordinator, packed({"warc/x.warc.gz": b""}, kind)).code == "not_a_bundle"
+def test_only_plain_files_are_taken(node: BundlingNode, store: Path, kind: bytes) -> None:
+    segment, members = node.bundle(*URLS)
+    assert node.put(segment, packed(dict.fromkeys(members, b""), kind)).code == "not_a_bundle"
     assert stored(store) == {}
 
 
-def test_bad_names_of_bundles_are_refused(coordinator: RunningCoordinator) -> None:
-    assert put(coordinator, packed(SEGMENT), name="..%2Fx").status == 404
-    assert put(coordinator, packed(SEGMENT), name=".x").code == "bad_bundle_id"
+def test_bad_names_of_bundles_are_refused(node: BundlingNode) -> None:
+    segment, members = node.bundle(*URLS)
+    assert node.put("..%2Fx", members).status == 404
+    for name in (".x", "n1", "index", f"{segment}-1", "n1-xyz-00001"):
+        assert node.put(name, members).code in ("bad_bundle_id", "not_a_bundle")
 
 
-def test_a_coordinator_without_a_store_says_so() -> None:
+# Contents
+
+
+def test_a_bundle_that_was_cut_short_or_changed_is_refused(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS)
+    body = packed(members)
+    digest = hashlib.sha256(body).hexdigest()
+    assert node.put(segment, body[:-600], digest=digest).code == "damaged"
+    assert node.put(segment, body[:700]).code == "not_a_bundle"
+    assert node.put(segment, b"").code == "not_a_bundle"
+    assert node.put(segment, packed({})).code == "not_a_bundle"
+    assert node.put(segment, body, digest="nonsense").code == "no_digest"
+    assert stored(store) == {}
+
+
+def test_results_that_were_never_settled_are_not_stored(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS, settled=False)
+    answer = node.put(segment, members)
+    assert (answer.status, answer.code) == (409, "not_settled")
+    assert stored(store) == {}
+
+
+def test_receipts_hold_for_one_segment_and_a_result_for_one_receipt(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS)
+    assert node.put(segment, members).status == 200
+    before = stored(store)
+    again = segment[:-1] + "2"
+    moved = renamed(members, segment, again)
+    assert node.put(again, moved).code == "not_settled"
+    assert stored(store) == before
+
+
+def test_the_same_result_sent_for_another_segment_is_stale(coordinator: RunningCoordinator, node: BundlingNode) -> None:
+    coordinator.enqueue("http://a.test/")
+    [assignment] = node.remote.take()
+    result = Result(assignment["assignment_id"], "http://a.test/", 200, "", [], 1.0, outcome="fetched", capture_id="x")
+    first = node.settle(Results([result], stored=True, segment="n1-1-00001"))
+    assert (len(first.receipts), first.accepted_count) == (1, 1)
+    assert node.settle(Results([result], stored=True, segment="n1-1-00001")).receipts == first.receipts
+    other = node.settle(Results([result], stored=True, segment="n1-1-00002"))
+    assert (other.accepted_count, other.receipts) == (0, [""])
+
+
+def table(members: Members, name: str) -> tuple[str, pa.Table]:
+    [path] = [member for member in members if member.startswith(f"tables/{name}/")]
+    return path, pq.read_table(io.BytesIO(members[path]))
+
+
+def written(rows: pa.Table) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(rows, file, store_schema=False)
+    return file.getvalue()
+
+
+def replaced(rows: pa.Table, column: str, value: object) -> pa.Table:
+    place = rows.schema.get_field_index(column)
+    return rows.set_column(
+        place, rows.schema.field(column), pa.array([value] * len(rows), rows.schema.field(column).type)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value"),
+    [
+        ("pages", "node", "n2"),
+        ("fetches", "node", "n2"),
+        ("pages", "url", "http://victim.test/"),
+        ("fetches", "url", "http://victim.test/"),
+        ("pages", "content_digest", "sha256:" + "00" * 32),
+        ("pages", "warc_record_offset", 0),
+        ("fetches", "outcome", "failed"),
+        ("links", "url", "http://victim.test/"),
+    ],
+)
+def test_rows_that_say_something_else_than_was_settled_are_refused(
+    node: BundlingNode, store: Path, name: str, column: str, value: object
+) -> None:
+    segment, members = node.bundle(*URLS)
+    path, rows = table(members, name)
+    answer = node.put(segment, members | {path: written(replaced(rows, column, value))})
+    assert answer.code in ("not_a_bundle", "not_settled")
+    assert stored(store) == {}
+
+
+def test_rows_twice_or_too_few_are_refused(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS)
+    for name in ("pages", "fetches"):
+        path, rows = table(members, name)
+        for wrong in (pa.concat_tables([rows, rows]), rows.slice(1), rows.slice(0, 0)):
+            assert node.put(segment, members | {path: written(wrong)}).code == "not_a_bundle"
+    assert stored(store) == {}
+
+
+def test_a_table_with_other_columns_or_none_at_all_is_refused(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS)
+    path, rows = table(members, "links")
+    for wrong in (written(rows.drop_columns(["rel"])), b"", b"PAR1" + os.urandom(500) + b"PAR1", members[path][:-40]):
+        assert node.put(segment, members | {path: wrong}).code == "not_a_bundle"
+    assert stored(store) == {}
+
+
+def test_an_archive_that_does_not_open_or_an_index_of_something_else_is_refused(
+    node: BundlingNode, store: Path
+) -> None:
+    segment, members = node.bundle(*URLS)
+    [warc] = [name for name in members if name.endswith(".warc.gz")]
+    index = warc.removesuffix(".warc.gz") + ".cdxj"
+    forged = members[index].replace(b"http://b.test/", b"http://victim.test/")
+    resource = b"WARC/1.1\r\nWARC-Type: resource\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+    wrong: list[Members] = [
+        {warc: members[warc][:-10]},
+        {warc: b"no archive"},
+        {warc: members[warc] + b"\0" * 100},
+        {warc: members[warc] + gzip.compress(b"x" * 50_000_000)},
+        {warc: gzip.compress(resource) + members[warc]},
+        {index: forged},
+        {index: members[index] * 2},
+        {index: b""},
+    ]
+    for change in wrong:
+        assert node.put(segment, members | change).code == "not_a_bundle"
+    assert node.put(segment, {name: content for name, content in members.items() if name != index}).status == 409
+    assert stored(store) == {}
+    assert node.put(segment, members).status == 200
+
+
+# The process that checks
+
+
+def dies(folder: Path, segment: str) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hangs(folder: Path, segment: str) -> None:
+    time.sleep(600)
+
+
+def test_a_check_that_crashes_is_a_refusal_and_one_that_hangs_is_ended(
+    node: BundlingNode, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment, members = node.bundle(*URLS)
+    with monkeypatch.context() as patched:
+        patched.setattr(checking, "check_alone", dies)
+        assert node.put(segment, members).code == "not_a_bundle"
+        patched.setattr(checking, "check_alone", hangs)
+        patched.setattr(checking, "CHECK_S_MAX", 0.2)
+        answer = node.put(segment, members)
+        assert (answer.status, answer.code) == (503, "unchecked")
+    assert stored(store) == {}
+    assert node.put(segment, members).status == 200
+
+
+def test_a_page_bomb_ends_its_check_and_nothing_else(node: BundlingNode, store: Path) -> None:
+    """Most of a gigabyte of one letter takes a few kilobytes in Parquet, and twice that in memory."""
+    segment, members = node.bundle(*URLS)
+    path, rows = table(members, "pages")
+    text = pa.array(["a" * 700_000_000, "", ""])
+    bomb = rows.set_column(rows.schema.get_field_index("text"), rows.schema.field("text"), text)
+    file = io.BytesIO()
+    pq.write_table(bomb, file, store_schema=False, compression="zstd", use_dictionary=False, write_statistics=False)
+    del bomb, text
+    answer = node.put(segment, members | {path: file.getvalue()})
+    # On a machine that is short of memory the kernel may end the check before its own limit does.
+    assert answer.code in ("not_a_bundle", "unchecked")
+    assert stored(store) == {}
+    assert node.put(segment, members).status == 200
+
+
+def test_limits_are_set_before_anything_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[int] = []
+    monkeypatch.setattr("drumlin.store.bundles.resource.setrlimit", lambda limit, value: told.append(limit))
+    monkeypatch.setattr(store_bundles, "check", lambda folder, segment: told.append(-1))
+    store_bundles.check_alone(tmp_path, "n1-1-00001")
+    assert (told[-1], len(told)) == (-1, 5)
+
+
+# Bounds
+
+
+def test_a_node_may_send_so_much_and_no_more(
+    node: BundlingNode, store: Path, coordinator: RunningCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taker = coordinator.app._nodes._bundles
+    segment, members = node.bundle(*URLS)
+    monkeypatch.setattr(taker, "_quota_bytes", sum(map(len, members.values())) // 2)
+    assert node.put(segment, members).status == 200
+    further, more = node.bundle("http://c.test/")
+    answer = node.put(further, more)
+    assert (answer.status, answer.code) == (429, "over_quota")
+    assert float(answer.headers["retry-after"]) == bundles_module.QUOTA_RETRY_S
+    assert stored_urls(store) == sorted(URLS)
+
+
+def test_a_node_that_sends_bad_bundles_is_noted(node: BundlingNode, coordinator: RunningCoordinator) -> None:
+    segment, members = node.bundle(*URLS, settled=False)
+    node.put(segment, members)
+    noted = coordinator.dispatcher.misdeeds.take("n1")
+    assert msgspec.to_builtins(dict(noted)) == {"bad_bundle": 1}
+
+
+def test_a_coordinator_without_a_store_says_so(tmp_path: Path) -> None:
     with RunningCoordinator() as without:
-        RemoteNode(without, "n1")
-        answer = put(without, packed(SEGMENT))
+        node = BundlingNode(RemoteNode(without, "n1"), tmp_path)
+        segment, members = node.bundle(*URLS)
+        answer = node.put(segment, members)
         assert (answer.status, answer.code) == (409, "no_store")

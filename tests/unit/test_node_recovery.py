@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,14 +74,15 @@ def check_settled(paths: CrawlPaths, surplus: int) -> None:
     assert check_index_matches_tables(paths.root)["surplus"] == surplus
 
 
-def taking(asked: list[str], rejected: dict[str, str] | None = None) -> Callable[[list[Result]], Accepted]:
+def taking(asked: list[str], rejected: dict[str, str] | None = None) -> Callable[[list[Result], str], Accepted]:
     """A coordinator that takes everything but the URLs in `rejected`, and notes what it was sent."""
 
-    def submit(results: list[Result]) -> Accepted:
+    def submit(results: list[Result], bundle: str) -> Accepted:
         asked.extend(result.url.rpartition("/")[2] for result in results)
         places = [place for place, result in enumerate(results) if result.url[-1] in (rejected or {})]
         refused = [Rejected("", (rejected or {})[results[place].url[-1]]) for place in places]
-        return Accepted(len(results) - len(places), len(places), refused, rejected_at=places)
+        receipts = [f"{bundle}:{result.url}" for result in results] if bundle else []
+        return Accepted(len(results) - len(places), len(places), refused, rejected_at=places, receipts=receipts)
 
     return submit
 
@@ -156,7 +158,7 @@ def test_what_is_still_anothers_stays_for_later_and_only_that_is_asked_again(dea
 def test_a_page_that_repeats_another_is_marked_in_its_row(dead: CrawlPaths) -> None:
     earlier = Duplicate("https://example.com/first", 1.0, "urn:x")
 
-    def submit(results: list[Result]) -> Accepted:
+    def submit(results: list[Result], bundle: str) -> Accepted:
         return Accepted(len(results), 0, [], duplicates=[KnownPage(1, earlier)])
 
     assert recover(dead, NODE, pipeline(), submit)
@@ -170,8 +172,20 @@ def test_a_node_without_a_store_makes_bundles_of_what_is_left(tmp_path: Path) ->
     archive = opened(paths)
     archive.store([arrival(0)], 0.0)
     assert recover(paths, NODE, pipeline(), taking([]))
-    assert [path.suffix for path in paths.spool(NODE).iterdir()] == [".tar"]
+    [bundle] = paths.spool(NODE).iterdir()
+    with tarfile.open(bundle) as tar:
+        receipts = tar.extractfile("receipts")
+        assert receipts is not None
+        assert receipts.read().decode() == f"{bundle.stem}:https://example.com/0"
     assert [*paths.warc.iterdir(), *paths.tables.glob("*/*")] == []
+
+
+def test_a_segment_of_which_nothing_counted_is_not_sent(tmp_path: Path) -> None:
+    paths = CrawlPaths(tmp_path, bundled=True)
+    archive = opened(paths)
+    archive.publish(archive.store([arrival(0)], 0.0), Accepted(0, 1, [], rejected_at=[0], receipts=[""]))
+    archive.close()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_segment_that_is_old_is_completed_when_all_of_it_is_answered(tmp_path: Path) -> None:
@@ -183,11 +197,11 @@ def test_a_segment_that_is_old_is_completed_when_all_of_it_is_answered(tmp_path:
     archive.end_old_segment(1000.0)
     third = archive.store([arrival(2)], 1000.0)
     assert (first.segment is second.segment, second.segment is third.segment) == (True, False)
-    archive.publish(second, Accepted(1, 0, []))
+    archive.publish(second, Accepted(1, 0, [], receipts=["2"]))
     assert not list(paths.spool(NODE).glob("*.tar"))
-    archive.publish(first, Accepted(1, 0, []))
+    archive.publish(first, Accepted(1, 0, [], receipts=["1"]))
     assert len(list(paths.spool(NODE).glob("*.tar"))) == 1
-    archive.publish(third, Accepted(1, 0, []))
+    archive.publish(third, Accepted(1, 0, [], receipts=["3"]))
     archive.close()
     assert len(list(paths.spool(NODE).glob("*.tar"))) == 2
     assert not list(paths.spool(NODE).glob("*.journal"))
@@ -211,7 +225,7 @@ def test_the_page_a_process_died_on_is_tried_again_but_not_for_ever(tmp_path: Pa
     box.parsing("http://a.test/x")
     box.close()
 
-    def submit(results: list[Result]) -> Accepted:
+    def submit(results: list[Result], bundle: str) -> Accepted:
         told.extend(results)
         return Accepted(len(results), 0, [])
 

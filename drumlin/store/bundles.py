@@ -1,0 +1,260 @@
+"""Bundles: one segment of a node as a plain tar, and whether it is what it should be.
+
+A bundle holds `warc/NAME.warc.gz` with `warc/NAME.cdxj`, `tables/{pages,links,fetches}/SEGMENT.parquet`, and
+`receipts`: a code for each result, by which a coordinator has said that it counted.
+
+`check` unpacks a bundle into a folder. It trusts nothing in it: every name must be of the node and the segment, every
+record and every row must be readable, the index must be that of the WARC files, the three tables must agree with it and
+with each other as in any store (docs/reference/store.md), and every row must name the node. What remains is whether the
+results were settled: that is for who knows the receipts, so `check` lists what the rows claim.
+
+The bytes are a stranger's, so this runs in a process of its own, with bounds on its memory and time (`check_alone`).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from drumlin.store.cdxj import CDXJ_SUFFIX
+from drumlin.store.names import node_of_segment, node_of_warc
+from drumlin.store.repair import scan
+from drumlin.store.schema import FETCHES, LINKS, PAGES, SCHEMAS
+from drumlin.store.warcfile import WARC_SUFFIX
+
+BODY: Final = "body.tar"
+RECEIPTS: Final = "receipts"
+VERDICT: Final = "verdict"
+MEMBERS_MAX: Final = 1_000
+BUNDLE_BYTES_MAX: Final = 2 * 1024**3
+ROWS_MAX: Final = 200_000
+RECEIPTS_BYTES_MAX: Final = 32 * ROWS_MAX
+COPY_BYTES: Final = 1024 * 1024
+BATCH_ROWS: Final = 1_000
+MEMORY_BYTES_MAX: Final = 1024**3
+"""Of its own; WARC files are mapped from the disk."""
+CPU_S_MAX: Final = 120
+FETCHED: Final = "fetched"
+RECORD_KINDS: Final = frozenset({"warcinfo", "request", "response", "revisit", "metadata"})
+TABLES: Final = (PAGES, LINKS, FETCHES)
+
+
+class NotABundle(Exception):
+    """What was sent cannot be stored, and never will be."""
+
+
+class Claim(msgspec.Struct, array_like=True, frozen=True):
+    """What one row of `fetches` says was settled. `digest` is of pages only."""
+
+    url: str
+    record_id: str
+    outcome: str
+    status: int
+    micros: int
+    digest: str
+
+    def text(self, segment: str, node: str) -> str:
+        """What a receipt is made of. It holds for one segment only, so that no row can be stored twice."""
+        return msgspec.json.encode((segment, node, *msgspec.structs.astuple(self))).decode()
+
+
+class Verdict(msgspec.Struct):
+    """What `check` found: the members that belong into the store, and what their rows claim; or what is wrong."""
+
+    wrong: str = ""
+    members: list[str] = []
+    claims: list[Claim] = []
+    bytes: int = 0
+
+
+def belongs(member: str, segment: str) -> bool:
+    """Whether a member of this name may be in the bundle of a segment, and in the store."""
+    node = node_of_segment(segment)
+    if member.startswith("warc/") and member.endswith((WARC_SUFFIX, CDXJ_SUFFIX)):
+        stem = member.removeprefix("warc/").removesuffix(WARC_SUFFIX).removesuffix(CDXJ_SUFFIX)
+        return bool(node) and node_of_warc(stem) == node
+    return bool(node) and member in {f"tables/{table}/{segment}.parquet" for table in TABLES}
+
+
+def unpacked(folder: Path, member: str) -> Path:
+    """Where `check` puts a member."""
+    return folder / member.replace("/", "-")
+
+
+def check_alone(folder: Path, segment: str) -> None:
+    """Check a bundle in this process, which does nothing else, and write the verdict beside it."""
+    for limit, value in (
+        (resource.RLIMIT_DATA, MEMORY_BYTES_MAX),
+        (resource.RLIMIT_CPU, CPU_S_MAX),
+        (resource.RLIMIT_FSIZE, BUNDLE_BYTES_MAX),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(limit, (value, value))
+    try:
+        verdict = check(folder, segment)
+    except NotABundle as wrong:
+        verdict = Verdict(str(wrong))
+    except OSError:
+        # The disk is at fault, not the sender.
+        raise
+    except Exception as odd:
+        # Whatever a library says of a stranger's bytes.
+        verdict = Verdict(f"it cannot be read ({type(odd).__name__})")
+    (folder / VERDICT).write_bytes(msgspec.msgpack.encode(verdict))
+
+
+def check(folder: Path, segment: str) -> Verdict:
+    """Unpack the bundle in `folder` and see whether it may be stored, but for its receipts."""
+    members = _unpack(folder, segment)
+    captures = _check_warcs(folder, [name for name in members if name.endswith(WARC_SUFFIX)])
+    claims = _check_tables(folder, segment, captures)
+    size = sum(unpacked(folder, name).stat().st_size for name in members)
+    return Verdict("", members, claims, size)
+
+
+# The tar
+
+
+def _unpack(folder: Path, segment: str) -> list[str]:
+    try:
+        with tarfile.open(folder / BODY, "r:") as bundle:
+            members = [_write(bundle, member, folder) for member in _members(bundle, segment)]
+    except tarfile.TarError as wrong:
+        raise NotABundle(f"it is no tar ({wrong})") from wrong
+    members.remove(RECEIPTS)
+    return members
+
+
+def _members(bundle: tarfile.TarFile, segment: str) -> list[tarfile.TarInfo]:
+    """The members, if each may be in the bundle, once, and none is missing."""
+    members: dict[str, tarfile.TarInfo] = {}
+    for member in bundle:
+        name = member.name
+        if not member.isreg() or member.issparse() or not (name == RECEIPTS or belongs(name, segment)):
+            raise NotABundle(f"{name[:200]!r} does not belong into a bundle of {segment}")
+        if name in members or len(members) >= MEMBERS_MAX:
+            raise NotABundle("it has a member twice, or too many")
+        if name == RECEIPTS and member.size > RECEIPTS_BYTES_MAX:
+            raise NotABundle("it has more receipts than it may have rows")
+        members[name] = member
+    stems = {name.removesuffix(WARC_SUFFIX) for name in members if name.endswith(WARC_SUFFIX)}
+    wanted = {RECEIPTS, *(f"tables/{table}/{segment}.parquet" for table in TABLES)}
+    wanted |= {stem + suffix for stem in stems for suffix in (WARC_SUFFIX, CDXJ_SUFFIX)}
+    if set(members) != wanted:
+        raise NotABundle(f"{min(wanted ^ set(members))} is missing, or what it belongs to")
+    return list(members.values())
+
+
+def _write(bundle: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:
+    """Put a member into a file of its own, on the disk."""
+    source = bundle.extractfile(member)
+    with unpacked(folder, member.name).open("xb") as file:
+        if source is not None:
+            shutil.copyfileobj(source, file, COPY_BYTES)
+        file.flush()
+        os.fsync(file.fileno())
+        if file.tell() != member.size:
+            raise NotABundle("it is cut short")
+    return member.name
+
+
+# WARC files
+
+Place = tuple[str, int, int]
+"""File, offset and length of a record."""
+
+
+def _check_warcs(folder: Path, names: list[str]) -> dict[Place, tuple[str, str]]:
+    """The captures that are not surplus: URL and record id by their place."""
+    captures: dict[Place, tuple[str, str]] = {}
+    for name in names:
+        path, filename = unpacked(folder, name), name.removeprefix("warc/")
+        found = scan(path, filename, 0)
+        if found.end != path.stat().st_size or not found.kinds <= RECORD_KINDS:
+            raise NotABundle(f"{filename} holds something else than whole records of captures")
+        lines = found.unmarked()
+        index = unpacked(folder, name.removesuffix(WARC_SUFFIX) + CDXJ_SUFFIX)
+        if index.stat().st_size != sum(map(len, lines)) or index.read_bytes() != b"".join(sorted(lines)):
+            raise NotABundle(f"the index of {filename} is not that of its captures")
+        for capture in found.captures:
+            if capture.record_id not in found.marked:
+                captures[filename, capture.offset, capture.length] = (capture.url, capture.record_id)
+    return captures
+
+
+# Tables
+
+
+def _check_tables(folder: Path, segment: str, captures: dict[Place, tuple[str, str]]) -> list[Claim]:
+    """What the rows claim, if they agree with the captures and with each other."""
+    node = node_of_segment(segment)
+    digests: dict[str, tuple[str, str]] = {}
+    for row in _rows(folder, PAGES, segment):
+        place = (row["warc_filename"], row["warc_record_offset"], row["warc_record_length"])
+        url, record_id = row["url"], row["record_id"]
+        if captures.get(place) != (url, record_id) or row["node"] != node or record_id in digests:
+            raise NotABundle("a row of pages is not of a capture in it, or not of this node")
+        digests[record_id] = (url, (row["content_digest"] or "").removeprefix("sha256:"))
+    claims = [_claim(row, node, digests) for row in _rows(folder, FETCHES, segment)]
+    stored = [claim.record_id for claim in claims if claim.record_id]
+    pages = [claim.record_id for claim in claims if claim.record_id and claim.outcome == FETCHED]
+    if sorted(stored) != sorted(record_id for _, record_id in captures.values()) or sorted(pages) != sorted(digests):
+        raise NotABundle("its tables do not tell of the captures in it, each once")
+    if not claims or len(set(claims)) != len(claims):
+        raise NotABundle("it tells of no fetch, or of one twice")
+    pages_urls = {url for url, _ in digests.values()}
+    if not all(row["url"] in pages_urls for row in _rows(folder, LINKS, segment)):
+        raise NotABundle("it has links of a page that is not in it")
+    return claims
+
+
+def _claim(row: dict[str, Any], node: str, digests: dict[str, tuple[str, str]]) -> Claim:
+    url, record_id = row["url"], row["record_id"]
+    page_url, digest = digests.get(record_id, (url, ""))
+    if row["node"] != node or page_url != url:
+        raise NotABundle("a row of fetches is not of this node, or not of its page")
+    return Claim(url, record_id, row["outcome"], row["fetch_status"], row["fetch_time"], digest)
+
+
+WANTED: Final = {
+    PAGES: ("url", "node", "record_id", "content_digest", "warc_filename", "warc_record_offset", "warc_record_length"),
+    LINKS: ("url",),
+    FETCHES: ("url", "node", "record_id", "outcome", "fetch_status", "fetch_time"),
+}
+
+
+def _rows(folder: Path, table: str, segment: str) -> Iterator[dict[str, Any]]:
+    """The columns that matter here of every row, after all columns of it were read."""
+    with pq.ParquetFile(unpacked(folder, f"tables/{table}/{segment}.parquet")) as file:
+        if not file.schema_arrow.equals(_schema(table)):
+            raise NotABundle(f"{table} has not the columns that it should have")
+        if table != LINKS and file.metadata.num_rows > ROWS_MAX:
+            raise NotABundle(f"{table} has too many rows")
+        for batch in file.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
+            batch.validate(full=True)
+            columns = [_values(batch.column(name)) for name in WANTED[table]]
+            for row in zip(*columns, strict=True):
+                yield dict(zip(WANTED[table], row, strict=True))
+
+
+def _values(column: Any) -> list[Any]:
+    """Times as microseconds, everything else as it is."""
+    values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return values
+
+
+def _schema(table: str) -> Any:
+    """How the columns of a table look once they are read back: Parquet does not keep all that Arrow knows."""
+    file = BytesIO()
+    pq.write_table(SCHEMAS[table].empty_table(), file, store_schema=False)
+    return pq.read_schema(file)

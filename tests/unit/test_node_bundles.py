@@ -1,0 +1,67 @@
+"""Sending bundles: one after the other, and what becomes of those that no coordinator wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pytest
+
+from drumlin.node.bundles import BundleStored, BundleUploads
+from drumlin.node.client import CoordinatorClient, Refusal
+
+
+class Coordinator:
+    """Answers uploads as it is told to; the client that brings them."""
+
+    def __init__(self, refused: dict[str, str]) -> None:
+        self.refused = refused
+        self.sent: list[str] = []
+
+    def upload(
+        self,
+        path: str,
+        file: BinaryIO,
+        headers: list[str],
+        reply: type,
+        on_reply: Callable[[Any], None],
+        *,
+        on_refused: Callable[[Refusal], bool],
+    ) -> None:
+        name = path.rpartition("/")[2]
+        self.sent.append(name)
+        if name not in self.refused:
+            on_reply(BundleStored("stored"))
+        elif not on_refused(Refusal(self.refused[name], "It is refused.")):
+            raise LookupError(name)
+
+
+def uploads(folder: Path, coordinator: Coordinator) -> BundleUploads:
+    for name in ("n1-1-00001", "n1-1-00002", "n1-1-00003"):
+        (folder / f"{name}.tar").write_bytes(name.encode())
+    return BundleUploads("n1", cast(CoordinatorClient, coordinator), folder)
+
+
+@pytest.mark.parametrize("code", ["not_a_bundle", "not_settled", "exists", "too_large"])
+def test_a_bundle_refused_for_good_is_kept_aside_and_told_of_and_the_next_is_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], code: str
+) -> None:
+    coordinator = Coordinator({"n1-1-00002": code})
+    sending = uploads(tmp_path, coordinator)
+    for now in range(4):
+        sending.step(float(now))
+    assert coordinator.sent == ["n1-1-00001", "n1-1-00002", "n1-1-00003"]
+    assert sending.waiting() == []
+    assert (tmp_path / "refused" / "n1-1-00002.tar").read_bytes() == b"n1-1-00002"
+    assert (tmp_path / "refused" / "n1-1-00002.tar.txt").read_text() == f"{code}: It is refused.\n"
+    assert "a bundle was refused and is kept in" in capsys.readouterr().err
+
+
+def test_what_is_no_fault_of_the_bundle_leaves_it_where_it_is(tmp_path: Path) -> None:
+    sending = uploads(tmp_path, Coordinator({"n1-1-00001": "no_store"}))
+    with pytest.raises(LookupError):
+        sending.step(0.0)
+    assert len(sending.waiting()) == 3
+    assert sending._file is not None
+    sending._file.close()

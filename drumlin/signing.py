@@ -21,7 +21,7 @@ HEADER = "X-Drumlin-Signature"
 TIME_HEADER = "X-Drumlin-Time"
 """Coordinators say their time with every answer, in unix ms: a node signs with it, whatever its own clock says."""
 CLOCK_SKEW_S = 300.0
-"""How far the clocks of a node and a coordinator may be apart."""
+"""How far what a node knows of the coordinators' time may be from it."""
 NONCE_KEPT_S = 2 * CLOCK_SKEW_S
 """A request signed by a fast clock is still in time this long after it was first seen."""
 NONCE_BYTES = 16
@@ -65,7 +65,8 @@ def verify(key: bytes, header: str | None, method: str, target: str, body: bytes
     if abs(ahead_s) > CLOCK_SKEW_S:
         side = "ahead of" if ahead_s > 0 else "behind"
         message = f"The request was signed by a clock {abs(ahead_s):.0f} s {side} the coordinator's."
-        raise SignatureError("signature_out_of_time", message, "Set the node's clock; NTP does it.")
+        hint = f"Sign with the time that {TIME_HEADER} of this answer says."
+        raise SignatureError("signature_out_of_time", message, hint)
     return f"{time_ms:0>{TIME_DIGITS}}:{nonce}"
 
 

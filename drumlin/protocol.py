@@ -43,6 +43,8 @@ ShortText = Annotated[str, msgspec.Meta(max_length=1_000)]
 LeaseId = Annotated[str, msgspec.Meta(max_length=300)]
 Priority = Annotated[int, msgspec.Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+LATEST_BOOT = 1 << 62
+"""Stands for the latest process of a node, whichever that is."""
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
 
 

@@ -20,7 +20,7 @@ from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher, Proof, SupersededError
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.intake import Intake
-from drumlin.coordinator.messages import NodeView, node_view
+from drumlin.coordinator.messages import LeaveQuery, NodeView, node_view
 from drumlin.coordinator.receipts import bind_to_segment, give_receipts
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import MADE_UP, MALFORMED, STALE
@@ -202,6 +202,7 @@ class NodeFace:
                 summary="A node leaves cleanly; its leases return at once",
                 answer=self.leave,
                 permission=Permission.NODE,
+                takes=LeaveQuery,
                 gives=Done,
             ),
         ]
@@ -340,8 +341,8 @@ class NodeFace:
         check_bundle_id(call.parameters["bundle_id"])
         return await self._bundles.take(call)
 
-    async def leave(self, call: Call, message: None) -> Done:
-        await self._dispatcher.leave(call.node_id, call.now)
+    async def leave(self, call: Call, query: LeaveQuery) -> Done:
+        await self._dispatcher.leave(call.node_id, call.now, boot=query.boot)
         self.work_may_have_come()
         return Done()
 

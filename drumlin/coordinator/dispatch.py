@@ -32,6 +32,7 @@ from drumlin.errors import BusyError
 from drumlin.frontier import Budget, priority_of
 from drumlin.model import NewURLs
 from drumlin.protocol import (
+    LATEST_BOOT,
     Accepted,
     ChangedSettings,
     CrawlState,
@@ -243,8 +244,12 @@ class Dispatcher:
     def _is_at_work(self, record: NodeRecord, now: float) -> bool:
         return now - record.last_seen < SILENT_HEARTBEATS * self.nodes.heartbeat_s
 
-    async def leave(self, node: str, now: float) -> None:
-        """A node leaves cleanly; its leases return at once."""
+    async def leave(self, node: str, now: float, *, boot: int = LATEST_BOOT) -> None:
+        """A node leaves cleanly; its leases return at once. Heard late, when a later process than `boot` has
+        registered, it means nothing: the leases are that one's."""
+        before = await self.nodes.stored(self.engine, node)
+        if before is not None and boot < before.boot:
+            return
         await self.engine.release_nodes([node], now + self._margin_s)
         await self.nodes.leave(self.engine, node, now)
 

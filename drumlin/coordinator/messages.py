@@ -16,6 +16,8 @@ from drumlin.coordinator.health import Trouble
 from drumlin.coordinator.telling import Head, TextURL
 from drumlin.model import PRIORITY_DEFAULT, DeadLetter, TaskState
 from drumlin.protocol import (
+    LATEST_BOOT,
+    Count,
     CrawlState,
     HostText,
     LeaseId,
@@ -234,6 +236,13 @@ class Stats(msgspec.Struct):
 class NodesQuery(msgspec.Struct, forbid_unknown_fields=True):
     status: Literal["", "active", "inactive", "failed", "quarantined", "draining"] = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100_000
+
+
+class LeaveQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """`boot` is that of the process that leaves: what it says counts no more once its successor has registered. Left
+    out, it is the latest."""
+
+    boot: Count = LATEST_BOOT
 
 
 class NodeView(msgspec.Struct):

@@ -161,8 +161,8 @@ class Stream(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One call of the API.
 
-    `takes` is the message in the body, or in the query string of a GET. `gives` is the answer; `may_be_empty` says that
-    it can be 204 without one. `refusals` are the statuses, with their meaning, that only this call knows.
+    `takes` is the message in the body, or in the query string of a GET or DELETE. `gives` is the answer; `may_be_empty`
+    says that it can be 204 without one. `refusals` are the statuses, with their meaning, that only this call knows.
     """
 
     method: str
@@ -194,7 +194,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_query(self) -> bool:
-        return self.method == "GET"
+        return self.method in ("GET", "DELETE")
 
 
 class Found(msgspec.Struct, frozen=True):

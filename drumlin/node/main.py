@@ -96,6 +96,7 @@ class Node:
         self._curl_options = curl_options(options.authority, options.certificate, options.key)
         self._gateway = self._client(_plain_fetcher())
         self._agent: Agent | None = None
+        self._joined = False
         self._signals = 0
 
     def run(self) -> None:
@@ -140,11 +141,14 @@ class Node:
     def give_up(self, broken: DrumlinError) -> None:
         """Something cannot go on. A local crawl's coordinator ends the crawl; in a fleet others take over, and the
         coordinator's log says why they had to."""
+        if not self._joined and not self._options.parent_pid:
+            # Whoever has the name, it is not this node.
+            return
         failure = Failure(broken.message[:FAILURE_CHARS_MAX], broken.hint[:FAILURE_CHARS_MAX], broken.exit_code)
         with contextlib.suppress(DrumlinError):
             self._gateway.call(f"{self._api}/failed", failure, Done, within_s=LEAVE_WAIT_S)
             if not self._options.parent_pid:
-                self._gateway.call(self._api, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)
+                self._say_goodbye()
 
     # Beginning
 
@@ -152,6 +156,7 @@ class Node:
         message = self._membership.registration(recovering=recovering)
         registered = self._gateway.call("/api/v1/nodes/register", message, Registered, within_s=START_WAIT_S)
         self._access.granted(registered)
+        self._joined = True
         return registered
 
     def _prepare(self, config: CrawlConfig, registered: Registered) -> tuple[Pipeline, BlackBox]:
@@ -235,8 +240,12 @@ class Node:
             self._say(f"{kept} bundles were refused; they are in {self._paths.spool(self._name) / REFUSED_FOLDER}.")
         # Unheard, it is noticed all the same, if later.
         with contextlib.suppress(CoordinatorGone):
-            self._gateway.call(self._api, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)
+            self._say_goodbye()
         self._say("left.")
+
+    def _say_goodbye(self) -> None:
+        path = f"{self._api}?boot={self._membership.boot}"
+        self._gateway.call(path, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)
 
     def _send_bundles(self) -> None:
         uploads = BundleUploads(self._name, self._gateway, self._paths.spool(self._name))

@@ -59,7 +59,7 @@ class Membership:
         self.options = options
         self.name = name
         self.paths = CrawlPaths(options.out, options.bundled)
-        self._instance, self._boot = self._begin()
+        self._instance, self.boot = self._begin()
 
     @classmethod
     @contextlib.contextmanager
@@ -82,7 +82,7 @@ class Membership:
         metadata = {"pid": str(os.getpid()), "os": sys.platform, "version": __version__, "host": socket.gethostname()}
         metadata["store"] = THROUGH_COORDINATOR if self.options.bundled else "shared"
         return Register(
-            0.0, self.name, metadata=metadata, recovering=recovering, instance=self._instance, boot=self._boot
+            0.0, self.name, metadata=metadata, recovering=recovering, instance=self._instance, boot=self.boot
         )
 
     def _begin(self) -> tuple[str, int]:

@@ -72,7 +72,7 @@ def test_a_node_of_which_redis_lost_the_record_goes_on_and_its_successor_joins_a
         for number in range(2):
             crawl.kill(number)
         lost = [key for key in crawl.redis.command("KEYS", "*table:*") if key.endswith((b":nodes", b":beats"))]
-        assert crawl.redis.command("DEL", *lost) == len(lost) == 2
+        assert crawl.redis.command("DEL", *lost) == len(lost) > 0
         for number in range(2):
             crawl.start(number)
         crawl.node("node-0")

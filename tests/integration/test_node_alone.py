@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from drumlin.errors import EXIT_ENGINE
 from drumlin.node.archive import BUNDLE_LIMITS
 from drumlin.node.main import ABORT_HOOK
 from drumlin.testing import FakeWeb
+from tests.harness.coordinators import RemoteNode, RunningCoordinator
 from tests.harness.crawls import benchmark_web, wait_until
 from tests.harness.fleet import check_every_page_stored_once
 from tests.harness.outputs import check_no_leftovers, stored_urls
@@ -68,3 +72,26 @@ def test_a_page_that_kills_a_node_again_and_again_is_a_dead_letter_and_costs_not
     assert set(stored_urls(crawl.store)) == good
     assert len(stored_urls(crawl.store)) == len(good)
     check_no_leftovers(crawl.store)
+
+
+HASTY_NODE = """
+import sys
+from drumlin.cli.main import run
+from drumlin.node import main
+main.START_WAIT_S = 1.5
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_a_node_whose_name_is_taken_says_so_and_ends_no_lease_of_who_has_it(tmp_path: Path) -> None:
+    with RunningCoordinator() as coordinator:
+        holder = RemoteNode(coordinator, "taken")
+        coordinator.enqueue("http://held.example/")
+        assert len(holder.take()) == 1
+        node = ["node", "--coordinator", coordinator.url, "--name", "taken", "--store", str(tmp_path)]
+        ended = subprocess.run(
+            [sys.executable, "-c", HASTY_NODE, *node], capture_output=True, text=True, timeout=STEP_S_MAX, check=False
+        )
+        assert ended.returncode == EXIT_ENGINE
+        assert "Another node called taken is at work." in ended.stderr.splitlines()[-1]
+        assert coordinator.get("/api/v1/crawl").json["totals"]["leased"] == 1

@@ -168,3 +168,15 @@ def test_what_a_coordinator_remembers_counts_where_the_engine_has_lost_it() -> N
     with pytest.raises(SupersededError):
         made.register("n0", 2.0, boot=1)
     assert [record.boot for record in drive(made.made.node_records())] == [2]
+
+
+def test_a_good_bye_that_comes_after_the_successor_has_registered_ends_none_of_its_leases() -> None:
+    made = dispatcher()
+    made.register("n0", 1.0, boot=1)
+    made.register("n0", 2.0, boot=2)
+    Asker(made).work(2.0)
+    leased = made.totals(2.0).leased
+    drive(made.made.leave("n0", 3.0, boot=1))
+    assert (made.totals(3.0).leased, stored(made).status) == (leased, NodeStatus.ACTIVE)
+    drive(made.made.leave("n0", 3.0, boot=2))
+    assert (made.totals(3.0).leased, stored(made).status) == (0, NodeStatus.INACTIVE)

@@ -358,6 +358,7 @@ class NodeRecord(msgspec.Struct):
     released: bool = False
     unanswered: int = 0
     lag_s: float = 0.0
+    config_version: int | None = None
 
 
 class AssignmentKey(NamedTuple):

@@ -119,6 +119,7 @@ class Figures:
             totals=totals_view(totals),
             troubles=self._health.troubles,
             complete=await dispatcher.engine.get_meta(COMPLETE_KEY) == YES,
+            config_version=dispatcher.steering.version,
         )
 
 

@@ -196,7 +196,8 @@ class TotalsView(msgspec.Struct):
 
 
 class CrawlView(msgspec.Struct):
-    """`complete` says that the crawl has ended and its store has its merged index and its report."""
+    """`complete` says that the crawl has ended and its store has its merged index and its report. `config_version` is
+    how often its settings have changed."""
 
     state: CrawlState
     stop_reason: str
@@ -207,6 +208,7 @@ class CrawlView(msgspec.Struct):
     totals: TotalsView
     troubles: list[Trouble] = []
     complete: bool = False
+    config_version: int = 0
 
 
 class Stats(msgspec.Struct):
@@ -248,7 +250,7 @@ class LeaveQuery(msgspec.Struct, forbid_unknown_fields=True):
 class NodeView(msgspec.Struct):
     """A node as people see it. Times are seconds since the epoch; `registered_at` is 0 for a worker that never did.
     `capacity` is in pages a second. `unanswered` URLs are fetched and not settled yet; the first of them has waited for
-    `lag_s`."""
+    `lag_s`. `config_version` is that of the settings it follows, null for one that does not tell."""
 
     node_id: str
     ip_address: str
@@ -265,6 +267,7 @@ class NodeView(msgspec.Struct):
     pages_per_s: float
     unanswered: int
     lag_s: float
+    config_version: int | None
 
 
 class NodesView(msgspec.Struct):

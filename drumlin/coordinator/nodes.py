@@ -43,6 +43,7 @@ class Beat(msgspec.Struct, array_like=True):
     pages_per_s: float
     unanswered: int = 0
     lag_s: float = 0.0
+    config_version: int | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -167,6 +168,7 @@ class NodeRegistry:
         )
         record.leases, record.unstarted = beat.hosts, beat.unstarted
         record.unanswered, record.lag_s = beat.unanswered, beat.lag_s
+        record.config_version = beat.config_version
         self._changed.add(node)
         return record
 

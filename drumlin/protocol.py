@@ -25,7 +25,12 @@ URL_CHARS_MAX = 3_000
 """Somewhat more than a canonical URL may have, and so little that the largest list of links fits into a body."""
 RESULTS_MAX = 5_000
 LINKS_MAX = 20_000
+LINKS_BATCH_MAX = 120_000
+"""Links of all results of a batch: a node closes a parcel at half as many, and no page has more than the other half."""
+LINK_CHARS_MIN = len("http://a/")
 HOSTS_MAX = 10_000
+HOST_REPORTS_MAX = 2_500
+SITEMAPS_MAX = 100
 RENEWALS_MAX = 10_000
 VISITS_MAX = 16
 NOTE_BYTES_MAX = 1 << 20
@@ -38,6 +43,8 @@ THROUGH_COORDINATOR = "through a coordinator"
 BASE64 = {"pattern": "^(?:[A-Za-z0-9+/]{4})*$"}
 NodeId = Annotated[str, msgspec.Meta(pattern=NODE_ID_PATTERN)]
 URLText = Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)]
+LinkText = Annotated[str, msgspec.Meta(min_length=LINK_CHARS_MIN, max_length=URL_CHARS_MAX)]
+"""A canonical URL has a scheme and a host; a body full of shorter ones would be millions of objects."""
 HostText = Annotated[str, msgspec.Meta(max_length=300)]
 ShortText = Annotated[str, msgspec.Meta(max_length=1_000)]
 LeaseId = Annotated[str, msgspec.Meta(max_length=300)]
@@ -182,7 +189,7 @@ class Result(msgspec.Struct, omit_defaults=True):
     url: URLText
     status_code: Annotated[int, msgspec.Meta(ge=0, le=999)]
     content_hash: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
-    links: Annotated[list[URLText], msgspec.Meta(max_length=LINKS_MAX)]
+    links: Annotated[list[LinkText], msgspec.Meta(max_length=LINKS_MAX)]
     crawl_time: Seconds
     outcome: Annotated[str, msgspec.Meta(max_length=20)] = ""
     text_data_url: Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)] | None = None
@@ -216,7 +223,7 @@ class HostReport(msgspec.Struct, omit_defaults=True):
     next_contact_s: Seconds = 0.0
     delay_s: Seconds | None = None
     note: Annotated[bytes, msgspec.Meta(max_length=NOTE_BYTES_MAX, extra_json_schema=BASE64)] | None = None
-    sitemaps: Annotated[list[URLText], msgspec.Meta(max_length=1_000)] = []
+    sitemaps: Annotated[list[LinkText], msgspec.Meta(max_length=SITEMAPS_MAX)] = []
 
 
 class Results(msgspec.Struct):
@@ -225,7 +232,7 @@ class Results(msgspec.Struct):
     come in a bundle: then each result that counts gets a receipt, which the bundle of that segment must hold."""
 
     results: Annotated[list[Result], msgspec.Meta(max_length=RESULTS_MAX)]
-    hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOSTS_MAX)] = []
+    hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOST_REPORTS_MAX)] = []
     canonical_links: bool = False
     stored: bool = False
     segment: Annotated[str, msgspec.Meta(max_length=128)] = ""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from drumlin.coordinator.health import Trouble
 from drumlin.coordinator.messages import Stats
+from drumlin.coordinator.misdeeds import Misdeed
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
@@ -43,13 +44,23 @@ class RequestMetrics:
             yield f'{name}_count{{route="{route}"}} {total}'
 
 
-def render(stats: Stats | None, troubles: Sequence[Trouble], requests: RequestMetrics) -> bytes:
+def render(
+    stats: Stats | None,
+    troubles: Sequence[Trouble],
+    requests: RequestMetrics,
+    misdeeds: Mapping[str, int],
+    quarantines: int,
+) -> bytes:
     """The whole page; without `stats`, what needs no engine."""
+    meaning = "What nodes did here that no honest one does, by kind."
+    counted = {str(misdeed): misdeeds.get(misdeed, 0) for misdeed in Misdeed}
     wrong = {trouble.code: 1 for trouble in troubles}
     lines = [
         *_family("drumlin_ready", "gauge", "Whether the engine and the store can be used.", {"": int(not troubles)}),
         *_family("drumlin_trouble", "gauge", "What is wrong with the engine or the store, by code.", wrong, "code"),
         *(_crawl_lines(stats) if stats is not None else ()),
+        *_family("drumlin_misdeeds_total", "counter", meaning, counted, "kind"),
+        *_family("drumlin_quarantines_total", "counter", "Nodes put out by this coordinator.", {"": quarantines}),
         *requests.lines(),
     ]
     return ("\n".join(lines) + "\n").encode()

@@ -23,7 +23,7 @@ from drumlin.coordinator.intake import Intake
 from drumlin.coordinator.messages import LeaveQuery, NodeView, node_view
 from drumlin.coordinator.receipts import bind_to_segment, give_receipts
 from drumlin.coordinator.routing import Call, Route
-from drumlin.coordinator.settling import MADE_UP, MALFORMED, STALE
+from drumlin.coordinator.settling import STALE
 from drumlin.coordinator.telling import ResultsFormat, ToldResults
 from drumlin.errors import BusyError
 from drumlin.protocol import (
@@ -314,11 +314,9 @@ class NodeFace:
 
     async def _judge(self, call: Call, accepted: Accepted) -> None:
         reasons = [rejected.reason for rejected in accepted.rejected]
-        # A node that recovers what a dead one left may be told "not yours" until that one is known to be dead.
-        foreign = reasons.count(MALFORMED) + reasons.count(MADE_UP)
-        await self._gate.judge(
-            call.identity, call.now, settled=accepted.accepted_count, late=reasons.count(STALE), foreign=foreign
-        )
+        # What was made up is judged apart. A node that recovers what a dead one left may be told "not yours" until that
+        # one is known to be dead, which is held against nobody.
+        await self._gate.judge(call.identity, call.now, settled=accepted.accepted_count, late=reasons.count(STALE))
 
     async def heartbeat(self, call: Call, beat: Heartbeat) -> HeartbeatReply:
         await self._check_registered(call)

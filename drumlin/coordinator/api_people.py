@@ -212,7 +212,8 @@ class PeopleFace:
         """With an engine that does not answer, what this coordinator knows by itself: above all, that."""
         reachable = self._health.trouble(Part.ENGINE) is None
         stats = await self._figures.stats(call.now) if reachable else None
-        page = api_metrics.render(stats, self._health.troubles, self._requests)
+        gate = self._gate
+        page = api_metrics.render(stats, self._health.troubles, self._requests, gate.misdeeds, gate.quarantines)
         return Text(page, api_metrics.MEDIA_TYPE)
 
     async def alive(self, call: Call, message: None) -> Health:

@@ -34,6 +34,7 @@ from drumlin.coordinator.messages import (
     RobotsQuery,
     RobotsRules,
 )
+from drumlin.coordinator.misdeeds import Misdeed
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import STALE
 from drumlin.coordinator.telling import ToldResult
@@ -78,7 +79,10 @@ class SingleFace:
                 takes=Enqueue,
                 gives=Enqueued,
                 status=202,
-                refusals={409: "The URL is known already, or its host has as many as it may have."},
+                refusals={
+                    403: "A node may not widen the scope.",
+                    409: "The URL is known already, or its host has as many as it may have.",
+                },
                 writes="url.enqueue",
             ),
             Route(
@@ -138,6 +142,10 @@ class SingleFace:
     async def enqueue(self, call: Call, message: Enqueue) -> Enqueued:
         url = _web_url(message.url)
         host = host_of(url)
+        if call.identity.role is Role.NODE and not self._dispatcher.in_scope(url):
+            self._dispatcher.misdeeds.note(call.identity.id, Misdeed.FOREIGN_URL)
+            hint = "An operator may enqueue it, and so widen the scope."
+            raise Refused(403, "out_of_scope", "This URL is out of the crawl's scope.", hint)
         new = NewURLs(host, [url], message.priority, 0, canonical(message.discovered_from) or "")
         (answer,) = await self._dispatcher.enqueue([new], call.now)
         if answer is Added.SEEN:

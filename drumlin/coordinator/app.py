@@ -40,7 +40,7 @@ from drumlin.coordinator.bodies import (
     reply_refused,
 )
 from drumlin.coordinator.bundles import QUOTA_BYTES
-from drumlin.coordinator.conduct import Gate
+from drumlin.coordinator.conduct import Gate, Origin
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health, Part
@@ -104,8 +104,10 @@ class CoordinatorApp:
         self._time = engine_time
         self.health = Health()
         self.watch = Watch(dispatcher.engine, store, self.health, engine_time.today)
-        self._gate = Gate(dispatcher)
+        dispatcher.breathe = _breathe
+        self._misdeeds = dispatcher.misdeeds
         self._audit = AuditLog(dispatcher.engine)
+        self._gate = Gate(dispatcher, self._audit)
         self._requests = RequestMetrics()
         self._bodies_bytes = 0
         self.intake = Intake(dispatcher, store, engine_time=engine_time, sync=sync)
@@ -240,7 +242,11 @@ class CoordinatorApp:
         await self._pass(call)
         message = await self._message(found, call)
         await self._pass_named(call, message)
-        return on_calendar(await self._answer(call, message), call.calendar)
+        try:
+            return on_calendar(await self._answer(call, message), call.calendar)
+        finally:
+            if self._misdeeds:
+                await self._gate.account(call.identity, call.now, Origin(call.address, call.today))
 
     # Who sent it
 
@@ -254,7 +260,7 @@ class CoordinatorApp:
             check_node_id(node_id)
         if route.node_of is None:
             call.identity = self._access.check(call.authorization, route.permission, node_id, call.today)
-            await self._gate.admit(call.identity, call.now)
+            await self._gate.admit(call.identity, call.now, Origin(call.address, call.today))
         else:
             # For whom it acts is in its message; that it may act at all is seen now.
             who = self._access.check(call.authorization, Permission.LOOK_UP, None, call.today)
@@ -269,7 +275,7 @@ class CoordinatorApp:
         own = call.identity.id if call.identity.role is Role.NODE else None
         node_id = route.node_of(message) or own
         call.identity = self._access.check(call.authorization, route.permission, node_id, call.today)
-        await self._gate.admit(call.identity, call.now)
+        await self._gate.admit(call.identity, call.now, Origin(call.address, call.today))
 
     # What it says
 
@@ -328,6 +334,11 @@ class CoordinatorApp:
         said = call.note or (encode(message, JSON).decode() if message is not None else "")
         target = f"{call.path} {said}".strip()
         await self._audit.record(call.identity, call.route.writes, target, outcome, call.address, call.today)
+
+
+async def _breathe() -> None:
+    """Let other requests have their turn."""
+    await asyncio.sleep(0)
 
 
 def _check_head(call: Call) -> None:

@@ -37,6 +37,8 @@ BODY_GRACE_S = 5.0
 BODY_RATE_MIN = 16 * 1024
 """Bytes a second that a body must come with on average, once the grace is over."""
 
+INTEGRAL_BYTES_MAX = 256 * 1024
+"""Larger bodies must write integers without a point: to look at each number is slow."""
 INTEGRAL_MAX = 2.0**53
 """Beyond this a number with a point stands for no single integer."""
 
@@ -180,7 +182,7 @@ class Format(Generic[Message]):
         try:
             return self._decode_json(body)
         except msgspec.ValidationError as wrong:
-            if "got `float`" not in str(wrong):
+            if "got `float`" not in str(wrong) or len(body) > INTEGRAL_BYTES_MAX:
                 raise
             return msgspec.convert(_integral(msgspec.json.decode(body)), self._message)
 

@@ -16,6 +16,7 @@ from itertools import islice
 import msgspec
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.breathing import Breathe, go_on, slices
 from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.findings import Findings
 from drumlin.coordinator.granting import Granting
@@ -55,6 +56,7 @@ KILLS_MAX = 3
 LEADER_S = 5.0
 NAME_BITS = 48
 REVIEW_EVERY_S = 2.0
+KNOWN_AT_ONCE = 1_000
 KEYS_READ_EVERY_S = 0.25
 STATE_KEY = "state"
 STOP_REASON_KEY = "stop_reason"
@@ -107,6 +109,9 @@ class Dispatcher:
         """The totals of the last tick."""
         self._ends = ends
         self._seeds = seeds
+        self.breathe: Breathe = go_on
+        """Lets others have their turn, between the parts of long work. Embedded engines never wait, so that nobody else
+        would get one; whoever runs an event loop sets this."""
         self.seals = Seals()
         self._keys_read = 0.0
         self.misdeeds = Misdeeds()
@@ -123,6 +128,7 @@ class Dispatcher:
             self.seals,
             self.misdeeds,
             Narrowing(engine, self.steering, self.findings),
+            lambda: self.breathe(),
         )
         self._settler = Settler(engine, self.steering, chance)
         self._chance = chance
@@ -199,7 +205,11 @@ class Dispatcher:
             batches[self.engine.shard_of(new.host)].append(new)
         if not batches:
             return {}
-        answers = await self.engine.add_all(batches, now, host_urls_max=self.config.host_urls_max)
+        answers: dict[int, list[Added]] = {shard: [] for shard in batches}
+        for part in slices(batches):
+            for shard, added in (await self.engine.add_all(part, now, host_urls_max=self.config.host_urls_max)).items():
+                answers[shard] += added
+            await self.breathe()
         if self.config.host_urls_max is not None:
             for shard, added in answers.items():
                 if capped := added.count(Added.CAPPED):
@@ -295,8 +305,12 @@ class Dispatcher:
         return work
 
     async def known(self, request: KnownRequest) -> Known:
-        contents = [(domain, bytes.fromhex(digest)) for domain, digest in request.contents]
-        return Known(await self.engine.contents.known(contents))
+        known = Known([])
+        for start in range(0, len(request.contents), KNOWN_AT_ONCE):
+            part = request.contents[start : start + KNOWN_AT_ONCE]
+            known.duplicates += await self.engine.contents.known([(name, bytes.fromhex(one)) for name, one in part])
+            await self.breathe()
+        return known
 
     async def results(self, node: str | None, results: Results, now: float) -> Accepted:
         return (await self.take(node, results, now)).accepted
@@ -316,8 +330,11 @@ class Dispatcher:
             if node is not None:
                 self.misdeeds.note(node, Misdeed.FOREIGN_LINKS)
             return Taken(refused(results, FOREIGN_LINKS), frozenset())
+        await self.breathe()
         prospects = await self._settler.foresee(batch)
-        await self._offer(await self.findings.of(batch, prospects, trusted=results.canonical_links), now)
+        await self.breathe()
+        found = await self.findings.of(batch, prospects, trusted=results.canonical_links, breathe=self.breathe)
+        await self._offer(found, now)
         taken = await self._settler.settle(batch, prospects, now)
         self._settled_since_tick += taken.accepted.accepted_count
         return taken

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.breathing import Breathe
 from drumlin.coordinator.settling import Batch, Kept, Prospects, by_host, canonical_links
 from drumlin.coordinator.steering import scope_of
 from drumlin.engines.base import Engine
@@ -25,6 +26,9 @@ from drumlin.urls import Scope, canonical, host_of
 SCOPE_SEEDS_TABLE = "scope_seeds"
 LINKS_SAMPLED = 8
 """Links looked at in each batch. Where a tenth of them are foreign, every other batch is found out."""
+LINKS_AT_ONCE = 40_000
+HREFS_AT_ONCE = 2_000
+"""Links sorted between two breaths; those that must be made canonical first take longer."""
 FORMER_SCOPES_MAX = 8
 """Scopes from before somebody narrowed it: nodes that have not heard of it yet send links by those."""
 
@@ -106,14 +110,19 @@ class Findings:
 
     # What was found
 
-    async def of(self, batch: Batch, prospects: Prospects, *, trusted: bool) -> list[NewURLs]:
+    async def of(self, batch: Batch, prospects: Prospects, *, trusted: bool, breathe: Breathe) -> list[NewURLs]:
         """The links of those results that will count, one level deeper than their pages, where redirects lead, and the
         sitemaps of hosts whose live leases were shown."""
         found: list[NewURLs] = []
+        looked_at = 0
         for kept, verdict in zip(batch.kept, prospects.verdicts, strict=True):
             if verdict is not Verdict.SETTLED:
                 continue
             found += self._links(kept, trusted=trusted)
+            looked_at += len(kept.result.links)
+            if looked_at >= (LINKS_AT_ONCE if trusted else HREFS_AT_ONCE):
+                looked_at = 0
+                await breathe()
             target = canonical(kept.result.redirect_to) if kept.result.redirect_to else None
             depth = kept.key.depth
             if target and await self._may_follow(kept.result.url, target, depth):

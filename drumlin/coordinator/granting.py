@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.breathing import Breathe
 from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.host_budgets import HostBudgets
 from drumlin.coordinator.hunger import Hunger
@@ -24,10 +25,10 @@ from drumlin.coordinator.seals import Seals
 from drumlin.coordinator.shares import Lacks, Shares
 from drumlin.coordinator.steering import Steering
 from drumlin.coordinator.totals import Totals, add_up
+from drumlin.coordinator.work_leases import work_lease
 from drumlin.engines.base import Engine
 from drumlin.model import Lease, Renewal, ShardStats, Visit
 from drumlin.protocol import (
-    Assignment,
     CrawlState,
     Heartbeat,
     NodeRecord,
@@ -37,6 +38,10 @@ from drumlin.protocol import (
 )
 from drumlin.urls import is_host
 
+TASKS_AT_ONCE = 10_000
+HOSTS_AT_ONCE = 1_000
+RENEWALS_AT_ONCE = 1_000
+"""What one request gets at most, and is worked on between two breaths: several times what drumlin's nodes ask for."""
 LEASE_URLS_MAX = 100
 LEASE_URLS_UNDELAYED = 8
 LEASE_URLS_SHARED = 4
@@ -76,6 +81,7 @@ class Granting:
         seals: Seals,
         misdeeds: Misdeeds,
         narrowing: Narrowing,
+        breathe: Breathe,
     ) -> None:
         self._hunger = Hunger()
         self._shares = Shares()
@@ -98,6 +104,7 @@ class Granting:
         self._requests = 0
         self._seals = seals
         self._misdeeds = misdeeds
+        self._breathe = breathe
 
     @property
     def _config(self) -> CrawlConfig:
@@ -124,7 +131,7 @@ class Granting:
     async def fill(self, work: Work, record: NodeRecord, request: WorkRequest, latest: Totals, now: float) -> None:
         """Put renewed and new leases into `work`. Near the end of the page budget one request at a time is answered,
         and knowing exactly what is out, so that the budget holds over all coordinators."""
-        room = min(request.max_tasks, self._pace(record))
+        room = min(request.max_tasks, self._pace(record), TASKS_AT_ONCE)
         if self._budget_is_near(latest):
             await self._fill_alone(work, record, request, room, now)
         else:
@@ -155,7 +162,7 @@ class Granting:
 
     async def _fill(self, work: Work, record: NodeRecord, request: WorkRequest, room: int, now: float) -> None:
         room -= await self._renew(work, record, request, room, now)
-        hosts = HOSTS_DEFAULT if request.max_hosts is None else request.max_hosts
+        hosts = HOSTS_DEFAULT if request.max_hosts is None else min(request.max_hosts, HOSTS_AT_ONCE)
         if hosts <= 0 or room <= 0:
             return
         if self._keeps_shares:
@@ -358,6 +365,7 @@ class Granting:
                 break
             more = (hosts - len(leases), room - _size(leases))
             leases += await self._ask(shard, record, request, *more, now, horizon_s=horizon_s)
+            await self._breathe()
         return leases
 
     async def _ask(
@@ -441,35 +449,7 @@ class Granting:
         return 0.0 if nodes <= UNWAITED_NODES_MAX else min(IDLE_WAIT_MAX_S, nodes / IDLE_NODES_PER_S)
 
     def _work_lease(self, lease: Lease, now: float) -> WorkLease:
-        delay_s = max(lease.delay_s or 0.0, self._config.delay_s)
-        not_before = lease.not_before + self._steering.slower_s(now)
-        lease_id, seal = self._seals.lease_id(lease.token, lease.host), self._seals.assignment_id
-        assignments = [
-            Assignment(
-                seal(lease_id, task),
-                task.url,
-                task.priority,
-                lease.deadline - self._margin_s,
-                lease.host,
-                not_before,
-                task.depth,
-                task.attempts,
-                task.found_on,
-                task.redirects,
-            )
-            for task in lease.tasks
-        ]
-        return WorkLease(
-            lease_id,
-            lease.host,
-            self._config.lease_s,
-            delay_s,
-            assignments,
-            wait_s=max(0.0, not_before - now),
-            rate=1 / delay_s if delay_s > 0 else None,
-            note=lease.note,
-            host_delay_s=lease.delay_s or 0.0,
-        )
+        return work_lease(lease, self._steering, self._seals, self._margin_s, now)
 
     # Taking back
 

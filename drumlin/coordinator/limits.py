@@ -1,8 +1,8 @@
 """How much one sender may ask of a coordinator, and when its conduct ends in quarantine.
 
 Each subject (a node, a worker, a person's token) has a bucket of requests that fills at a steady rate. Who empties it
-is refused with 429 and told when to come back. Who does not listen, or returns what it never had, or speaks for hosts
-that it does not hold, collects points; points fade, and too many of them mean quarantine.
+is refused with 429 and told when to come back. Who does not listen, or does what no honest node does (`misdeeds.py`),
+collects points; points fade, and too many of them mean quarantine.
 
 The rates leave a busy node of drumlin alone: it asks for work every 50 ms, sends results and asks for known contents
 every 20 ms, and beats twice a second, about 125 requests a second, and bursts when a coordinator comes back.
@@ -14,10 +14,12 @@ Memory is bounded: the subjects seen least lately are forgotten first.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import msgspec
 
 from drumlin.coordinator.bodies import Refused
+from drumlin.coordinator.misdeeds import Misdeed
 
 SUBJECTS_MAX = 20_000
 REQUESTS_PER_S = 400.0
@@ -38,7 +40,7 @@ POINTS_FOREIGN = 1.0
 POINTS_FOREIGN_CALL_MAX = 25.0
 """One call alone never means quarantine: a bug on our side shows in the logs first."""
 POINTS_LIE = 25.0
-"""For each call that speaks for a host under another's lease."""
+"""For each call that does what no honest node does: the fourth within a few seconds means quarantine."""
 POINTS_LATE = 5.0
 """For each batch while far more of the sender's results are late than count."""
 
@@ -48,6 +50,13 @@ LATE_PER_SETTLED = 4.0
 COUNTS_HALF_LIFE_S = 600.0
 
 QUARANTINE_S = 600.0
+REASONS = {
+    Misdeed.MADE_UP: "returned or renewed what it was never given",
+    Misdeed.FOREIGN_HOST: "spoke for hosts that it does not hold",
+    Misdeed.FOREIGN_LINKS: "sent links that are out of scope or not canonical",
+    Misdeed.BAD_BUNDLE: "sent bundles that no node makes",
+    Misdeed.FOREIGN_URL: "wanted URLs queued that are out of scope",
+}
 
 
 class Conduct(msgspec.Struct):
@@ -60,6 +69,9 @@ class Conduct(msgspec.Struct):
     late: float = 0.0
     quarantined_until: float = 0.0
     reason: str = ""
+    refused: int = 0
+    """Requests while the bucket was empty."""
+    misdeeds: dict[str, int] = {}
 
 
 class Limits:
@@ -91,6 +103,7 @@ class Limits:
         if conduct.tokens >= cost:
             conduct.tokens -= cost
             return
+        conduct.refused += 1
         self._add_points(conduct, POINTS_TOO_FAST, "asked too fast, and went on when told to wait", now)
         self._refuse_quarantined(conduct, now)
         wait_s = max(RETRY_AFTER_S_MIN, (cost - conduct.tokens) / self._rate)
@@ -117,9 +130,23 @@ class Limits:
             points = min(POINTS_FOREIGN_CALL_MAX, POINTS_FOREIGN * foreign)
             self._add_points(conduct, points, "returned results of work that it never had", now)
 
-    def lied(self, subject: str, now: float) -> None:
-        """The subject spoke for a host that it does not hold."""
-        self._add_points(self._conduct(subject, now), POINTS_LIE, "spoke for hosts that it does not hold", now)
+    def lied(self, subject: str, now: float, misdeeds: Mapping[Misdeed, int]) -> None:
+        """The subject did, in one call, what no honest node does."""
+        conduct = self._conduct(subject, now)
+        for misdeed, count in misdeeds.items():
+            conduct.misdeeds[misdeed] = conduct.misdeeds.get(misdeed, 0) + count
+            grave = misdeed is not Misdeed.FOREIGN_URL
+            points = POINTS_LIE if grave else min(POINTS_FOREIGN_CALL_MAX, POINTS_FOREIGN * count)
+            self._add_points(conduct, points, REASONS[misdeed], now)
+
+    def charge(self, subject: str) -> str:
+        """What is held against a subject in quarantine, with numbers, for the audit log."""
+        conduct = self._conducts.get(subject)
+        if conduct is None:
+            return ""
+        counts = conduct.misdeeds | ({str(Misdeed.FLOOD): conduct.refused} if conduct.refused else {})
+        told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+        return f"{conduct.reason} ({told})" if told else conduct.reason
 
     # Quarantine
 

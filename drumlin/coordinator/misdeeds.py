@@ -31,6 +31,9 @@ class Misdeeds:
     def __init__(self) -> None:
         self._noted: dict[str, Counter[Misdeed]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._noted)
+
     def note(self, node: str, misdeed: Misdeed, count: int = 1) -> None:
         if count:
             self._noted.setdefault(node, Counter())[misdeed] += count

@@ -20,7 +20,7 @@ from drumlin.model import Capture, LinkSet, Outcome, Told
 from drumlin.pipeline import header_fields
 from drumlin.protocol import (
     BASE64,
-    HOSTS_MAX,
+    HOST_REPORTS_MAX,
     LINKS_MAX,
     RESULTS_MAX,
     SIMHASH_MAX,
@@ -102,7 +102,7 @@ class ToldResults(msgspec.Struct):
     here, if this coordinator has a store."""
 
     results: Annotated[list[ToldResult], msgspec.Meta(max_length=RESULTS_MAX)]
-    hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOSTS_MAX)] = []
+    hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOST_REPORTS_MAX)] = []
     canonical_links: bool = False
     stored: bool = False
 

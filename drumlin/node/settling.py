@@ -20,7 +20,7 @@ from drumlin.node.client import PROBE_TIMEOUT_S, CoordinatorClient
 from drumlin.node.hosts import HostWork
 from drumlin.node.outbox import Outbox, held_bytes
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import HostReport, Known, KnownRequest
+from drumlin.protocol import LINKS_BATCH_MAX, HostReport, Known, KnownRequest
 
 READ_BATCH = 64
 READ_WAIT_S = 0.005
@@ -39,6 +39,8 @@ UNSETTLED_BYTES_MAX = 96 * 1024 * 1024
 LINK_CHARS_BATCH_MAX = 8 * 1024 * 1024
 LINK_CHARS_MAX = 40 * 1024 * 1024
 LINKS_PLENTY = 1_000
+LINKS_PARCEL = LINKS_BATCH_MAX // 2
+"""A parcel with so many links is closed; a page has no more, which is more than a sitemap may have."""
 REPORTS_BATCH_MAX = 2_000
 NOTE_BYTES_BATCH_MAX = 8 * 1024 * 1024
 MIME_CHARS_MAX = 200
@@ -225,11 +227,12 @@ class Settling:
 
     def _take_ready(self) -> list[Held]:
         """As many results as one message may hold."""
-        chars = count = 0
+        chars = links = count = 0
         for _, arrival in self._ready[:SETTLE_BATCH_MAX]:
+            links += len(arrival.result.links)
             chars += sum(map(len, arrival.result.links))
             count += 1
-            if chars >= LINK_CHARS_BATCH_MAX:
+            if chars >= LINK_CHARS_BATCH_MAX or links >= LINKS_PARCEL:
                 break
         taken, self._ready = self._ready[:count], self._ready[count:]
         return taken
@@ -250,7 +253,7 @@ def _bound_links(links: list[str], traps: dict[str, int]) -> None:
     chars = 0
     for place, url in enumerate(links):
         chars += len(url)
-        if chars > LINK_CHARS_MAX:
+        if chars > LINK_CHARS_MAX or place >= LINKS_PARCEL:
             traps["links_too_long"] = len(links) - place
             del links[place:]
             return

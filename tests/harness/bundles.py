@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from drumlin.coordinator.auth import Role
 from drumlin.model import Outcome
 from drumlin.node.archive import Archive, Arrival, CrawlPaths
 from drumlin.protocol import Accepted, Result, Results
@@ -61,6 +62,13 @@ class BundlingNode:
         fetch = FetchRecord(url, capture.host, capture.fetched, Outcome.FETCHED, 200, node=self.remote.name)
         fetch.record_id = capture.record_id
         return Arrival(result, fetch, capture)
+
+    def forgiven(self) -> BundlingNode:
+        """An operator lets the node in again, however many bad bundles it sent."""
+        coordinator = self.remote.coordinator
+        path = f"/api/v1/nodes/{self.remote.name}/release"
+        assert coordinator.post(path, None, token=coordinator.tokens[Role.OPERATOR]).status == 200
+        return self
 
     def put(self, segment: str, bundle: Members | bytes, *, digest: str | None = None) -> Answer:
         """Send a bundle."""

@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from drumlin.coordinator import bundles as bundles_module
 from drumlin.coordinator import checking
+from drumlin.coordinator.auth import Role
 from drumlin.coordinator.bundles import INCOMING, LEFTOVER_S, sweep
 from drumlin.protocol import Result, Results
 from drumlin.store import bundles as store_bundles
@@ -253,7 +253,7 @@ def test_rows_twice_or_too_few_are_refused(node: BundlingNode, store: Path) -> N
     for name in ("pages", "fetches"):
         path, rows = table(members, name)
         for wrong in (pa.concat_tables([rows, rows]), rows.slice(1), rows.slice(0, 0)):
-            assert node.put(segment, members | {path: written(wrong)}).code == "not_a_bundle"
+            assert node.forgiven().put(segment, members | {path: written(wrong)}).code == "not_a_bundle"
     assert stored(store) == {}
 
 
@@ -261,7 +261,7 @@ def test_a_table_with_other_columns_or_none_at_all_is_refused(node: BundlingNode
     segment, members = node.bundle(*URLS)
     path, rows = table(members, "links")
     for wrong in (written(rows.drop_columns(["rel"])), b"", b"PAR1" + os.urandom(500) + b"PAR1", members[path][:-40]):
-        assert node.put(segment, members | {path: wrong}).code == "not_a_bundle"
+        assert node.forgiven().put(segment, members | {path: wrong}).code == "not_a_bundle"
     assert stored(store) == {}
 
 
@@ -284,7 +284,7 @@ def test_an_archive_that_does_not_open_or_an_index_of_something_else_is_refused(
         {index: b""},
     ]
     for change in wrong:
-        assert node.put(segment, members | change).code == "not_a_bundle"
+        assert node.forgiven().put(segment, members | change).code == "not_a_bundle"
     assert node.put(segment, {name: content for name, content in members.items() if name != index}).status == 409
     assert stored(store) == {}
     assert node.put(segment, members).status == 200
@@ -357,11 +357,14 @@ def test_a_node_may_send_so_much_and_no_more(
     assert stored_urls(store) == sorted(URLS)
 
 
-def test_a_node_that_sends_bad_bundles_is_noted(node: BundlingNode, coordinator: RunningCoordinator) -> None:
+def test_a_node_that_sends_bad_bundles_is_put_out(node: BundlingNode, coordinator: RunningCoordinator) -> None:
     segment, members = node.bundle(*URLS, settled=False)
-    node.put(segment, members)
-    noted = coordinator.dispatcher.misdeeds.take("n1")
-    assert msgspec.to_builtins(dict(noted)) == {"bad_bundle": 1}
+    answers = [node.put(segment, members).code for _ in range(12)]
+    assert (answers[0], answers[-1]) == ("not_settled", "quarantined")
+    page = coordinator.ask("GET", "/metrics", token=coordinator.tokens[Role.VIEWER]).body.decode()
+    bad = answers.count("not_settled")
+    assert f'drumlin_misdeeds_total{{kind="bad_bundle"}} {bad}' in page
+    assert "drumlin_quarantines_total 1" in page
 
 
 def test_a_coordinator_without_a_store_says_so(tmp_path: Path) -> None:

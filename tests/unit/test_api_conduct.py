@@ -6,10 +6,12 @@ from collections.abc import Awaitable
 
 import pytest
 
+from drumlin.coordinator.audit import AuditLog
 from drumlin.coordinator.auth import Identity, Role
 from drumlin.coordinator.bodies import Refused
-from drumlin.coordinator.conduct import Gate
+from drumlin.coordinator.conduct import NOWHERE, Gate, Origin
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.misdeeds import Misdeed
 from drumlin.model import NewURLs
 from drumlin.protocol import Heartbeat, NodeStatus, Register, WorkRequest
 from tests.harness.dispatching import with_dispatchers
@@ -17,6 +19,10 @@ from tests.harness.dispatching import with_dispatchers
 NOW = 1_000_000.0
 NODE = Identity(Role.NODE, "n1")
 BEAT = Heartbeat("active", 0, 0)
+
+
+def gate_of(dispatcher: Dispatcher) -> Gate:
+    return Gate(dispatcher, AuditLog(dispatcher.engine))
 
 
 async def refusal(work: Awaitable[object]) -> Refused:
@@ -38,7 +44,7 @@ async def refusals(gate: Gate, who: Identity, times: list[float]) -> list[tuple[
 
 def test_an_honest_node_is_never_told_to_wait() -> None:
     async def test(dispatcher: Dispatcher, _: Dispatcher) -> None:
-        gate = Gate(dispatcher)
+        gate = gate_of(dispatcher)
         times = [NOW + step / 130 for step in range(20_000)]
         assert await refusals(gate, NODE, times) == []
 
@@ -48,7 +54,7 @@ def test_an_honest_node_is_never_told_to_wait() -> None:
 def test_who_goes_on_when_told_to_wait_is_put_into_quarantine_for_all_to_see() -> None:
     async def test(dispatcher: Dispatcher, _: Dispatcher) -> None:
         await dispatcher.register(Register(1.0, "n1"), NOW)
-        codes = await refusals(Gate(dispatcher), NODE, [NOW] * 3_000)
+        codes = await refusals(gate_of(dispatcher), NODE, [NOW] * 3_000)
         assert codes[0] == (429, "too_fast")
         assert codes[-1] == (429, "quarantined")
         record = await dispatcher.node("n1")
@@ -58,9 +64,47 @@ def test_who_goes_on_when_told_to_wait_is_put_into_quarantine_for_all_to_see() -
     with_dispatchers(test)
 
 
+def test_who_does_what_no_honest_node_does_is_put_out_and_the_audit_log_says_why() -> None:
+    async def test(dispatcher: Dispatcher, other: Dispatcher) -> None:
+        await dispatcher.register(Register(1.0, "n1"), NOW)
+        gate = gate_of(dispatcher)
+        for call in range(2):
+            await gate.admit(NODE, NOW + call / 10)
+            dispatcher.misdeeds.note("n1", Misdeed.MADE_UP, 600)
+            dispatcher.misdeeds.note("n1", Misdeed.FOREIGN_HOST)
+            dispatcher.misdeeds.note("n1", Misdeed.FOREIGN_LINKS)
+            await gate.account(NODE, NOW + call / 10, Origin("192.0.2.7", 7.0))
+        assert (await refusal(gate.admit(NODE, NOW + 5))).code == "quarantined"
+        (entry,) = await AuditLog(dispatcher.engine).read()
+        assert (entry.action, entry.token_id, entry.address) == ("node.quarantine", "n1", "192.0.2.7")
+        assert (entry.time, "n1: " in entry.target) == (7.0, True)
+        assert "foreign_host 2, foreign_links 2, made_up 1200" in entry.target
+        assert (gate.misdeeds, gate.quarantines) == ({"made_up": 1200, "foreign_host": 2, "foreign_links": 2}, 1)
+        await other.tick(NOW + 6, 0.0)
+        assert (await refusal(gate_of(other).admit(NODE, NOW + 6))).code == "quarantined"
+
+    with_dispatchers(test)
+
+
+def test_one_bad_call_alone_and_what_people_try_out_are_forgiven() -> None:
+    async def test(dispatcher: Dispatcher, _: Dispatcher) -> None:
+        await dispatcher.register(Register(1.0, "n1"), NOW)
+        gate = gate_of(dispatcher)
+        dispatcher.misdeeds.note("n1", Misdeed.MADE_UP, 5_000)
+        await gate.account(NODE, NOW, NOWHERE)
+        person = Identity(Role.OPERATOR, "someone")
+        for _call in range(20):
+            dispatcher.misdeeds.note("someone", Misdeed.FOREIGN_URL)
+            await gate.account(person, NOW, NOWHERE)
+        await gate.admit(NODE, NOW)
+        await gate.admit(person, NOW)
+
+    with_dispatchers(test)
+
+
 def test_a_whole_fleet_may_join_at_once_with_one_token() -> None:
     async def test(dispatcher: Dispatcher, _: Dispatcher) -> None:
-        assert await refusals(Gate(dispatcher), Identity(Role.JOIN, "one"), [NOW] * 10_000) == []
+        assert await refusals(gate_of(dispatcher), Identity(Role.JOIN, "one"), [NOW] * 10_000) == []
 
     with_dispatchers(test)
 
@@ -72,12 +116,12 @@ def test_an_order_given_at_one_coordinator_binds_the_other() -> None:
         assert await one.set_node_status("n1", NodeStatus.QUARANTINED, NOW)
         await other.heartbeat("n1", BEAT, NOW + 1)
         await other.tick(NOW + 1, 0.0)
-        assert (await refusal(Gate(other).admit(NODE, NOW + 1))).code == "quarantined"
+        assert (await refusal(gate_of(other).admit(NODE, NOW + 1))).code == "quarantined"
         await other.register(Register(1.0, "n1"), NOW + 2)
-        assert (await refusal(Gate(other).admit(NODE, NOW + 2))).code == "quarantined"
+        assert (await refusal(gate_of(other).admit(NODE, NOW + 2))).code == "quarantined"
         await one.set_node_status("n1", NodeStatus.ACTIVE, NOW + 3)
         await other.tick(NOW + 3, 0.0)
-        await Gate(other).admit(NODE, NOW + 3)
+        await gate_of(other).admit(NODE, NOW + 3)
 
     with_dispatchers(test)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.limits import LATE_GRACE, POINTS_MAX, QUARANTINE_S, REQUESTS_BURST, SUBJECTS_MAX, Limits
+from drumlin.coordinator.misdeeds import Misdeed
 
 NODE = "node/n1"
 # What the busiest node of drumlin asks, in seconds between two requests of a kind.
@@ -112,7 +113,7 @@ def test_results_that_were_never_asked_for_end_in_quarantine() -> None:
 def test_one_call_alone_never_ends_in_quarantine() -> None:
     limits = Limits()
     limits.reported(NODE, 0.0, foreign=10**9, late=10**9)
-    limits.lied("node/n2", 0.0)
+    limits.lied("node/n2", 0.0, {Misdeed.FOREIGN_HOST: 1, Misdeed.MADE_UP: 10**9})
     assert limits.quarantined(0.0) == {}
 
 
@@ -120,14 +121,14 @@ def test_a_rare_mistake_fades() -> None:
     limits = Limits()
     for hour in range(100):
         limits.reported(NODE, 3600.0 * hour, foreign=20)
-        limits.lied(NODE, 3600.0 * hour + 600)
+        limits.lied(NODE, 3600.0 * hour + 600, {Misdeed.FOREIGN_HOST: 1})
     assert limits.quarantined(3600.0 * 100) == {}
 
 
 def test_speaking_for_the_hosts_of_others_ends_in_quarantine() -> None:
     limits = Limits()
     for _ in range(4):
-        limits.lied(NODE, 0.0)
+        limits.lied(NODE, 0.0, {Misdeed.FOREIGN_HOST: 1})
     assert "hosts" in limits.quarantined(0.0)[NODE]
 
 

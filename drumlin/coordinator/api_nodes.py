@@ -19,6 +19,7 @@ from drumlin.coordinator.bundles import Bundles, BundleStored, check_bundle_id
 from drumlin.coordinator.conduct import Gate
 from drumlin.coordinator.dispatch import Dispatcher, Proof, SupersededError
 from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.fair_line import FairLine
 from drumlin.coordinator.intake import Intake
 from drumlin.coordinator.messages import LeaveQuery, NodeView, node_view
 from drumlin.coordinator.receipts import bind_to_segment, give_receipts
@@ -28,6 +29,7 @@ from drumlin.coordinator.telling import ResultsFormat, ToldResults
 from drumlin.errors import BusyError
 from drumlin.protocol import (
     BODY_BYTES_MAX,
+    LINKS_BATCH_MAX,
     Accepted,
     CrawlState,
     Done,
@@ -53,6 +55,9 @@ WOKEN_BY_RESULTS = 4
 SETTLING_AT_ONCE = 5
 """Batches of results under way at once, enough to keep an engine busy. Others wait in line: if all were begun at once,
 each would take as long as all of them, and requests for work, which are small and urgent, as long again."""
+SETTLING_EACH = 3
+SETTLING_WAITING_EACH = 32
+"""Of these, and of those in line, how many may be of one node; a node of drumlin sends four at a time."""
 SETTLING_WAITING_MAX = 500
 """Batches in line: about ten seconds of work. Further ones are sent back, or their senders would give up before they
 are settled."""
@@ -96,8 +101,13 @@ class NodeFace:
         self.drained = asyncio.Event()
         """Set when the crawl may have nothing left, for whoever ticks."""
         self._waiting: deque[asyncio.Event] = deque()
-        self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
-        self._settling_waiting = 0
+        self._settling = FairLine(
+            at_once=SETTLING_AT_ONCE,
+            each=SETTLING_EACH,
+            most=SETTLING_WAITING_MAX,
+            each_most=SETTLING_WAITING_EACH,
+            retry_after_s=SETTLING_RETRY_S,
+        )
 
     def work_may_have_come(self, nodes: int = LONG_POLLERS_MAX) -> None:
         """Wake nodes that wait for work, those first that have waited longest."""
@@ -245,7 +255,7 @@ class NodeFace:
         node = call.node_id
         await self._check_registered(call)
         await call.check_awaited()
-        if self._settling_waiting >= BEHIND_WAITING:
+        if len(self._settling) >= BEHIND_WAITING:
             return await self._renew_only(node, request, call.now)
         work = await self._dispatcher.work(node, request, call.now)
         content = bool(work.leases or work.lost or request.max_hosts == 0 or not request.max_tasks)
@@ -274,16 +284,10 @@ class NodeFace:
 
     async def results(self, call: Call, results: Results | ToldResults) -> Accepted:
         await self._check_registered(call)
+        _check_links(results)
         settle = await self._prepare(call.node_id, results)
-        if self._settling_waiting >= SETTLING_WAITING_MAX:
-            message = "Too many batches of results wait to be settled."
-            raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=SETTLING_RETRY_S)
-        self._settling_waiting += 1
-        try:
-            async with self._settling:
-                accepted = await settle()
-        finally:
-            self._settling_waiting -= 1
+        async with self._settling.turn(call.node_id):
+            accepted = await settle()
         self.work_may_have_come(WOKEN_BY_RESULTS)
         if self._dispatcher.may_be_finished:
             self.drained.set()
@@ -348,3 +352,10 @@ class NodeFace:
 def _joined_by(who: Identity) -> str:
     """The token that brought a node: the one it registers with or, if that is its own, the one it first came with."""
     return who.joined_by if who.role is Role.NODE else who.id
+
+
+def _check_links(results: Results | ToldResults) -> None:
+    """Each result has its bound; a batch of many that all reach it would be worked on for minutes."""
+    if sum(len(result.links or ()) for result in results.results) > LINKS_BATCH_MAX:
+        message = f"A batch may have at most {LINKS_BATCH_MAX:,} links."
+        raise Refused(413, "too_many_links", message, "Send smaller batches.")

@@ -309,6 +309,7 @@ class CoordinatorApp:
         encoding = call.header(b"content-encoding")
         if encoding:
             body = decompress(body, encoding, route.body_bytes_max)
+        self._gate.weigh(call.identity, len(body), call.now)
         return found.format.decode(body, call.header(b"content-type"))
 
     async def _answer(self, call: Call, message: Any) -> Any:

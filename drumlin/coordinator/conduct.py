@@ -20,6 +20,8 @@ from drumlin.protocol import NodeStatus
 # One join token serves a whole fleet, and all of it may start at once.
 JOINS_PER_S = 2_000.0
 JOINS_BURST = 20_000.0
+BYTES_PER_REQUEST = 128 * 1024
+"""What a busy node's batches have; together with its other requests it stays far below its share."""
 QUARANTINE_ACTION = "node.quarantine"
 """What the audit log calls it, whether a person or a coordinator did it; the latter's entries name the node as who."""
 
@@ -58,6 +60,11 @@ class Gate:
             raise
         if who.role is Role.NODE:
             self._refuse_quarantined(who)
+
+    def weigh(self, who: Identity, body_bytes: int, now: float) -> None:
+        """Count a large body of a node as several requests, before it is read: reading takes as long as it is large."""
+        if who.role is Role.NODE and body_bytes > BYTES_PER_REQUEST:
+            self._limits.admit(who.subject, now, cost=body_bytes / BYTES_PER_REQUEST)
 
     def _refuse_quarantined(self, who: Identity) -> None:
         """A person, or another coordinator, may have put the node into quarantine."""

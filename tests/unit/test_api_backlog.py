@@ -10,17 +10,23 @@ from typing import Any
 import msgspec
 
 from drumlin.config import CrawlConfig
-from drumlin.coordinator.api_nodes import BEHIND_RETRY_S, BEHIND_WAITING, SETTLING_AT_ONCE, SETTLING_WAITING_MAX
+from drumlin.coordinator.api_nodes import (
+    BEHIND_RETRY_S,
+    BEHIND_WAITING,
+    SETTLING_AT_ONCE,
+    SETTLING_EACH,
+    SETTLING_WAITING_EACH,
+    SETTLING_WAITING_MAX,
+)
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.memory import MemoryEngine
 from drumlin.model import Settlement, Verdict
-from drumlin.protocol import Register
+from drumlin.protocol import LINKS_BATCH_MAX, LINKS_MAX, Register
 from tests.harness.clocks import still_time
 
 NOW = 1_000.0
-NODE = "/api/v1/nodes/n1/"
 
 
 class SlowEngine(MemoryEngine):
@@ -49,10 +55,12 @@ class Client:
             self.dispatcher, access=access, on_failure=lambda _: None, engine_time=still_time(engine, NOW), endpoint=""
         )
 
-    async def post(self, call: str, message: dict[str, Any]) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
+    async def post(
+        self, call: str, message: dict[str, Any], node: str = "n1"
+    ) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
         body = msgspec.json.encode(message)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        path = NODE + call
+        path = f"/api/v1/nodes/{node}/{call}"
         sent: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
@@ -65,8 +73,8 @@ class Client:
         await self._app(scope | {"headers": headers, "client": ("127.0.0.1", 1)}, receive, send)
         return sent[0]["status"], msgspec.json.decode(sent[1]["body"]), dict(sent[0]["headers"])
 
-    async def take(self, name: str) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
-        return await self.post("work/request", {"max_tasks": 1, "max_hosts": 1, "request_id": name})
+    async def take(self, name: str, node: str = "n1") -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
+        return await self.post("work/request", {"max_tasks": 1, "max_hosts": 1, "request_id": name}, node)
 
 
 def result_of(assignment: dict[str, Any]) -> dict[str, Any]:
@@ -91,15 +99,34 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_few_batches_are_settled_at_once_and_all_in_the_end() -> None:
+async def reports_of(client: Client, nodes: int) -> list[tuple[str, dict[str, Any]]]:
+    """Nodes that each hold a host, and a batch of each."""
+    await client.dispatcher.seed([f"http://h{number}.test/" for number in range(nodes + 1)], NOW)
+    batches = []
+    for number in range(nodes):
+        node = f"n{number}"
+        await client.dispatcher.register(Register(0.0, node), NOW)
+        held = (await client.take("first", node))[1]["leases"][0]
+        batches.append((node, {"results": [], "hosts": [report_on(held)]}))
+    return batches
+
+
+def test_few_batches_are_settled_at_once_fewer_of_one_node_and_all_in_the_end() -> None:
     async def run() -> None:
         engine = SlowEngine()
         client = Client(engine)
         await client.dispatcher.register(Register(0.0, "n1"), NOW)
         await client.dispatcher.seed([f"http://h{number}.test/" for number in range(40)], NOW)
-        taken = [(await client.take(f"r{number}"))[1]["assignments"][0] for number in range(40)]
-        sent = [asyncio.create_task(client.post("results", {"results": [result_of(one)]})) for one in taken]
-        await turns()
+        owners = [("greedy" if number < 30 else f"n{number}") for number in range(40)]
+        for owner in dict.fromkeys(owners):
+            await client.dispatcher.register(Register(0.0, owner), NOW)
+        taken = [(await client.take(f"r{at}", owner))[1]["assignments"][0] for at, owner in enumerate(owners)]
+        sent = []
+        for owner, one in zip(owners, taken, strict=True):
+            sent.append(asyncio.create_task(client.post("results", {"results": [result_of(one)]}, owner)))
+            await turns()
+            if owner == "greedy":
+                assert engine.settling <= SETTLING_EACH
         assert engine.settling == SETTLING_AT_ONCE
         engine.let_go.set()
         answers = await asyncio.gather(*sent)
@@ -112,18 +139,17 @@ def test_a_coordinator_that_is_behind_gives_out_nothing_until_it_has_caught_up()
     async def run() -> None:
         engine = SlowEngine()
         client = Client(engine)
-        await client.dispatcher.register(Register(0.0, "n1"), NOW)
-        await client.dispatcher.seed(["http://h1.test/", "http://h2.test/"], NOW)
-        held = (await client.take("first"))[1]["leases"][0]
-        body = {"results": [], "hosts": [report_on(held)]}
-        waiting = [asyncio.create_task(client.post("results", body)) for _ in range(BEHIND_WAITING)]
+        batches = await reports_of(client, BEHIND_WAITING)
+        waiting = [asyncio.create_task(client.post("results", body, node)) for node, body in batches]
         await turns()
-        _, work, _ = await client.post("work/request", {"max_tasks": 1, "renew": [[held["lease_id"], held["host"]]]})
+        held = batches[0][1]["hosts"][0]
+        renew = {"max_tasks": 1, "renew": [[held["lease_id"], held["host"]]]}
+        _, work, _ = await client.post("work/request", renew, "n0")
         assert [lease["host"] for lease in work["leases"]] == [held["host"]]
         assert (work["leases"][0]["assignments"], work["retry_after_s"]) == ([], BEHIND_RETRY_S)
         engine.let_go.set()
         await asyncio.gather(*waiting)
-        assert (await client.take("later"))[1]["assignments"][0]["url"] == "http://h2.test/"
+        assert len((await client.take("later", "n0"))[1]["assignments"]) == 1
 
     asyncio.run(run())
 
@@ -132,17 +158,46 @@ def test_a_line_that_is_too_long_sends_batches_back_and_says_when_to_come_again(
     async def run() -> None:
         engine = SlowEngine()
         client = Client(engine)
-        await client.dispatcher.register(Register(0.0, "n1"), NOW)
-        await client.dispatcher.seed(["http://h1.test/"], NOW)
-        held = (await client.take("first"))[1]["leases"][0]
-        body = {"results": [], "hosts": [report_on(held)]}
-        waiting = [asyncio.create_task(client.post("results", body)) for _ in range(SETTLING_WAITING_MAX)]
+        batches = await reports_of(client, SETTLING_WAITING_MAX + 1)
+        waiting = [asyncio.create_task(client.post("results", body, node)) for node, body in batches[1:]]
         await turns()
-        status, refusal, headers = await client.post("results", body)
+        node, body = batches[0]
+        status, refusal, headers = await client.post("results", body, node)
         assert (status, refusal["error"]["code"]) == (503, "busy")
         assert int(headers[b"retry-after"]) > 0
         engine.let_go.set()
         assert {answer[0] for answer in await asyncio.gather(*waiting)} == {200}
-        assert (await client.post("results", body))[0] == 200
+        assert (await client.post("results", body, node))[0] == 200
+
+    asyncio.run(run())
+
+
+def test_one_node_alone_cannot_fill_the_line() -> None:
+    async def run() -> None:
+        engine = SlowEngine()
+        client = Client(engine)
+        (greedy, body), (modest, other) = await reports_of(client, 2)
+        flood = [asyncio.create_task(client.post("results", body, greedy)) for _ in range(SETTLING_WAITING_EACH + 9)]
+        await turns()
+        honest = asyncio.create_task(client.post("results", other, modest))
+        await turns()
+        assert engine.settling == SETTLING_EACH + 1, "the honest one has its turn at once"
+        assert (await client.take("more", modest))[1]["assignments"], "and gets work"
+        engine.let_go.set()
+        statuses = [answer[0] for answer in await asyncio.gather(*flood)]
+        assert (statuses.count(503), (await honest)[0]) == (9, 200)
+
+    asyncio.run(run())
+
+
+def test_a_batch_with_too_many_links_is_refused_before_any_work() -> None:
+    async def run() -> None:
+        client = Client(SlowEngine())
+        await client.dispatcher.register(Register(0.0, "n1"), NOW)
+        links = ["http://h.test/x"] * LINKS_MAX
+        result = result_of({"assignment_id": "n1:x", "url": "http://h.test/"}) | {"links": links}
+        body = {"results": [result] * (LINKS_BATCH_MAX // LINKS_MAX + 1), "stored": True}
+        status, refusal, _ = await client.post("results", body)
+        assert (status, refusal["error"]["code"]) == (413, "too_many_links")
 
     asyncio.run(run())

@@ -147,6 +147,18 @@ class Assignment(msgspec.Struct):
         return self.assignment_id.rpartition("/")[2].partition(".")[0]
 
 
+class FlatAssignment(Assignment):
+    """An assignment with all that a node needs which knows nothing of leases. `status` is what it is to the coordinator
+    that gives it out; `retry_count` is `attempts`."""
+
+    lease_id: str = ""
+    node_id: str = ""
+    domain: str = ""
+    assigned_at: float = 0.0
+    status: str = "in_progress"
+    retry_count: int = 0
+
+
 class WorkLease(msgspec.Struct):
     """The right to contact one host for `ttl_s`, counted from the moment that the node sent its request; first after
     `wait_s`, counted from the moment it got the answer, and then every `min_delay_s`. `rate` is how many contacts a
@@ -171,7 +183,7 @@ class Work(msgspec.Struct):
     hold it, or its next contact is not due, `notes` has what earlier leases learnt of it."""
 
     leases: list[WorkLease]
-    assignments: list[Assignment]
+    assignments: list[FlatAssignment]
     retry_after_s: float
     state: CrawlState = CrawlState.RUNNING
     lost: list[str] = []

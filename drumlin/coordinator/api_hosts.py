@@ -8,9 +8,9 @@ import msgspec
 
 from drumlin.coordinator.auth import Permission
 from drumlin.coordinator.bodies import Refused
-from drumlin.coordinator.calendar import Calendar
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.host_budgets import pages_left
+from drumlin.coordinator.intake import Attempts, Intake
 from drumlin.coordinator.messages import (
     HostChange,
     HostsQuery,
@@ -20,17 +20,17 @@ from drumlin.coordinator.messages import (
     RobotsRules,
     URLQuery,
     URLStory,
-    dead_letter_view,
 )
-from drumlin.coordinator.narrowing import CAPTURE_ID
 from drumlin.coordinator.orders import HOSTS_APART_MAX
 from drumlin.coordinator.routing import Call, Route
-from drumlin.model import DeadLetter, HostStanding, HostState, Task, TaskState, TaskStory
+from drumlin.coordinator.stories import url_story
+from drumlin.model import HostStanding, HostState, TaskState
 from drumlin.protocol import HostNote
 from drumlin.robots import Decision
 from drumlin.urls import canonical, domain_of, host_of
 
 HOST = "/api/v1/hosts/{host}"
+NOTHING_TRIED = Attempts([], complete=True, has_store=True)
 
 _note_decoder = msgspec.msgpack.Decoder(HostNote)
 _decision_decoder = msgspec.msgpack.Decoder(Decision)
@@ -39,8 +39,9 @@ _decision_decoder = msgspec.msgpack.Decoder(Decision)
 class HostFace:
     """The calls about hosts and URLs."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, intake: Intake) -> None:
         self._dispatcher = dispatcher
+        self._intake = intake
         self._engine = dispatcher.engine
 
     def routes(self) -> list[Route]:
@@ -143,6 +144,7 @@ class HostFace:
             product_token=self._dispatcher.config.product_token,
             blocked=state.host in self._dispatcher.orders.blocked,
             budget=self._dispatcher.orders.budgets.get(state.host),
+            per_host=self._dispatcher.config.per_host,
         )
 
     # One URL
@@ -158,8 +160,10 @@ class HostFace:
         state = await self._engine.host_state(shard, host)
         letters = await self._engine.dead_letters(shard, host=host) if story.state is TaskState.DEAD else []
         letter = next((one for one in letters if one.url == url), None)
+        tried = story.task is None or story.task.attempts > 0
+        attempts = await self._intake.attempts(url) if tried else NOTHING_TRIED
         view = self._view(state, call.now) if state else None
-        return _url_story(url, story, state, letter, view, call.calendar)
+        return url_story(url, story, state, letter, attempts, view, call.calendar)
 
 
 def host_named(name: str) -> str:
@@ -198,6 +202,7 @@ def host_view(
     product_token: str,
     blocked: bool,
     budget: int | None,
+    per_host: int,
 ) -> HostView:
     delay_s = delay_default_s if state.delay_s is None else max(state.delay_s, delay_default_s)
     standing, why = _standing(state, now, delay_s, blocked=blocked, budget=budget)
@@ -218,6 +223,10 @@ def host_view(
         blocked=blocked,
         budget=budget,
         robots={scheme: robots_rules(one, product_token) for scheme, one in robots_of(state.note).items()},
+        max_concurrent=per_host,
+        min_delay_ms=round(delay_s * 1000),
+        rate_limit=1 / delay_s if delay_s else None,
+        last_crawled_by=state.node or None,
     )
 
 
@@ -240,56 +249,3 @@ def _standing(
             f"It may be contacted in {wait_s:.1f} s: every {delay_s:g} s, or when it asked us to.",
         )
     return "ready", "It is given to the next node that asks."
-
-
-def _url_story(
-    url: str,
-    story: TaskStory,
-    state: HostState | None,
-    letter: DeadLetter | None,
-    view: HostView | None,
-    calendar: Calendar,
-) -> URLStory:
-    task = story.task
-    held = state is not None and story.state is TaskState.LEASED
-    return URLStory(
-        url=url,
-        host=host_of(url),
-        state=story.state,
-        found_on=task.found_on if task else "",
-        redirects=list(task.redirects) if task else [],
-        priority=task.priority if task else None,
-        depth=task.depth if task else None,
-        attempts=task.attempts if task else None,
-        first_seen=task.added if task else None,
-        retry_at=story.retry_at if story.state is TaskState.SCHEDULED else None,
-        capture_id=story.capture_id.decode("utf-8", "replace"),
-        lease_node=state.node if state and held else "",
-        lease_until=state.deadline if state and held else None,
-        dead_letter=dead_letter_view(letter) if letter else None,
-        story=[*_origin(task), *_fate(story, state, letter, calendar)],
-        host_state=view,
-    )
-
-
-def _origin(task: Task | None) -> list[str]:
-    if task is None:
-        return []
-    origin = f"Found on {task.found_on}" if task.found_on else "A seed, or enqueued by somebody"
-    through = f", reached through {len(task.redirects)} redirects" if task.redirects else ""
-    tried = f" It has failed {task.attempts} times." if task.attempts else ""
-    return [f"{origin}{through}, {task.depth} links from a seed, with priority {task.priority}.{tried}"]
-
-
-def _fate(story: TaskStory, state: HostState | None, letter: DeadLetter | None, calendar: Calendar) -> list[str]:
-    if story.state is TaskState.LEASED and state is not None:
-        return [f"Leased to {state.node} until {calendar.shown(state.deadline):.3f}."]
-    if story.state is TaskState.SCHEDULED:
-        return [f"To be tried again at {calendar.shown(story.retry_at):.3f}."]
-    if story.state is TaskState.DEAD and letter is not None:
-        return [f"A dead letter since {calendar.shown(letter.last_failed):.3f}: {letter.kind}, {letter.last_error}"]
-    if story.capture_id == CAPTURE_ID:
-        return ["Not fetched: the crawl's scope was narrowed before its turn came."]
-    if story.state is TaskState.DONE:
-        return ["Done; the capture is in the store's tables." if story.capture_id else "Done."]
-    return [f"It is {story.state}."]

@@ -25,7 +25,7 @@ from drumlin.coordinator.messages import LeaveQuery, NodeView, node_view
 from drumlin.coordinator.receipts import bind_to_segment, give_receipts
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import STALE
-from drumlin.coordinator.telling import ResultsFormat, ToldResults
+from drumlin.coordinator.telling import ResultsFormat, ToldResults, as_stored
 from drumlin.errors import BusyError
 from drumlin.protocol import (
     BODY_BYTES_MAX,
@@ -301,10 +301,13 @@ class NodeFace:
         """What settles a batch; what its sender has not stored is read first, and stored with it."""
         if isinstance(results, Results):
             return lambda: self._settle_stored(node, results)
+        if results.stored:
+            stored = as_stored(results, self._time.today())
+            return lambda: self._settle_stored(node, stored)
         tellings = await self._intake.read(node, results.results)
 
         async def take() -> Accepted:
-            return (await self._intake.take(node, tellings, results.hosts, stored=results.stored)).accepted
+            return (await self._intake.take(node, tellings, results.hosts)).accepted
 
         return take
 

@@ -139,7 +139,7 @@ class CoordinatorApp:
         routes = [
             *self._nodes.routes(),
             *SingleFace(dispatcher, self._gate, self.intake, self.work_may_have_come).routes(),
-            *HostFace(dispatcher).routes(),
+            *HostFace(dispatcher, self.intake).routes(),
             *SettingsFace(dispatcher, self.work_may_have_come).routes(),
             *self._people.routes(),
         ]

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.breathing import Breathe
 from drumlin.coordinator.engine_time import agreed_s
+from drumlin.coordinator.flat import flat_view
 from drumlin.coordinator.host_budgets import HostBudgets
 from drumlin.coordinator.hunger import Hunger
 from drumlin.coordinator.lost_hosts import LostHosts
@@ -139,7 +140,7 @@ class Granting:
         for host in request.visits:
             await self._visit(work, record, request, host, now)
         if request.flat:
-            work.assignments = [assignment for lease in work.leases for assignment in lease.assignments]
+            work.assignments = flat_view(work.leases, record.node_id, now)
 
     def _budget_is_near(self, latest: Totals) -> bool:
         pages_max = self._config.pages_max

@@ -10,8 +10,10 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
 
 from drumlin import __version__
+from drumlin.clock import monotonic
 from drumlin.coordinator.dispatch import ENDED, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.keeping import Keeper
@@ -21,10 +23,22 @@ from drumlin.coordinator.telling import Telling, ToldResult, telling_of
 from drumlin.errors import DrumlinError
 from drumlin.pipeline import Reading
 from drumlin.protocol import HostReport, Results
+from drumlin.store.lookup import StoredFetch, find_fetches
 
 STEP_S = 1.0
+LOOK_S_MAX = 2.0
+"""How long a store is searched for one URL."""
+LOOKS_AT_ONCE = 2
 
 log = logging.getLogger("drumlin.coordinator")
+
+
+class Attempts(NamedTuple):
+    """What a store says of a URL: without `complete` not all of it was looked through, or there is none."""
+
+    fetches: list[StoredFetch]
+    complete: bool
+    has_store: bool
 
 
 class Intake:
@@ -35,6 +49,8 @@ class Intake:
     ) -> None:
         config = dispatcher.config
         self._dispatcher = dispatcher
+        self._store = store
+        self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._time = engine_time
         self._reader = Reader(
             Reading(
@@ -70,12 +86,10 @@ class Intake:
             tellings.append(telling)
         return tellings
 
-    async def take(
-        self, node: str | None, tellings: list[Telling], hosts: list[HostReport], *, stored: bool = False
-    ) -> Taken:
-        """Settle results, and store those that count unless their sender has."""
+    async def take(self, node: str | None, tellings: list[Telling], hosts: list[HostReport]) -> Taken:
+        """Settle results, and store those that count."""
         results = Results([telling.result for telling in tellings], hosts)
-        if self._keeper is None and not stored:
+        if self._keeper is None:
             for result in results.results:
                 # A page that is stored nowhere must not make others its duplicates: those are stored without a text.
                 result.content_hash = ""
@@ -83,9 +97,21 @@ class Intake:
         async def settle() -> Taken:
             return await self._dispatcher.take(node, results, await self._time.now())
 
-        if self._keeper is None or stored:
+        if self._keeper is None:
             return await settle()
         return await self._keeper.keep(tellings, settle, self._time.today())
+
+    async def attempts(self, url: str) -> Attempts:
+        """What the store says of a URL, newest first."""
+        if self._store is None or self._keeper is None:
+            return Attempts([], complete=False, has_store=False)
+        recent, deadline = self._keeper.recent(url), monotonic() + LOOK_S_MAX
+        in_time = lambda: monotonic() < deadline  # noqa: E731
+        async with self._looking:
+            found, complete = await asyncio.to_thread(find_fetches, self._store / "tables", url, in_time)
+        # One that is complete by now may be in both.
+        others = [one for one in found if one.segment not in {mine.segment for mine in recent}]
+        return Attempts(sorted([*recent, *others], key=lambda one: -one.fetched), complete, has_store=True)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

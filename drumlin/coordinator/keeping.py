@@ -15,6 +15,7 @@ import logging
 import re
 import secrets
 import socket
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -32,8 +33,10 @@ from drumlin.coordinator.kept import (
 from drumlin.coordinator.settling import Taken
 from drumlin.coordinator.telling import Telling
 from drumlin.errors import BusyError, DrumlinError, StorageError
+from drumlin.model import Outcome
 from drumlin.store import SegmentWriter, WarcWriter
 from drumlin.store.disk import storage_error
+from drumlin.store.lookup import StoredFetch
 from drumlin.store.spools import KEPT_SUFFIX, SPOOLS, SpoolLock
 from drumlin.store.warcfile import StoredCapture
 
@@ -61,6 +64,8 @@ class _Segment:
         self.tables = SegmentWriter(store / "tables", name, node=writer, sync=sync)
         self.warc: WarcWriter | None = None
         self.rows = 0
+        self.urls: dict[str, list[StoredFetch]] = defaultdict(list)
+        """What counted, by URL: until the segment is complete no table says it."""
         self.waiting = 0
         self.given_up = False
 
@@ -150,6 +155,8 @@ class Keeper:
                     surplus = [nth for nth, place in enumerate(stored.places) if place in left_out]
                     segment.warc.settle(stored.captures, surplus)
                 segment.rows += add_rows(segment.tables, stored.entries, verdict)
+            for entry in (one for place, one in enumerate(stored.entries) if place not in left_out):
+                segment.urls[entry.fetch.url].append(_as_stored(entry, segment.name))
         except StorageError as broken:
             log.warning("results wait in %s: %s", segment.journal.path, broken)
             segment.given_up = True
@@ -196,6 +203,11 @@ class Keeper:
         segment, self._segment = self._segment, None
         if segment is not None:
             self._ended.append(segment)
+
+    def recent(self, url: str) -> list[StoredFetch]:
+        """What was stored of a URL that is in no complete table yet."""
+        segments = [*self._ended, *([self._segment] if self._segment is not None else [])]
+        return [found for segment in segments for found in segment.urls.get(url, [])]
 
     # As time passes
 
@@ -275,3 +287,20 @@ class Keeper:
         if self._lock is not None:
             self._lock.free()
             self._lock = None
+
+
+def _as_stored(entry: Entry, segment: str) -> StoredFetch:
+    fetch, capture = entry.fetch, entry.capture
+    return StoredFetch(
+        fetch.fetched,
+        fetch.outcome,
+        fetch.status,
+        fetch.kind,
+        fetch.error,
+        fetch.node,
+        fetch.record_id,
+        segment,
+        capture is not None and fetch.outcome == Outcome.FETCHED,
+        capture.warc_filename if capture else "",
+        capture.warc_offset if capture and capture.warc_filename else None,
+    )

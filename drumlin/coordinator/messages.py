@@ -291,7 +291,8 @@ class HostsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HostView(msgspec.Struct):
-    """One host: how its queue, pace and lease stand, and why."""
+    """One host: how its queue, pace and lease stand, and why. `rate_limit` is in contacts a second, null without one.
+    `last_crawled_by` is who holds it now: who had it before is not remembered, nor when."""
 
     host: str
     domain: str
@@ -309,6 +310,11 @@ class HostView(msgspec.Struct):
     blocked: bool
     budget: int | None
     robots: dict[str, RobotsRules]
+    max_concurrent: int
+    min_delay_ms: int
+    rate_limit: float | None
+    last_crawled_by: str | None
+    last_crawled_at: float | None = None
 
 
 class HostsView(msgspec.Struct):
@@ -328,8 +334,27 @@ class URLQuery(msgspec.Struct, forbid_unknown_fields=True):
     url: URLText
 
 
+class FetchView(msgspec.Struct):
+    """One attempt on a URL as the tables of the store have it: its rows are in the files named `segment`, and its page,
+    if there is one, may be a record in a WARC file too."""
+
+    crawl_time: float
+    node_id: str
+    outcome: str
+    status_code: int
+    kind: str
+    error: str
+    result_id: str
+    segment: str
+    page: bool
+    warc_filename: str
+    warc_record_offset: int | None
+
+
 class URLStory(msgspec.Struct):
-    """What the frontier knows of one URL, and a sentence for each part of it."""
+    """What the frontier and the store know of one URL, and a sentence for each part of it. `discovered_from`,
+    `next_fetch_after` and `status` are `found_on`, `retry_at` and `state` under the names that the tables of records in
+    other places have. How often pages change is not measured yet."""
 
     url: str
     host: str
@@ -347,6 +372,13 @@ class URLStory(msgspec.Struct):
     dead_letter: DeadLetterView | None
     story: list[str]
     host_state: HostView | None
+    path: str
+    discovered_from: str
+    next_fetch_after: float | None
+    status: TaskState
+    last_crawled: float | None
+    fetches: list[FetchView]
+    change_frequency_score: float | None = None
 
 
 class AddURLs(msgspec.Struct):

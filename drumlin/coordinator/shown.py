@@ -23,16 +23,16 @@ from drumlin.coordinator.messages import (
     TotalsView,
     URLStory,
 )
-from drumlin.protocol import Assignment, Work
+from drumlin.protocol import FlatAssignment, Work
 
 TIMES: dict[type, tuple[str, ...]] = {
-    Assignment: ("deadline", "not_before"),
     DeadLetterView: ("first_failed", "last_failed"),
+    FlatAssignment: ("deadline", "not_before", "assigned_at"),
     HostView: ("next_contact", "lease_until"),
     NodeView: ("last_seen", "registered_at"),
     Stats: ("time",),
     TotalsView: ("next_event",),
-    URLStory: ("first_seen", "retry_at", "lease_until"),
+    URLStory: ("first_seen", "retry_at", "next_fetch_after", "lease_until"),
 }
 TIMES_MS: dict[type, tuple[str, ...]] = {NextURL: ("allowed_after_epoch_ms", "lease_ends_epoch_ms")}
 PARTS: dict[type, tuple[str, ...]] = {

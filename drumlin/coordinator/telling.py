@@ -105,6 +105,7 @@ class ToldResults(msgspec.Struct):
     hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOST_REPORTS_MAX)] = []
     canonical_links: bool = False
     stored: bool = False
+    segment: Annotated[str, msgspec.Meta(max_length=128)] = ""
 
 
 class ResultsFormat(Format[Any]):
@@ -142,6 +143,14 @@ class Telling(msgspec.Struct):
     def to_be_read(self) -> bool:
         """Whether strangers' bytes must be parsed: another process does that."""
         return self.capture is not None and (self.with_body or bool(self.text_url))
+
+
+def as_stored(told: ToldResults, now: float) -> Results:
+    """The results of a sender that has stored them itself and writes them in forms of its own."""
+    results = [_result(one, now) for one in told.results]
+    for one, result in zip(told.results, results, strict=True):
+        result.content_hash, result.record_id = read_hash(one.content_hash), one.record_id or ""
+    return Results(results, told.hosts, told.canonical_links, stored=True, segment=told.segment)
 
 
 def telling_of(told: ToldResult, node: str, now: float, *, found_on: str = "") -> Telling:

@@ -148,6 +148,20 @@ def test_what_a_node_has_stored_itself_is_not_stored_again(tmp_path: Path) -> No
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+def test_a_node_that_stores_itself_may_write_its_results_in_any_form(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        running.enqueue("http://own.example/1", "http://own.example/2")
+        node = RemoteNode(running, "own")
+        forms = ["ab" * 32, "sha256:" + "AB" * 32]
+        told = [
+            result_of(one, content_hash=form, crawl_time="2026-09-21T14:13:20Z")
+            for one, form in zip(node.take(), forms, strict=True)
+        ]
+        answer = send(node, told, stored=True).json
+        assert (answer["accepted_count"], len(answer["duplicates"])) == (2, 1)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
 def test_without_a_store_results_settle_and_who_asks_is_told(tmp_path: Path) -> None:
     with RunningCoordinator() as running:
         assert take(running, "http://h.example/")["keepsResults"] is False
@@ -187,3 +201,82 @@ def test_a_told_hash_without_a_body_makes_no_page_a_duplicate(tmp_path: Path) ->
         for one in node.take():
             send(node, [result_of(one, content_hash="ab" * 32)])
     assert query(tmp_path, "SELECT count(*) FROM {pages} WHERE duplicate_of IS NOT NULL") == [(0,)]
+
+
+def story_of(coordinator: RunningCoordinator, url: str) -> dict[str, Any]:
+    story: dict[str, Any] = coordinator.get(f"/api/v1/urls?url={url}").json
+    return story
+
+
+def test_the_story_of_a_told_page_says_by_whom_when_and_where_it_is(tmp_path: Path) -> None:
+    url = "http://m.example/dir/page?q=1"
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, url)
+        assert story_of(running, url)["fetches"] == []
+        give(running, url, body=PAGE, responseHead=HEAD)
+        story = story_of(running, url)
+        assert (story["state"], story["status"], story["path"]) == ("done", "done", "/dir/page?q=1")
+        [fetch] = story["fetches"]
+        said = (fetch["node_id"], fetch["crawl_time"], fetch["status_code"], fetch["outcome"], fetch["page"])
+        assert said == ("w1", T, 200, "fetched", True)
+        assert story["last_crawled"] == T
+        assert (
+            "Fetched by w1 at 2026-09-21 14:13:20 UTC with status 200; its page is in coordinator-"
+            in story["story"][-1]
+        )
+    with RunningCoordinator(store=tmp_path) as another:
+        another.enqueue(url)
+        assert another.get("/v1/fetch/next?workerId=w2").json["url"] == url
+        give(another, url, statusCode=404, workerId="w2", fetchedAt=T + 60)
+        found = story_of(another, url)["fetches"]
+    assert [(one["node_id"], one["status_code"]) for one in found] == [("w2", 404), ("w1", 200)]
+    assert found[1] == fetch, "the tables say what was said before they were complete"
+    assert (tmp_path / "tables" / "pages" / f"{fetch['segment']}.parquet").exists()
+    assert (tmp_path / "warc" / fetch["warc_filename"]).exists()
+
+
+def test_the_story_without_a_store_or_a_row_says_so(tmp_path: Path) -> None:
+    url = "http://n.example/"
+    with RunningCoordinator() as running:
+        take(running, url)
+        give(running, url)
+        assert "This coordinator has no store" in story_of(running, url)["story"][-1]
+    with RunningCoordinator(store=tmp_path) as running:
+        running.enqueue(url)
+        node = RemoteNode(running, "own")
+        send(node, [result_of(one) for one in node.take()], stored=True)
+        assert story_of(running, url)["story"][-1].startswith("No complete table of the store has a row of it")
+
+
+def test_a_failure_is_in_the_story_before_the_next_attempt(tmp_path: Path) -> None:
+    url = "http://o.example/"
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, url)
+        give(running, url, statusCode=503)
+        story = story_of(running, url)
+        assert (story["state"], story["fetches"][0]["kind"]) == ("scheduled", "http_5xx")
+        assert story["next_fetch_after"] == story["retry_at"]
+
+
+def test_a_flat_assignment_has_the_fields_of_the_contract(tmp_path: Path) -> None:
+    with RunningCoordinator() as running:
+        running.enqueue("http://www.p.example/")
+        [one] = RemoteNode(running, "n1").take()
+    named = {"assignment_id", "lease_id", "node_id", "url", "domain", "priority", "assigned_at", "deadline", "status"}
+    assert named | {"retry_count"} <= set(one)
+    assert (one["node_id"], one["domain"], one["status"]) == ("n1", "p.example", "in_progress")
+    assert one["assignment_id"].startswith(one["lease_id"] + "/")
+
+
+@pytest.mark.parametrize("missing", [None, "absent"])
+def test_what_is_unknown_may_be_null_or_left_out(tmp_path: Path, missing: str | None) -> None:
+    unknown = ("status_code", "content_hash", "links", "crawl_time", "size", "simhash", "error", "outcome", "etag")
+    with RunningCoordinator(store=tmp_path) as running:
+        running.enqueue("http://q.example/")
+        node = RemoteNode(running, "n1")
+        [one] = node.take()
+        told = {"assignment_id": one["assignment_id"], "url": one["url"]}
+        if missing is None:
+            told |= dict.fromkeys(unknown)
+        assert send(node, [told]).json["accepted_count"] == 1
+        assert story_of(running, "http://q.example/")["state"] == "scheduled", "status 0 is no answer"

@@ -18,7 +18,7 @@ export UV_COMPILE_BYTECODE := 1
 
 # Debian packages, per target; installed only when missing (and only possible as root).
 # nginx serves HTTP/2 to the integration tests, with certificates made by openssl; redis-server is what fleets run on.
-DEBIAN_TEST := nginx-light openssl redis-server
+DEBIAN_TEST := nginx-light openssl redis-server libfaketime
 # The manuals that the real-site tests crawl, and the browser that looks at replayed pages.
 DEBIAN_SLOW := nginx-light redis-server libfaketime python3.11-doc postgresql-doc-15 chromium
 DEBIAN_BENCH := wget2

@@ -112,7 +112,10 @@ class EngineTime:
                         await self._listen()
                         await self.calendar.follow(self._engine)
             except DrumlinError as broken:
+                # Whoever wants the time meanwhile is told so, and the log by whoever watches the engine.
                 log.debug("the time could not be told: %s", broken)
+            except Exception:
+                log.exception("the time could not be told, in a way nobody foresaw")
 
     async def _catch_up(self) -> None:
         """Begin, or go on after a gap. Whoever else wants the time meanwhile waits."""

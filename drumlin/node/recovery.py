@@ -23,7 +23,7 @@ from drumlin.protocol import Accepted, Result, read_assignment_id
 from drumlin.store import SegmentWriter, read_capture, repair
 from drumlin.store.cdxj import CDXJ_SUFFIX
 from drumlin.store.disk import OPEN_SUFFIX, remove
-from drumlin.store.repair import NAME_PARTS
+from drumlin.store.names import node_of_warc
 from drumlin.store.spools import JOURNAL_SUFFIX, SpoolLock
 from drumlin.store.warcfile import WARC_SUFFIX
 from drumlin.urls import domain_of
@@ -134,7 +134,7 @@ def _drop_unjournalled(warc: Path, node: str) -> None:
     Other nodes may be at work in the same folder."""
     for path in warc.iterdir():
         stem = path.name.removesuffix(WARC_SUFFIX).removesuffix(CDXJ_SUFFIX)
-        if stem.split("-", NAME_PARTS)[NAME_PARTS:] == [node]:
+        if node_of_warc(stem) == node:
             remove(path)
 
 

@@ -17,12 +17,11 @@ from isal import igzip_lib
 
 from drumlin.store.cdxj import CDXJ_SUFFIX, REVISIT_MIME, IndexEntry, index_line, mime_of, parse_line, write_index
 from drumlin.store.disk import OPEN_SUFFIX, PARTIAL_SUFFIX, remove, replace, storage_error
+from drumlin.store.names import node_of_warc
 from drumlin.store.reader import CAPTURE_TYPES, Member, Record, http_fields, http_status, members, parse_record
 from drumlin.store.records import SURPLUS_MARK, surplus_record
 from drumlin.store.warcfile import WARC_SUFFIX
 
-NAME_PARTS: Final = 3
-"""Prefix, time and serial number stand before the node in a file's name."""
 METADATA: Final = "metadata"
 
 Journalled = Mapping[str, Mapping[int, bool]]
@@ -83,7 +82,7 @@ def _files(directory: Path, node: str, suffix: str) -> list[Path]:
     paths = sorted(directory.glob("*" + suffix))
     if not node:
         return paths
-    return [path for path in paths if path.name.removesuffix(suffix).split("-", NAME_PARTS)[NAME_PARTS:] == [node]]
+    return [path for path in paths if node_of_warc(path.name.removesuffix(suffix)) == node]
 
 
 def _reindex(path: Path) -> Repaired:

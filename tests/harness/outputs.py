@@ -105,7 +105,9 @@ def read_index(out: Path) -> dict[tuple[str, int], str]:
 
 def check_index_matches_tables(out: Path) -> dict[str, int]:
     """The promise of docs/reference/store.md: the index holds the captures that counted, which are those of `pages` and
-    the redirects and 304s of `fetches`; every other capture is called surplus in its WARC file. Returns how many."""
+    the redirects and 304s of `fetches`; every other capture is called surplus in its WARC file. Returns how many.
+
+    For stores of nodes: workers that only tell of pages leave rows without records."""
     archived, index = read_warcs(out), read_index(out)
     pages = query(out, "SELECT warc_filename, warc_record_offset, url, record_id FROM {pages}")
     others = query(out, "SELECT record_id, url FROM {fetches} WHERE record_id <> '' AND outcome <> 'fetched'")

@@ -29,10 +29,9 @@ from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, crawl_secret
 from drumlin.coordinator.dispatch import CRASHES_MAX, KILLS_MAX, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
-from drumlin.coordinator.report import COMPLETE_KEY, REPORT_NAME, YES, Report, make_report
+from drumlin.coordinator.report import COMPLETE_KEY, ELAPSED_KEY, REPORT_NAME, YES, Report, make_report
 from drumlin.coordinator.service import (
     CONNECTIONS_WAITING_MAX,
-    ELAPSED_KEY,
     GC_THRESHOLDS,
     Listen,
     run_server,

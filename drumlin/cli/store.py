@@ -53,8 +53,7 @@ def finish_command(loaded: Loaded, folder: Path, engine: str) -> None:
 def _report(spec: str) -> Report:
     from drumlin.cli.tokens import open_crawl
     from drumlin.coordinator.dispatch import STATE_KEY, STOP_REASON_KEY
-    from drumlin.coordinator.report import make_report
-    from drumlin.coordinator.service import ELAPSED_KEY
+    from drumlin.coordinator.report import ELAPSED_KEY, make_report
 
     with open_crawl(spec) as opened:
         state = (opened.get_meta(STATE_KEY) or b"running").decode()

@@ -1,8 +1,9 @@
-"""When a crawl has ended: the leader merges the index of the store and writes `report.json`, without being asked.
+"""When a crawl has ended: a coordinator merges the index of the store and writes `report.json`, without being asked.
 
 A crawl has ended when it is finished or was stopped. Then nodes leave, and the store is complete once the last has
 left, those that send bundles included. What comes later all the same (a node that was away and sends its last bundles,
-or further URLs) makes it be done again.
+or further URLs) makes it be done again. Of several coordinators that have the store, the one with the claim does it:
+the leader need not have it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from pathlib import Path
 
 from drumlin.coordinator.dispatch import ENDED, Dispatcher
 from drumlin.coordinator.nodes import PRESENT
-from drumlin.coordinator.report import COMPLETE_KEY, REPORT_NAME, YES, make_report
+from drumlin.coordinator.report import COMPLETE_KEY, ELAPSED_KEY, REPORT_NAME, YES, make_report
 from drumlin.errors import DrumlinError
 from drumlin.protocol import THROUGH_COORDINATOR
 from drumlin.store.cdxj import CDXJ_SUFFIX, INDEX_NAME
 from drumlin.store.finish import finish
+
+CLAIM = "finisher"
+CLAIM_S = 5.0
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -34,16 +38,20 @@ class Finisher:
         """The indexes that were merged; None when the store is not complete, or nothing is known of it."""
         self._told = ""
 
-    async def tick(self, elapsed_s: float) -> None:
+    async def tick(self, now: float) -> None:
         """Begin to finish the store, if that is this coordinator's to do and there is anything to do."""
-        if not self._dispatcher.leads or (self._work is not None and not self._work.done()):
+        dispatcher = self._dispatcher
+        if self._work is not None and not self._work.done():
             return
-        if self._dispatcher.state not in ENDED:
+        if dispatcher.state not in ENDED:
             await self._reopen()
+            return
+        if not await dispatcher.engine.claim(CLAIM, dispatcher.name, now, until=now + CLAIM_S):
+            self._done = None
             return
         indexes = await asyncio.to_thread(_indexes, self._store)
         if indexes != self._done and not await self._bundles_to_come():
-            self._work = asyncio.create_task(self._finish(indexes, elapsed_s))
+            self._work = asyncio.create_task(self._finish(indexes))
 
     async def close(self) -> None:
         """Begin nothing more. A merge that runs ends by itself; unfinished, it is done again."""
@@ -54,22 +62,23 @@ class Finisher:
 
     async def _reopen(self) -> None:
         engine = self._dispatcher.engine
-        if self._done is not None or await engine.get_meta(COMPLETE_KEY) == YES:
-            await engine.put_meta(COMPLETE_KEY, b"")
         self._done = None
+        if await engine.get_meta(COMPLETE_KEY) == YES:
+            await engine.put_meta(COMPLETE_KEY, b"")
 
     async def _bundles_to_come(self) -> bool:
         """Whether nodes are present that send bundles; those that write to the store themselves hold locks in it."""
         records = await self._dispatcher.node_records()
         return any(one.status in PRESENT and one.metadata.get("store") == THROUGH_COORDINATOR for one in records)
 
-    async def _finish(self, indexes: frozenset[str], elapsed_s: float) -> None:
+    async def _finish(self, indexes: frozenset[str]) -> None:
         dispatcher = self._dispatcher
         try:
             if not indexes and not await asyncio.to_thread(self._store.exists):
                 # Nothing was ever stored here: perhaps all workers keep what they fetch.
                 await asyncio.to_thread((self._store / "warc").mkdir, parents=True)
             await asyncio.to_thread(finish, self._store)
+            elapsed_s = float(await dispatcher.engine.get_meta(ELAPSED_KEY) or 0.0)
             report = await make_report(dispatcher.engine, dispatcher.state, dispatcher.stop_reason, elapsed_s)
             await asyncio.to_thread(report.write, self._store / REPORT_NAME)
             await dispatcher.engine.put_meta(COMPLETE_KEY, YES)

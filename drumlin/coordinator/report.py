@@ -13,6 +13,7 @@ from drumlin.store.disk import write_whole
 
 TOP_HOSTS = 10
 REPORT_NAME = "report.json"
+ELAPSED_KEY = "elapsed_s"
 COMPLETE_KEY = "complete"
 YES = b"yes"
 """What the engine holds under that key once the index and the report of an ended crawl are made."""

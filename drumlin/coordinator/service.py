@@ -31,6 +31,7 @@ from drumlin.coordinator.dispatch import ENDED, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.finishing import Finisher
 from drumlin.coordinator.health import Part
+from drumlin.coordinator.report import ELAPSED_KEY
 from drumlin.coordinator.steering import CONFIG_KEY, Steering
 from drumlin.coordinator.unix_socket import private_socket
 from drumlin.coordinator.wire import LimitedProtocol
@@ -55,7 +56,6 @@ GC_THRESHOLDS = (100_000, 50, 100)
 SHARDS_ASKED_MAX = 3
 SHARD_COUNT_FLEET = 128
 SEEDS_KEY = "seeds"
-ELAPSED_KEY = "elapsed_s"
 
 
 class Listen(msgspec.Struct, frozen=True):
@@ -279,7 +279,7 @@ class _Service:
             dispatcher.nodes.let_go(now)
             app.work_may_have_come()
             if self._finisher is not None:
-                await self._finisher.tick(self._elapsed_s)
+                await self._finisher.tick(now)
         except DrumlinError as broken:
             app.health.reported(Part.ENGINE, broken, self.time.today())
             app.watch.look_soon()

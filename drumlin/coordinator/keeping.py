@@ -130,6 +130,14 @@ class Keeper:
 
     def _store(self, tellings: list[Telling], now: float) -> _Stored:
         segment = self._open_segment(now)
+        try:
+            return self._write(segment, tellings, now)
+        except StorageError:
+            # A capture may be in the WARC file that no journal tells of: it is marked as surplus there.
+            segment.given_up = True
+            raise
+
+    def _write(self, segment: _Segment, tellings: list[Telling], now: float) -> _Stored:
         places = [place for place, one in enumerate(tellings) if one.capture and one.with_head and one.with_body]
         captures = [capture for place in places if (capture := tellings[place].capture) is not None]
         stored = self._open_warc(segment, now).store(captures) if captures else []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.coordinator.keeping import SEGMENT_AGE_S, Keeper
+from drumlin.coordinator.kept import Entry, KeptJournal
 from drumlin.coordinator.settling import Taken
 from drumlin.coordinator.telling import Telling, ToldResult, telling_of
 from drumlin.errors import EngineError, StorageError
@@ -219,6 +220,32 @@ def test_a_segment_that_cannot_be_completed_is_made_from_its_journal(
     asyncio.run(story())
     assert rows(tmp_path) == [("http://a.example/1", 1)]
     check_no_leftovers(tmp_path)
+
+
+def test_what_cannot_be_written_down_is_not_settled_and_the_next_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        settlements, keeper = Settlements(), make(tmp_path)
+
+        def full(journal: KeptJournal, entries: list[Entry]) -> int:
+            raise StorageError("Cannot write: the disk is full.")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(KeptJournal, "append", full)
+            tellings = told(1, record=True)
+            with pytest.raises(StorageError):
+                await keeper.keep(tellings, settlements.settling(tellings), NOW)
+        assert settlements.captures == {}
+        again = told(1, record=True)
+        await keeper.keep(again, settlements.settling(again), NOW + 1)
+        await keeper.step(settlements.take, NOW + SEGMENT_AGE_S + 1)
+        await keeper.close()
+
+    asyncio.run(story())
+    assert rows(tmp_path) == [("http://a.example/1", 1)]
+    check_no_leftovers(tmp_path)
+    check_index_matches_tables(tmp_path)
 
 
 def test_several_coordinators_of_one_store_have_names_of_their_own(tmp_path: Path) -> None:

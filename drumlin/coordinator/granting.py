@@ -23,7 +23,7 @@ from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.orders import Orders
 from drumlin.coordinator.placement import Placement
 from drumlin.coordinator.seals import Seals
-from drumlin.coordinator.shares import Lacks, Shares
+from drumlin.coordinator.shares import Lacks, Shares, held_by
 from drumlin.coordinator.steering import Steering
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.coordinator.work_leases import work_lease
@@ -205,7 +205,7 @@ class Granting:
         if self._should_share(record, now):
             kept, taken_back, room = request.renew[::2], request.renew[1::2], 0
         elif self._keeps_shares:
-            count = self._shares.take_back(record.node_id, _held(record, request), len(request.renew), now)
+            count = self._shares.take_back(record.node_id, held_by(record, request), len(request.renew), now)
             kept, taken_back = request.renew[count:], request.renew[:count]
         own = self._genuine(record.node_id, kept)
         each = self._urls_per_host(now)
@@ -283,7 +283,8 @@ class Granting:
         self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
     ) -> list[Lease]:
         """Up to the node's share of all hosts, and beyond it those that nobody wanted."""
-        held = _held(record, request)
+        held = held_by(record, request)
+        self._shares.count_nodes(self._workers)
         if self._shares.room(held, now) < hosts and self._shares.outdated(now):
             await self._count_hosts(now)
         at_once = min(hosts, self._shares.room(held, now))
@@ -301,7 +302,12 @@ class Granting:
         shards = await self._engine.stats_all(now + self._ahead_s)
         hosts = sum(stats.hosts_leased + stats.hosts_ready for stats in shards)
         wait_s = self._idle_wait_s_mean() * max(IDLE_WAIT_VARIES)
-        self._shares.count(hosts, max(self._nodes.known, len(self._nodes.names())), wait_s, now)
+        self._shares.count(hosts, self._workers, wait_s, now)
+
+    @property
+    def _workers(self) -> int:
+        """How many nodes the hosts are shared among."""
+        return max(self._nodes.known, len(self._nodes.names() if self._few_nodes() else self._nodes))
 
     @property
     def _ahead_s(self) -> float:
@@ -465,11 +471,6 @@ class Granting:
         if beat.unstarted <= record.pages_per_s * BACKLOG_REVOKED_S or len(beat.leases) < 2:
             return []
         return beat.leases[: min(REVOKED_AT_ONCE, len(beat.leases) // 2)]
-
-
-def _held(record: NodeRecord, request: WorkRequest) -> int:
-    """How many hosts a node has: as it says now, or as it said in its last heartbeat."""
-    return record.leases if request.hosts is None else request.hosts
 
 
 def _size(leases: list[Lease]) -> int:

@@ -13,10 +13,11 @@ less than half, and what was given goes to those who lack.
 from __future__ import annotations
 
 from drumlin.engines.base import Engine
+from drumlin.protocol import HOSTS_MAX, NodeRecord, WorkRequest
 
 LACKS_BELOW = 0.5
 """Of its share: a node with fewer hosts lacks some. So much less than one that moves do not call for further moves."""
-COUNT_AGAIN_S = 0.5
+COUNT_AGAIN_S = 0.25
 GIVE_AGAIN_S = 2.0
 """About as long as a host takes to change hands. Asked for again sooner, more would be given back than are lacking."""
 LACKED_LATELY_S = 2.0
@@ -36,6 +37,8 @@ class Shares:
         self._nodes = 1
         self._counted = float("-inf")
         self._lacking: dict[str, tuple[float, int]] = {}
+        """When each node last asked in vain, and how many hosts it lacks; in the order of time."""
+        self._lacking_here = 0
         self._lacking_elsewhere = 0
         self._to_give = 0
         self._given = float("-inf")
@@ -45,6 +48,10 @@ class Shares:
     def count(self, hosts: int, nodes: int, wait_s: float, now: float) -> None:
         """So many hosts can be worked on by so many nodes, each of which waits so long when it got none."""
         self._hosts, self._nodes, self._wait_s, self._counted = hosts, max(1, nodes), wait_s, now
+
+    def count_nodes(self, nodes: int) -> None:
+        """So many nodes are there by now."""
+        self._nodes = max(1, nodes)
 
     def outdated(self, now: float) -> bool:
         """Whether hosts should be counted again before a node is refused one."""
@@ -65,7 +72,9 @@ class Shares:
         return max(1, self._hosts // self._nodes)
 
     def room(self, held: int, now: float) -> int:
-        """How many further hosts a node that has so many may be given at once."""
+        """How many further hosts a node that has so many may be given at once: alone, as many as it asks for."""
+        if self._nodes < 2:
+            return HOSTS_MAX
         most = self._least if self.lacking(now) else max(1, -(-self._hosts // self._nodes))
         return max(0, most - held)
 
@@ -73,18 +82,20 @@ class Shares:
 
     def answered(self, node: str, held: int, given: int, now: float) -> None:
         """A node that held so many hosts asked for more and was given so many."""
-        has = held + given
-        if has >= LACKS_BELOW * self._hosts / self._nodes:
-            self._lacking.pop(node, None)
-        elif not given:
-            self._lacking[node] = (now, self._least - has)
+        self._forget(node)
+        if not given and held < LACKS_BELOW * self._hosts / self._nodes:
+            self._lacking[node] = (now, self._least - held)
+            self._lacking_here += self._least - held
+
+    def _forget(self, node: str) -> None:
+        self._lacking_here -= self._lacking.pop(node, (0.0, 0))[1]
 
     def lacking_here(self, now: float) -> int:
         """How many hosts the nodes that ask this coordinator lack."""
         since = now - LACKED_LATELY_S - self._wait_s
-        for node in [node for node, (asked, _) in self._lacking.items() if asked < since]:
-            del self._lacking[node]
-        return sum(lacks for _, lacks in self._lacking.values())
+        while self._lacking and (first := next(iter(self._lacking.items())))[1][0] < since:
+            self._forget(first[0])
+        return self._lacking_here
 
     def heard(self, lacking_elsewhere: int) -> None:
         """So many hosts are lacking at other coordinators."""
@@ -134,3 +145,8 @@ class Lacks:
         if forgotten:
             await self._engine.delete_entries(TABLE, forgotten)
         return elsewhere
+
+
+def held_by(record: NodeRecord, request: WorkRequest) -> int:
+    """How many hosts a node has: as it says now, or as it said in its last heartbeat."""
+    return record.leases if request.hosts is None else request.hosts

@@ -309,7 +309,7 @@ async def found(engine: Engine, config: CrawlConfig | None, seeds: list[str]) ->
         differing = ", ".join(
             name for name in CrawlConfig.__struct_fields__ if getattr(config, name) != getattr(known, name)
         )
-        hint = "Leave these options out to join the crawl as it is, or use another namespace for a new one."
+        hint = "Leave these options out to join the crawl as it is; `drumlin set` changes some of them while it runs."
         raise ConfigError(f"The crawl on this engine was founded with another {differing}.", hint)
     stored = await engine.get_meta(SEEDS_KEY)
     return known, msgspec.msgpack.decode(stored, type=list[str]) if stored else []

@@ -24,6 +24,7 @@ WINDOW_S = 6.0
 FOLLOWED_S_MAX = 30.0
 """A second at the coordinators and a heartbeat of two at the nodes, on a machine with other things to do."""
 STEP_S_MAX = 120.0
+WORK_WITHIN_S = 10.0
 EXIT_CONFIG = 2
 
 pytestmark = needs_redis
@@ -95,6 +96,19 @@ def test_a_coordinator_that_is_started_again_with_its_old_flags_follows_what_was
         return process.alive and process.mark != killed.mark and delay_at(running, process.address) == SLOW_S
 
     wait_until(back, STEP_S_MAX, "the coordinator to be back with the changed delay", poll_s=0.2)
+
+
+def test_both_nodes_work_within_ten_seconds_after_a_pause(running: Fleet, web: Web) -> None:
+    def pages() -> dict[str, int]:
+        return {node["node_id"]: node["total_crawled"] for node in running.remote().get("/api/v1/nodes")["nodes"]}
+
+    running.remote().post("/api/v1/crawl/pause")
+    wait_until(lambda: not running.stats()["totals"]["leased"], STEP_S_MAX, "all hosts to be given back", poll_s=0.2)
+    running.remote().post("/api/v1/crawl/resume")
+    before = pages()
+    wait_until(
+        lambda: all(count > before[node] for node, count in pages().items()), WORK_WITHIN_S, "both to work", poll_s=0.1
+    )
 
 
 def test_a_setting_that_cannot_change_or_cannot_be_is_refused_with_a_sentence(running: Fleet) -> None:

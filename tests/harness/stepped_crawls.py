@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.harness.balanced import Balanced, balanced, wait_for_progress
 from tests.harness.crawls import Crawl, Web, benchmark_web, wait_until
 from tests.harness.fleet import check_every_page_stored_once, check_politeness
-from tests.harness.stepping import BackAndForth, SteppedClocks
+from tests.harness.stepping import BackAndForth, SteppedClocks, sweep
 
 DELAY_S = 0.2
 POLITE = ("--delay", str(DELAY_S))
@@ -63,6 +63,7 @@ def crawl_on_one_machine(folder: Path, shape: Shape, step_s: float | None = 0.0,
             took_s = time.monotonic() - started
         finally:
             crawl.end()
+            sweep()
         check_the_end(web, crawl.out, took_s)
     return took_s
 
@@ -83,6 +84,7 @@ def stepped_fleet(folder: Path, shape: Shape) -> Iterator[tuple[Balanced, Web, S
             fleet.node(f"node-{number}")
         wait_for_progress(fleet, web, int(BEGUN_SHARE * web.pages))
         yield fleet, web, clocks
+    sweep()
 
 
 def finish(fleet: Balanced, web: Web) -> float:

@@ -10,12 +10,20 @@ from threading import Event, Thread
 import pytest
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+SHARED = Path("/dev/shm")
 CACHED_S = 1
 """How long a process goes by what it last read of its step."""
 needs_faketime = pytest.mark.skipif(not LIBRARIES, reason="needs libfaketime")
 
 # libfaketime refuses to sleep until a moment of a clock that it does not fake, which is how Python sleeps.
 _SLEEP = "import select, time\ntime.sleep = lambda seconds: select.select([], [], [], seconds)\n"
+
+
+def sweep() -> None:
+    """Remove what libfaketime leaves of killed processes: it refuses to start one whose number such a file has."""
+    for file in [*SHARED.glob("faketime_shm_*"), *SHARED.glob("sem.faketime_sem_*")]:
+        if not Path("/proc", file.name.rpartition("_")[2]).exists():
+            file.unlink(missing_ok=True)
 
 
 class SteppedClocks:
@@ -28,6 +36,7 @@ class SteppedClocks:
 
     def environment(self, name: str) -> dict[str, str]:
         """What a process that goes by this clock is started with."""
+        sweep()
         self.set(name, 0.0)
         return {
             "LD_PRELOAD": str(LIBRARIES[0]),

@@ -21,6 +21,7 @@ from drumlin.node.spool import Entry, FoundJournal, answer_of
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import Accepted, Result, read_assignment_id
 from drumlin.store import SegmentWriter, read_capture, repair
+from drumlin.store.bundles import TABLES
 from drumlin.store.cdxj import CDXJ_SUFFIX
 from drumlin.store.disk import OPEN_SUFFIX, remove
 from drumlin.store.names import node_of_warc
@@ -70,12 +71,17 @@ def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) ->
 
 
 def _unbundled(paths: CrawlPaths, node: str) -> list[Path]:
-    """The journals of segments that are not complete; one whose bundle is made is only in the way."""
-    journals = sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX))
-    bundled = [one for one in journals if bundle_path(one.parent, one.name.removesuffix(JOURNAL_SUFFIX)).exists()]
-    for journal in bundled:
+    """The journals of segments that are not complete; one whose bundle is made is in the way, and its tables are."""
+    left: list[Path] = []
+    for journal in sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX)):
+        name = journal.name.removesuffix(JOURNAL_SUFFIX)
+        if not bundle_path(journal.parent, name).exists():
+            left.append(journal)
+            continue
+        for table in TABLES:
+            remove(paths.tables / table / f"{name}.parquet")
         remove(journal)
-    return [journal for journal in journals if journal not in bundled]
+    return left
 
 
 def _ask(journal: FoundJournal, submit: Submit, *, bundled: bool) -> bool:

@@ -72,6 +72,10 @@ def repair(directory: Path, node: str = "", journalled: Journalled | None = None
     for path in _files(directory, node, CDXJ_SUFFIX + PARTIAL_SUFFIX):
         remove(path)
     left_open = _files(directory, node, WARC_SUFFIX + OPEN_SUFFIX)
+    for path in _files(directory, node, CDXJ_SUFFIX + OPEN_SUFFIX):
+        if path.with_name(path.name.replace(CDXJ_SUFFIX, WARC_SUFFIX)) not in left_open:
+            # An earlier repair was killed when it had removed a WARC of which nothing was worth keeping.
+            remove(path)
     repaired = [_repair_file(path, journalled or {}) for path in left_open]
     finished = _files(directory, node, WARC_SUFFIX)
     return repaired + [_reindex(path) for path in finished if not index_path(path).exists()]
@@ -102,12 +106,10 @@ def _repair_file(path: Path, journalled: Journalled) -> Repaired:
     told = journalled.get(final.name, {})
     # Sorted already when the kill came while the file was being finished.
     indexed = _indexed(path, final.name, index_path(final) if index_path(final).exists() else unsorted)
-    repaired = _finish(path, final, told, indexed)
-    remove(unsorted)
-    return repaired
+    return _finish(path, final, unsorted, told, indexed)
 
 
-def _finish(path: Path, final: Path, told: Mapping[int, bool], indexed: Indexed | None) -> Repaired:
+def _finish(path: Path, final: Path, unsorted: Path, told: Mapping[int, bool], indexed: Indexed | None) -> Repaired:
     """Settle what is not settled, cut the file after its last whole record, and give it and its index their names."""
     size = path.stat().st_size
     known = indexed or {}
@@ -122,11 +124,13 @@ def _finish(path: Path, final: Path, told: Mapping[int, bool], indexed: Indexed 
         elif not marked:
             marks.append(found.mark)
     if not lines and not told:
-        remove(path)
-        remove(index_path(final))
+        # Its index goes last: without one, what the file holds would be taken to count.
+        for useless in (path, index_path(final), unsorted):
+            remove(useless)
         return Repaired(final, 0, 0, size)
     _cut_and_mark(path, tail.end, marks)
     write_index(index_path(final), lines)
+    remove(unsorted)
     replace(path, final)
     return Repaired(final, len(lines), tail.end, size - tail.end, len(marks))
 

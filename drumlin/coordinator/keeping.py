@@ -37,6 +37,7 @@ from drumlin.model import Outcome
 from drumlin.store import SegmentWriter, WarcWriter
 from drumlin.store.disk import storage_error
 from drumlin.store.lookup import StoredFetch
+from drumlin.store.names import segment_name
 from drumlin.store.spools import KEPT_SUFFIX, SPOOLS, SpoolLock
 from drumlin.store.warcfile import StoredCapture
 
@@ -47,7 +48,9 @@ SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 """Of its journal, which holds texts and links as they are."""
 FINISH_EVERY_S = 10.0
 NAMES_TRIED_MAX = 1_000
-HOSTNAME_CHARS_MAX = 40
+HOSTNAME_CHARS_MAX = 24
+SERIALS = 10**9
+"""By chance, so that no segment gets the name of one that a coordinator of the same name made before."""
 RECOVERY = ".recovery"
 """The folder among the spools whose lock is held by whoever finishes dead coordinators' journals: one at a time, so
 that each sees what the one before has stored."""
@@ -175,7 +178,7 @@ class Keeper:
             self._end_segment()
         if self._segment is None:
             writer = self._take_name()
-            name = f"{writer}-{int(now * 1000):x}-{secrets.token_hex(3)}"
+            name = segment_name(writer, now, secrets.randbelow(SERIALS))
             self._segment = _Segment(self._store_folder, writer, name, now=now, sync=self._sync)
         return self._segment
 

@@ -16,12 +16,12 @@ from drumlin.coordinator.messages import Error
 from drumlin.coordinator.routing import Route
 from drumlin.protocol import NODE_ID_PATTERN
 from drumlin.signing import HEADER as SIGNATURE_HEADER
+from drumlin.store.names import SEGMENT_PATTERN
 
 REFERENCE = "#/components/schemas/{name}"
-BUNDLE_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "node_id": {"type": "string", "pattern": NODE_ID_PATTERN},
-    "bundle_id": {"type": "string", "pattern": BUNDLE_ID_PATTERN},
+    "bundle_id": {"type": "string", "pattern": f"^{SEGMENT_PATTERN}$"},
     "host": {"type": "string", "minLength": 1, "maxLength": 300},
 }
 SIGNATURE_FORM = "^v1 [1-9][0-9]{0,15} [0-9a-f]{32} [0-9a-f]{64}$"

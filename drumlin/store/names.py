@@ -11,7 +11,8 @@ import re
 from typing import Final
 
 _NODE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-_SEGMENT: Final = re.compile(rf"({_NODE})-[0-9a-f]{{1,16}}-[0-9]{{5,9}}", re.ASCII)
+SEGMENT_PATTERN: Final = rf"({_NODE})-[0-9a-f]{{1,16}}-[0-9]{{5,9}}"
+_SEGMENT: Final = re.compile(SEGMENT_PATTERN, re.ASCII)
 _WARC: Final = re.compile(rf"drumlin-[0-9]{{17}}-[0-9]{{5}}-({_NODE})", re.ASCII)
 
 

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from drumlin.testing import FakeWeb
 from tests.harness.crawls import wait_until
-from tests.harness.fleet import drumlin
+from tests.harness.fleet import drumlin, needs_redis
 from tests.harness.outputs import check_index_matches_tables, check_no_leftovers
+from tests.harness.redis import redis_server, url_of
 from tests.harness.standing import Standing, standing
 
 STEP_S_MAX = 120.0
@@ -54,6 +57,29 @@ def test_the_leader_merges_the_index_and_writes_the_report_when_the_nodes_have_l
         crawl.node("n0")
         crawl.wait_for_nodes(STEP_S_MAX)
         check_complete(crawl, PAGES + 1)
+
+
+@needs_redis
+@pytest.mark.parametrize("doomed", [0, 1])
+def test_whichever_coordinator_is_killed_another_with_the_store_finishes_it(tmp_path: Path, doomed: int) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    store = tmp_path / "store"
+    with FakeWeb(hosts=0) as web, redis_server(tmp_path / "redis") as redis:
+        shared = ("--engine", url_of(redis, namespace="hand"), "--store", str(store), *SHORT)
+        with (
+            standing(tmp_path / "a", shop(web), *shared) as first,
+            standing(tmp_path / "b", shop(web), *shared) as second,
+        ):
+            coordinators = [first, second]
+            endpoints = (first.endpoint, second.endpoint)
+            node = ("--store", str(store))
+            first.node("n0", *node, endpoints=endpoints, store=False)
+            first.wait_for_nodes(STEP_S_MAX)
+            coordinators[doomed].kill()
+            left = coordinators[1 - doomed]
+            left.store = store
+            check_complete(left, PAGES)
 
 
 def test_a_store_whose_coordinators_are_gone_is_finished_by_a_command(tmp_path: Path) -> None:

@@ -211,8 +211,27 @@ class Pipeline:
         """Go by another scope from now on: what was refused by the one before may be in this one."""
         self._make_scope = make_scope
         self._scope = make_scope(self._scope_seeds)
+        self.tell_again()
+
+    def tell_again(self) -> None:
+        """Every link is told when it is next seen, since the frontier may not have heard of it."""
         self._recent.clear()
         self._recent_before.clear()
+
+    def tell_links_again(self, capture: Capture) -> None:
+        """All links of this capture are told when they are next seen."""
+        if capture.mime not in HTML_TYPES:
+            # Those of style sheets and sitemaps are found while they are told.
+            self.tell_again()
+            return
+        self.tell_urls_again([url for url in capture.links.urls if url is not None])
+
+    def tell_urls_again(self, urls: Sequence[str]) -> None:
+        """These links are told when they are next seen."""
+        for recent in (self._recent, self._recent_before):
+            recent.difference_update(urls)
+            if self._reading.assets:
+                recent.difference_update([_ONLY_LINKED + url for url in urls])
 
     def in_scope(self, url: str) -> bool:
         return self._scope.allows(url)

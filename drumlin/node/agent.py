@@ -110,7 +110,7 @@ class Agent:
         self._archive = archive
         self._uploads = uploads
         self._read_settings = read_settings
-        outbox = Outbox(settings.node, client, archive, self.release_if_idle)
+        outbox = Outbox(settings.node, client, archive, self.release_if_idle, pipeline.tell_urls_again)
         self._settling = Settling(
             settings.node, client, pipeline, outbox, blackbox, self.release_if_idle, lease_s=settings.lease_s
         )

@@ -43,18 +43,27 @@ class _Parcel(msgspec.Struct):
 
 class Outbox:
     """Archives results, has the coordinator settle them, and publishes those that counted. `on_answered` hears of each
-    host whose results were answered."""
+    host whose results were answered, `on_untold` of links that were told with results that did not count."""
 
     def __init__(
-        self, node: str, client: CoordinatorClient, archive: Archive, on_answered: Callable[[HostWork], None]
+        self,
+        node: str,
+        client: CoordinatorClient,
+        archive: Archive,
+        on_answered: Callable[[HostWork], None],
+        on_untold: Callable[[Sequence[str]], None],
     ) -> None:
         self._path = f"/api/v1/nodes/{node}/results"
         self._client = client
         self._archive = archive
         self._on_answered = on_answered
+        self._on_untold = on_untold
         self._parcels: deque[_Parcel] = deque()
         self.held_pages = 0
         self.held_bytes = 0
+        self.uncounted: set[str] = set()
+        """Pages whose results did not count, or are not answered yet. Links that were told with them may be unknown to
+        the frontier: should such a page be fetched again, all its links must be told again."""
 
     @property
     def busy(self) -> bool:
@@ -111,11 +120,21 @@ class Outbox:
         self.held_pages -= parcel.pages
         self.held_bytes -= parcel.bytes
         if parcel.stored is not None:
+            self._note_counted(parcel.stored, accepted)
             self._archive.publish(parcel.stored, accepted)
         _tell_refused(accepted)
         for host, count in parcel.hosts:
             host.unanswered -= count
             self._on_answered(host)
+
+    def _note_counted(self, stored: StoredBatch, accepted: Accepted) -> None:
+        results = [arrival.result for arrival in stored.arrivals]
+        if accepted.rejected_at:
+            rejected = set(accepted.rejected_at)
+            for place in rejected.intersection(range(len(results))):
+                self._on_untold(results[place].links)
+            results = [result for place, result in enumerate(results) if place not in rejected]
+        self.uncounted.difference_update([result.url for result in results])
 
 
 def results_message(results: list[Result], reports: list[HostReport], bundle: str = "") -> Results:

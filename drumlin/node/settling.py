@@ -44,6 +44,7 @@ LINKS_PARCEL = LINKS_BATCH_MAX // 2
 REPORTS_BATCH_MAX = 2_000
 NOTE_BYTES_BATCH_MAX = 8 * 1024 * 1024
 MIME_CHARS_MAX = 200
+UNCOUNTED_URLS_MAX = 100_000
 
 Held = tuple[HostWork, Arrival]
 
@@ -184,10 +185,22 @@ class Settling:
         result.content_hash, result.simhash = capture.digest.hex(), capture.simhash
         result.mime = capture.mime[:MIME_CHARS_MAX]
         result.record_id = arrival.fetch.record_id = capture.record_id
+        self._note_uncounted(capture)
         found = self._pipeline.discover(capture)
         result.links, result.link_hints, result.traps = found.urls, found.hints, found.refused
         if len(found.urls) > LINKS_PLENTY:
             _bound_links(result.links, result.traps)
+
+    def _note_uncounted(self, capture: Capture) -> None:
+        """Links are told once, with the first page that has them. A page that is fetched again, because its result came
+        too late or is not answered yet, has all its links told again: they may be known to nobody."""
+        uncounted = self._outbox.uncounted
+        if capture.url in uncounted:
+            self._pipeline.tell_links_again(capture)
+        elif len(uncounted) >= UNCOUNTED_URLS_MAX:
+            uncounted.clear()
+            self._pipeline.tell_again()
+        uncounted.add(capture.url)
 
     def _mark_known(self, batch: list[Held], asked: list[Capture], known: Known) -> None:
         for capture, duplicate in zip(asked, known.duplicates, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -44,6 +44,8 @@ class Around:
 
     def renewed(self, token: str | None) -> None:
         self.tokens.append(token)
+
+    def tell_urls_again(self, urls: Sequence[str]) -> None: ...
 
     def of(self, kind: type) -> list[Any]:
         return [message for message, _ in self.said if isinstance(message, kind)]

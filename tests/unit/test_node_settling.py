@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -24,7 +24,7 @@ from drumlin.node.settling import (
     Settling,
 )
 from drumlin.pipeline import Discovered, Pipeline
-from drumlin.protocol import LINKS_MAX, Accepted, Assignment, HostReport, Known, Result, WorkLease
+from drumlin.protocol import LINKS_MAX, Accepted, Assignment, HostReport, Known, Rejected, Result, WorkLease
 
 
 class Parts:
@@ -55,6 +55,15 @@ class Parts:
         for capture in captures:
             capture.digest, capture.record_id = b"d" * 32, "r"
 
+    def tell_links_again(self, capture: Capture) -> None:
+        self.heard.append(f"again {capture.url}")
+
+    def untold(self, urls: Sequence[str]) -> None:
+        self.heard += [f"untold {url}" for url in urls]
+
+    def tell_again(self) -> None:
+        self.heard.append("all again")
+
     def discover(self, capture: Capture) -> Discovered:
         return Discovered([capture.url + "next"], [], {"calendar": 1})
 
@@ -79,6 +88,11 @@ class Parts:
         if not host.unsettled:
             self.on_stored()
 
+    def answer_known(self) -> None:
+        """Answer the latest call, which asks for contents."""
+        _, message, on_reply = self.sent.pop()
+        on_reply(Known([None] * len(message.contents)))
+
     def answer(self, duplicate: Duplicate | None = None) -> Any:
         """Answer the oldest call; what was asked."""
         name, message, on_reply = self.sent.pop(0)
@@ -98,7 +112,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
 
 def settling_of(parts: Parts, lease_s: float = 20.0) -> Settling:
     client, pipeline = cast(CoordinatorClient, parts), cast(Pipeline, parts)
-    outbox = Outbox("n0", client, cast(Archive, parts), parts.stored)
+    outbox = Outbox("n0", client, cast(Archive, parts), parts.stored, parts.untold)
     return Settling("n0", client, pipeline, outbox, cast(BlackBox, parts), parts.stored, lease_s=lease_s)
 
 
@@ -148,6 +162,35 @@ def test_a_page_is_read_asked_for_stored_sent_and_only_then_published(parts: Par
     assert (made.empty, made.due()) == (True, float("inf"))
     (sent,) = message.results
     assert (sent.links, sent.traps, sent.record_id) == (["http://a.test/1/next"], {"calendar": 1}, "r")
+
+
+def settle(made: Settling, parts: Parts, number: int) -> Callable[[Accepted], None]:
+    """Let a page arrive and its result be sent; how to answer that."""
+    made.arrive(host(), arrival(number))
+    for _ in range(4):
+        parts.now += 1.0
+        made.step()
+        if parts.sent[-1][0] == "known":
+            parts.answer_known()
+    return parts.sent.pop()[2]
+
+
+@pytest.mark.parametrize("fate", ["rejected", "unanswered"])
+def test_the_links_of_a_page_whose_result_did_not_count_are_told_again_when_it_is_fetched_again(
+    parts: Parts, fate: str
+) -> None:
+    made = settling_of(parts)
+    answer_first, answer_other = settle(made, parts, 1), settle(made, parts, 2)
+    answer_other(Accepted(1, 0, []))
+    if fate == "rejected":
+        answer_first(Accepted(0, 1, [Rejected("n0:token/1.0.0.seal", "stale")], rejected_at=[0]))
+        assert parts.heard[-3] == "untold http://a.test/1/next"
+    settle(made, parts, 2)
+    assert not [heard for heard in parts.heard if heard.startswith("again")]
+    settle(made, parts, 1)(Accepted(1, 0, []))
+    assert [heard for heard in parts.heard if heard.startswith("again")] == ["again http://a.test/1/"]
+    settle(made, parts, 1)
+    assert parts.heard.count("again http://a.test/1/") == 1, "now it has counted"
 
 
 def test_what_has_no_content_is_not_asked_for(parts: Parts) -> None:

@@ -81,6 +81,17 @@ def test_links_are_followed_in_scope_by_their_base_without_nofollow_and_once() -
     assert recorded <= set(capture.links.urls)
 
 
+@pytest.mark.parametrize("assets", [False, True])
+def test_the_links_of_a_page_whose_result_did_not_count_are_told_again_and_others_are_not(assets: bool) -> None:
+    made = pipeline(assets=assets)
+    capture = captured(made, transfer())
+    other = captured(made, transfer(b'<a href="http://a.test/other.html">other</a>'))
+    told = made.discover(capture).urls
+    made.discover(other)
+    made.tell_links_again(capture)
+    assert (made.discover(capture).urls, made.discover(other).urls) == (told, [])
+
+
 def test_links_out_of_scope_are_counted() -> None:
     made = pipeline()
     assert made.discover(captured(made, transfer())).refused == {"out_of_scope": 1}

@@ -197,7 +197,7 @@ class SingleFace:
         """Settle a URL that may not be fetched, without a contact: the host is free again at once."""
         one = lease.assignments[0]
         denied = ToldResult(assignment_id=one.assignment_id, url=one.url, crawl_time=now, outcome=Outcome.DENIED)
-        tellings = await self._intake.read(worker, [denied], found_on=one.found_on)
+        tellings = await self._intake.read(worker, [denied])
         await self._intake.take(worker, tellings, [HostReport(lease.lease_id, lease.host, True)])
 
     def _remember(self, worker: str, given: Assignment) -> None:
@@ -222,7 +222,7 @@ class SingleFace:
             assignment = seals.assignment_id(seals.lease_id(state.token, state.host), task)
             told = _told(message, url, assignment, capture_id, list(task.redirects))
             reports = [self._report(message, task, state, call)]
-            await self._take(call, state.node, told, reports, task.found_on)
+            await self._take(call, state.node, told, reports)
         else:
             await self._take_late(call, message, url, capture_id, done=story is not None and story.task is None)
 
@@ -234,10 +234,10 @@ class SingleFace:
             # What is done may be this worker's own, sent again after the engine forgot by whom it was settled.
             await self._gate.judge(call.identity, call.now, late=int(done), foreign=int(not done))
             raise Refused(409, "not_leased", "This URL is not leased to this worker.", "Ask /v1/fetch/next for one.")
-        await self._take(call, worker or given.partition(":")[0], _told(message, url, given, capture_id, []), [], "")
+        await self._take(call, worker or given.partition(":")[0], _told(message, url, given, capture_id, []), [])
 
-    async def _take(self, call: Call, worker: str, told: ToldResult, reports: list[HostReport], found_on: str) -> None:
-        tellings = await self._intake.read(worker, [told], found_on=found_on)
+    async def _take(self, call: Call, worker: str, told: ToldResult, reports: list[HostReport]) -> None:
+        tellings = await self._intake.read(worker, [told])
         accepted = (await self._intake.take(worker, tellings, reports)).accepted
         self._work_may_have_come()
         if not accepted.rejected:

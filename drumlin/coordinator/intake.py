@@ -29,6 +29,8 @@ STEP_S = 1.0
 LOOK_S_MAX = 2.0
 """How long a store is searched for one URL."""
 LOOKS_AT_ONCE = 2
+ASKED_AT_ONCE = 100
+"""URLs that the frontier is asked about at once."""
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -70,21 +72,33 @@ class Intake:
         """Whether what is returned here is stored."""
         return self._keeper is not None
 
-    async def read(self, node: str, told: list[ToldResult], *, found_on: str = "") -> list[Telling]:
+    async def read(self, node: str, told: list[ToldResult]) -> list[Telling]:
         """Understand what a worker says and read the pages that it sends; `Refused` when some contradict themselves."""
         tellings: list[Telling] = []
-        for one in told:
-            telling = telling_of(one, node, self._time.today(), found_on=found_on)
-            if telling.capture is not None and not await self._gave_out(one):
-                # It will not count, so that nothing of it is worth the work or the room.
-                telling.capture, telling.result.links = None, []
+        for start in range(0, len(told), ASKED_AT_ONCE):
+            for one in told[start : start + ASKED_AT_ONCE]:
+                tellings.append(telling_of(one, node, self._time.today()))
+                # It may have thousands of links, and others wait.
+                await asyncio.sleep(0)
+            await asyncio.gather(*(self._look_up(telling) for telling in tellings[start:]))
+        for telling in tellings:
             if telling.to_be_read:
                 await self._reader.read(telling)
-            else:
-                # A batch may be large, and others wait.
-                await asyncio.sleep(0)
-            tellings.append(telling)
         return tellings
+
+    async def _look_up(self, telling: Telling) -> None:
+        """Add what the frontier knows of the URL. What no coordinator gave out will not count: nothing of it is worth
+        the work or the room."""
+        capture, result = telling.capture, telling.result
+        if capture is None:
+            return
+        if not await self._dispatcher.gave_out(result.assignment_id, result.url, await self._time.now()):
+            telling.capture, result.links = None, []
+            return
+        engine = self._dispatcher.engine
+        story = await engine.story(engine.shard_of(capture.host), capture.url)
+        if story is not None and story.task is not None:
+            capture.found_on, capture.redirects = story.task.found_on, story.task.redirects
 
     async def take(self, node: str | None, tellings: list[Telling], hosts: list[HostReport]) -> Taken:
         """Settle results, and store those that count."""
@@ -139,9 +153,6 @@ class Intake:
                 await self._keeper.step(self._settle_found, self._time.today(), ending=ending)
             except (DrumlinError, OSError) as broken:
                 log.warning("what was taken waits in its journal: %s", broken)
-
-    async def _gave_out(self, told: ToldResult) -> bool:
-        return await self._dispatcher.gave_out(told.assignment_id, told.url, await self._time.now())
 
     async def _settle_found(self, results: Results) -> Taken:
         return await self._dispatcher.take(None, results, await self._time.now())

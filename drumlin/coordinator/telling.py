@@ -153,7 +153,7 @@ def as_stored(told: ToldResults, now: float) -> Results:
     return Results(results, told.hosts, told.canonical_links, stored=True, segment=told.segment)
 
 
-def telling_of(told: ToldResult, node: str, now: float, *, found_on: str = "") -> Telling:
+def telling_of(told: ToldResult, node: str, now: float) -> Telling:
     """A result in drumlin's form, with the capture that it tells of; `Refused` when it contradicts itself."""
     result = _result(told, now)
     host = host_or_nothing(result.url)
@@ -163,7 +163,7 @@ def telling_of(told: ToldResult, node: str, now: float, *, found_on: str = "") -
     if host and key is not None and _tells_of_a_page(told, result):
         head = _head(told)
         telling.with_head, telling.with_body = bool(head), told.body is not None
-        telling.capture = _capture(told, result, key, host, head, found_on)
+        telling.capture = _capture(told, result, key, host, head)
         telling.capture.told = Told(node, result.size, text_data_url=_reference(told))
         fetch.record_id = result.record_id = telling.capture.record_id = record_id_of(telling.capture)
     return telling
@@ -229,7 +229,7 @@ def _tells_of_a_page(told: ToldResult, result: Result) -> bool:
     return result.outcome == Outcome.REDIRECTED and bool(told.response_head) and told.body is not None
 
 
-def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, head: bytes, found_on: str) -> Capture:
+def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, head: bytes) -> Capture:
     headers = header_fields(head) if head else {"content-type": told.content_type or told.mime or ""}
     links = [canonical(href, result.url) for href in result.links]
     told_hash = read_hash(told.content_hash)
@@ -238,7 +238,7 @@ def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, he
         host=host,
         domain=domain_of(host),
         depth=key.depth,
-        found_on=found_on,
+        found_on="",
         redirects=tuple(result.redirect_chain),
         fetched=result.crawl_time,
         duration_s=0.0,

@@ -201,6 +201,21 @@ def test_a_lease_that_ran_out_is_given_to_another() -> None:
         assert (never.status, never.code) == (409, "not_leased")
 
 
+def test_a_late_result_of_a_url_that_nobody_holds_counts() -> None:
+    with RunningCoordinator(config=CrawlConfig(allow_private=True, delay_s=0.0, lease_s=1.0)) as running:
+        running.enqueue("http://slow.example/1", "http://slow.example/2")
+        first = next_url(running, "w1")
+        assert first is not None
+        deadline = time.monotonic() + 30
+        while state_of(running, first["url"]) != "queued":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert running.post("/v1/fetch/result", result(first["url"], workerId="w1")).status == 204
+        assert state_of(running, first["url"]) == "done"
+        stranger = result("http://slow.example/2", workerId="w1", assignmentId=first["assignmentId"])
+        assert running.post("/v1/fetch/result", stranger).status == 409, "an id is good for one URL"
+
+
 def _wait_for_next(coordinator: RunningCoordinator, worker: str = "w1") -> dict[str, Any]:
     deadline = time.monotonic() + 30
     while (given := next_url(coordinator, worker)) is None:

@@ -140,6 +140,19 @@ def test_a_result_sent_again_is_stored_once(tmp_path: Path) -> None:
     assert query(tmp_path, "SELECT count(*) FROM {fetches}") == [(3,)]
 
 
+def test_a_row_says_where_its_url_was_found(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, "http://r.example/")
+        give(running, "http://r.example/", links=["/one", "/two"])
+        node = RemoteNode(running, "batch")
+        assert send(node, [result_of(one, size=None) for one in node.take()]).json["accepted_count"] == 2
+    assert query(tmp_path, "SELECT url, found_on, depth FROM {pages} ORDER BY url") == [
+        ("http://r.example/", None, 0),
+        ("http://r.example/one", "http://r.example/", 1),
+        ("http://r.example/two", "http://r.example/", 1),
+    ]
+
+
 def test_what_a_node_has_stored_itself_is_not_stored_again(tmp_path: Path) -> None:
     with RunningCoordinator(store=tmp_path) as running:
         running.enqueue("http://g.example/")

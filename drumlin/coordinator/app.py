@@ -205,6 +205,8 @@ class CoordinatorApp:
             self.bug = self.bug or bug
             log.exception("a request failed in a way nobody foresaw")
             failed = Refused(500, "bug", "The coordinator failed; its log says how.")
+        # Its traceback holds this frame, which holds it: the request's body would stay until the collector comes.
+        failed = failed.with_traceback(None)
         failed.closes = failed.closes or call.body_unread
         await reply_refused(send, failed, call.media_type)
         return failed.status

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
+from drumlin.clock import monotonic
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, crawl_secret
@@ -30,6 +31,7 @@ from drumlin.coordinator.bundles import QUOTA_BYTES, sweep
 from drumlin.coordinator.dispatch import ENDED, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.finishing import Finisher
+from drumlin.coordinator.freed_memory import FreedMemory
 from drumlin.coordinator.health import Part
 from drumlin.coordinator.report import ELAPSED_KEY
 from drumlin.coordinator.steering import CONFIG_KEY, Steering
@@ -259,8 +261,10 @@ class _Service:
                 await dispatcher.nodes.flush(self.engine)
 
     async def _keep_ticking(self, app: CoordinatorApp, access: Access, dispatcher: Dispatcher) -> None:
+        memory = FreedMemory()
         while True:
             await self._tick(app, access, dispatcher)
+            await memory.look(monotonic())
             await asyncio.sleep(TICK_S)
 
     async def _access(self) -> Access:

@@ -20,6 +20,7 @@ LOOK_EVERY_S = 1.0
 LOOK_S_MAX = 2.0
 FRESH_S = LOOK_EVERY_S + 2 * LOOK_S_MAX
 """How old the last look may be before whoever asks has one made."""
+READ_S = 0.05
 PROBE_BYTES = 64 * 1024
 """More than a file system keeps beside a file's name, so that writing it needs room on the disk."""
 PROBE_NAME = ".drumlin-probe-"
@@ -42,7 +43,7 @@ class Watch:
         """Look for ever."""
         while True:
             self._soon.clear()
-            await self._look()
+            await self.look()
             try:
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._soon.wait()
@@ -54,9 +55,12 @@ class Watch:
         self._soon.set()
 
     async def be_fresh(self) -> None:
-        """Look now, unless that was done a moment ago; all who ask meanwhile wait for the same look."""
-        if asyncio.get_running_loop().time() - self._looked < FRESH_S:
-            return
+        """Look now, unless that was done a moment ago."""
+        if asyncio.get_running_loop().time() - self._looked >= FRESH_S:
+            await self.look()
+
+    async def look(self) -> None:
+        """Look now; all who ask meanwhile wait for the same look."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
         await asyncio.shield(self._looking)
@@ -79,8 +83,10 @@ class Watch:
             return None
         trying = self._trying or asyncio.ensure_future(asyncio.to_thread(try_store, self._store))
         self._trying = trying
-        done, _ = await asyncio.wait([trying], timeout=LOOK_S_MAX)
-        if not done:
+        await asyncio.wait([trying], timeout=LOOK_S_MAX)
+        # It may be this process that was busy: whoever is done can say so now.
+        await asyncio.sleep(0 if trying.done() else READ_S)
+        if not trying.done():
             hint = "Check the disk, or the server that it is mounted from."
             return StorageError(f"{self._store} does not answer.", hint, code=Cause.STORE_SILENT)
         # Another look may have waited for the same try, and have begun the next one.

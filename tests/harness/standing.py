@@ -68,6 +68,11 @@ class Standing:
             return False
         return True
 
+    @property
+    def pid(self) -> int:
+        assert self._coordinator is not None
+        return self._coordinator.pid
+
     def kill(self) -> None:
         assert self._coordinator is not None
         self._coordinator.kill()

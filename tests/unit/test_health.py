@@ -155,8 +155,8 @@ def test_a_store_that_hangs_is_named_and_tried_once(tmp_path: Path, monkeypatch:
     async def run() -> list[str]:
         health = Health()
         one = Watch(MemoryEngine(1), tmp_path, health, lambda: NOW)
-        await one._look()
-        await one._look()
+        await one.look()
+        await one.look()
         found = codes(health)
         hanging.set()
         return found

@@ -20,7 +20,7 @@ from drumlin.errors import BusyError, ConfigError
 from drumlin.node.archive import CrawlPaths
 from drumlin.node.bundles import SPOOL_BYTES_MAX
 from drumlin.protocol import NODE_ID_PATTERN, THROUGH_COORDINATOR, Register
-from drumlin.store.disk import storage_error, write_whole
+from drumlin.store.disk import PRIVATE, storage_error, write_whole
 from drumlin.store.spools import SpoolLock
 
 PR_SET_PDEATHSIG = 1
@@ -91,7 +91,8 @@ class Membership:
         path = self.paths.spool(self.name) / "instance"
         known, _, boots = path.read_text().partition(" ") if path.exists() else ("", "", "")
         instance, boot = known or secrets.token_hex(16), int(boots or 0) + 1
-        write_whole(path, f"{instance} {boot}".encode())
+        # Who knows it can take over this node's name.
+        write_whole(path, f"{instance} {boot}".encode(), mode=PRIVATE)
         return instance, boot
 
 

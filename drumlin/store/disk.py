@@ -16,6 +16,8 @@ OPEN_SUFFIX: Final = ".open"
 PARTIAL_SUFFIX: Final = ".partial"
 """A file whose name ends so is being made in one go; found after a crash, it is worth nothing."""
 
+READABLE: Final = 0o644
+PRIVATE: Final = 0o600
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _REASONS: Final = {
@@ -77,11 +79,11 @@ def replace(source: Path, target: Path, *, sync: bool = False) -> None:
         raise storage_error(target, cause) from cause
 
 
-def write_whole(target: Path, content: bytes, *, sync: bool = False) -> None:
+def write_whole(target: Path, content: bytes, *, sync: bool = False, mode: int = READABLE) -> None:
     """Write a file that is either there and complete, or not there."""
     partial = target.with_name(target.name + PARTIAL_SUFFIX)
     remove(partial)
-    file = AppendFile(partial, sync=sync)
+    file = AppendFile(partial, sync=sync, mode=mode)
     try:
         file.append(content)
     finally:
@@ -92,13 +94,13 @@ def write_whole(target: Path, content: bytes, *, sync: bool = False) -> None:
 class AppendFile:
     """A new file that only grows. `append` writes all of its argument or, after an error, nothing of it."""
 
-    def __init__(self, path: Path, *, sync: bool = False) -> None:
+    def __init__(self, path: Path, *, sync: bool = False, mode: int = READABLE) -> None:
         self.path = path
         self.size = 0
         self._sync = sync
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
-            self._descriptor = os.open(path, flags, 0o644)
+            self._descriptor = os.open(path, flags, mode)
             if sync:
                 sync_directory(path.parent)
         except OSError as cause:

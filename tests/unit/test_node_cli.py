@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,11 @@ def test_a_node_without_a_name_takes_the_first_that_is_free_and_its_own_again(tm
         assert len(set(names)) == 2
     with Membership.enter(options(tmp_path)) as again:
         assert again.name == names[0]
+
+
+def test_what_proves_a_successor_is_for_its_owners_eyes_only(tmp_path: Path) -> None:
+    with Membership.enter(options(tmp_path, "n0")) as node:
+        assert stat.S_IMODE((node.paths.spool("n0") / "instance").stat().st_mode) == 0o600
 
 
 def test_who_takes_over_a_name_proves_it_by_what_its_folder_holds(tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ def test_what_a_killed_coordinator_took_is_seen_through_another_and_a_result_sen
                 second.remote.post("/v1/fetch/result", one)
             wait_until(lambda: is_visible(store), SEEN_WITHIN_S, "the pages of the killed coordinator")
             assert texts(store) == [f"text {number}" for number in range(PAGES)]
+            story = second.remote.get("/api/v1/urls", url="http://h0.example/")
+            assert (story["state"], [one["node_id"] for one in story["fetches"]]) == ("done", ["me"])
             last = result(take(second, "http://last.example/"), "the last")
             second.remote.post("/v1/fetch/result", last)
             wait_until(lambda: len(texts(store)) > PAGES, SEEN_WITHIN_S, "a page that came alone")

@@ -166,6 +166,23 @@ def test_a_frozen_node_that_wakes_after_its_leases_contacts_nobody_for_them(tmp_
         check_politeness(web, crawl.store, DELAY_S)
 
 
+def test_what_a_frozen_node_had_in_flight_is_surplus_when_others_have_fetched_it(tmp_path: Path) -> None:
+    """Its requests were answered while it slept, so that it has responses which no longer count."""
+    with (
+        benchmark_web(tmp_path, HOSTS, PAGES, "--latency-ms", "400") as web,
+        standing(tmp_path, "-i", str(web.seeds), *SHORT) as crawl,
+    ):
+        frozen = crawl.node("frozen")
+        wait_for_pages(web, FROZEN_AT)
+        frozen.send_signal(signal.SIGSTOP)
+        helper = crawl.node("helper")
+        wait_until(lambda: helper.poll() is not None, CRAWL_S_MAX, "the other node to do the rest")
+        frozen.send_signal(signal.SIGCONT)
+        crawl.wait_for_nodes(CRAWL_S_MAX)
+        figures = check_every_page_stored_once(web, crawl.store)
+        assert 0 < figures["stored again"] <= figures["asked again"]
+
+
 def test_a_paused_crawl_contacts_nobody_holds_no_lease_and_goes_on_when_resumed(tmp_path: Path) -> None:
     with (
         benchmark_web(tmp_path, HOSTS, PAGES, *LATENCY) as web,

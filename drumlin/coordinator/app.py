@@ -39,6 +39,7 @@ from drumlin.coordinator.bodies import (
     reply,
     reply_refused,
 )
+from drumlin.coordinator.breathing import LoopLanes
 from drumlin.coordinator.bundles import QUOTA_BYTES
 from drumlin.coordinator.conduct import Gate, Origin
 from drumlin.coordinator.dispatch import Dispatcher
@@ -67,6 +68,8 @@ BODIES_BYTES_MAX = 512 * 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
 IGNORED_BODY_BYTES_MAX = 1024
 """The body of a call that takes none is read and ignored up to here: some clients always send something."""
+UNPACKED_AT_ONCE_BYTES = 1024 * 1024
+TOO_LARGE = 413
 BUSY_RETRY_S = 1.0
 ENGINE_RETRY_S = 1.0
 NOTE_FAILED_S = 0.5
@@ -104,7 +107,7 @@ class CoordinatorApp:
         self._time = engine_time
         self.health = Health()
         self.watch = Watch(dispatcher.engine, store, self.health, engine_time.today)
-        dispatcher.breathe = _breathe
+        dispatcher.lanes = LoopLanes()
         self._misdeeds = dispatcher.misdeeds
         self._audit = AuditLog(dispatcher.engine)
         self._gate = Gate(dispatcher, self._audit)
@@ -310,7 +313,7 @@ class CoordinatorApp:
             await self._access.verify(self._engine, call.node_id, header, call.method, call.target, body, call.now)
         encoding = call.header(b"content-encoding")
         if encoding:
-            body = decompress(body, encoding, route.body_bytes_max)
+            body = await _decompressed(body, encoding, route.body_bytes_max)
         self._gate.weigh(call.identity, len(body), call.now)
         return found.format.decode(body, call.header(b"content-type"))
 
@@ -339,9 +342,14 @@ class CoordinatorApp:
         await self._audit.record(call.identity, call.route.writes, target, outcome, call.address, call.today)
 
 
-async def _breathe() -> None:
-    """Let other requests have their turn."""
-    await asyncio.sleep(0)
+async def _decompressed(body: bytes, encoding: str, bytes_max: int) -> bytes:
+    """The body without its encoding. A few kilobytes may hide many megabytes, which are unpacked aside."""
+    try:
+        return decompress(body, encoding, min(bytes_max, UNPACKED_AT_ONCE_BYTES))
+    except Refused as refused:
+        if refused.status != TOO_LARGE or bytes_max <= UNPACKED_AT_ONCE_BYTES:
+            raise
+    return await asyncio.to_thread(decompress, body, encoding, bytes_max)
 
 
 def _check_head(call: Call) -> None:

@@ -1,48 +1,80 @@
 """Long work in parts, so that others have their turn in between.
 
 A coordinator is one thread. What one request asks for may take seconds; cut into parts of some hundredths of a second,
-with a breath after each, it delays nobody else by more than that.
+with a breath after each, it delays nobody else by more than that. Of heavy requests only one is worked on at a time:
+if several took turns with each other, everybody else would wait for a part of each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 from drumlin.model import NewURLs
 
-PART_WEIGHT = 5_000
-"""What one part of adding URLs weighs: a few hundredths of a second. An honest batch is one part."""
-GROUP_WEIGHT = 2
+PART_WEIGHT = 2_000
+"""What one part of adding URLs weighs: a few hundredths of a second."""
+PART_WEIGHT_REMOTE = 10_000
+"""The same where the engine is another process: parts cost round trips there, and an honest batch is one part."""
+GROUP_WEIGHT = 3
 """What a host weighs beside its URLs."""
+LIGHT_WEIGHT = 10_000
+"""What a request weighs at most that is not heavy: twice what a full batch of pages with many links does."""
 
 Breathe = Callable[[], Awaitable[None]]
 
 
 async def go_on() -> None:
-    """No breath, for callers without an event loop."""
+    """No breath: for callers without an event loop, and for light work."""
 
 
-def slices(batches: Mapping[int, Sequence[NewURLs]]) -> Iterator[Mapping[int, Sequence[NewURLs]]]:
-    """URLs by shard in parts of about `PART_WEIGHT`, in their order."""
-    if sum(map(_weight, batches.values())) <= PART_WEIGHT:
-        yield batches
-        return
-    part: dict[int, list[NewURLs]] = {}
+async def breathe() -> None:
+    """Let other requests have their turn."""
+    await asyncio.sleep(0)
+
+
+class Lanes:
+    """Without an event loop there is nobody to let pass."""
+
+    breathe: Breathe = staticmethod(go_on)
+
+    @contextlib.asynccontextmanager
+    async def lane(self, weight: int) -> AsyncIterator[Breathe]:
+        """Work of this weight; what it is given is to be called between its parts."""
+        yield self.breathe
+
+
+class LoopLanes(Lanes):
+    """For an event loop: light work goes on at once and without a pause, heavy work in its turn."""
+
+    breathe: Breathe = staticmethod(breathe)
+
+    def __init__(self) -> None:
+        self._heavy = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def lane(self, weight: int) -> AsyncIterator[Breathe]:
+        if weight <= LIGHT_WEIGHT:
+            yield go_on
+            return
+        async with self._heavy:
+            yield breathe
+
+
+def parts(found: Sequence[NewURLs], part_weight: int = PART_WEIGHT) -> Iterator[Sequence[NewURLs]]:
+    """URLs in parts of about this weight, in their order."""
+    part: list[NewURLs] = []
     weight = 0
-    for shard, found in batches.items():
-        for new in found:
-            for piece in _pieces(new):
-                part.setdefault(shard, []).append(piece)
-                weight += len(piece.urls) + GROUP_WEIGHT
-                if weight >= PART_WEIGHT:
-                    yield part
-                    part, weight = {}, 0
+    for new in found:
+        for piece in _pieces(new):
+            part.append(piece)
+            weight += len(piece.urls) + GROUP_WEIGHT
+            if weight >= part_weight:
+                yield part
+                part, weight = [], 0
     if part:
         yield part
-
-
-def _weight(found: Sequence[NewURLs]) -> int:
-    return sum(len(new.urls) + GROUP_WEIGHT for new in found)
 
 
 def _pieces(new: NewURLs) -> Iterator[NewURLs]:

@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 
 from drumlin.config import CrawlConfig
-from drumlin.coordinator.breathing import Breathe, go_on, slices
+from drumlin.coordinator.breathing import PART_WEIGHT, PART_WEIGHT_REMOTE, Breathe, Lanes, parts
 from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.findings import Findings
 from drumlin.coordinator.granting import Granting
@@ -56,8 +56,10 @@ KILLS_MAX = 3
 LEADER_S = 5.0
 NAME_BITS = 48
 REVIEW_EVERY_S = 2.0
-KNOWN_AT_ONCE = 1_000
-KEYS_READ_EVERY_S = 0.25
+KNOWN_AT_ONCE = 500
+KNOWN_WEIGHT = 4
+RESULT_WEIGHT = 10
+"""What a question after a content, and a result or report, weigh; a link weighs 1."""
 STATE_KEY = "state"
 STOP_REASON_KEY = "stop_reason"
 LEADER = "leader"
@@ -109,11 +111,11 @@ class Dispatcher:
         """The totals of the last tick."""
         self._ends = ends
         self._seeds = seeds
-        self.breathe: Breathe = go_on
-        """Lets others have their turn, between the parts of long work. Embedded engines never wait, so that nobody else
+        self.lanes = Lanes()
+        """Let others have their turn between the parts of long work. Embedded engines never wait, so that nobody else
         would get one; whoever runs an event loop sets this."""
+        self._part_weight = PART_WEIGHT if shards_asked_max is None else PART_WEIGHT_REMOTE
         self.seals = Seals()
-        self._keys_read = 0.0
         self.misdeeds = Misdeeds()
         self.findings = Findings(engine, config, seeds, chance)
         self.orders = Orders(engine)
@@ -128,7 +130,7 @@ class Dispatcher:
             self.seals,
             self.misdeeds,
             Narrowing(engine, self.steering, self.findings),
-            lambda: self.breathe(),
+            lambda weight: self.lanes.lane(weight),
         )
         self._settler = Settler(engine, self.steering, chance)
         self._chance = chance
@@ -200,16 +202,17 @@ class Dispatcher:
 
     async def _offer(self, found: Sequence[NewURLs], now: float) -> dict[int, list[Added]]:
         """Offer URLs to the frontier; for each shard, in the order given, what became of them."""
-        batches: dict[int, list[NewURLs]] = defaultdict(list)
-        for new in found:
-            batches[self.engine.shard_of(new.host)].append(new)
-        if not batches:
-            return {}
-        answers: dict[int, list[Added]] = {shard: [] for shard in batches}
-        for part in slices(batches):
-            for shard, added in (await self.engine.add_all(part, now, host_urls_max=self.config.host_urls_max)).items():
+        answers: dict[int, list[Added]] = defaultdict(list)
+        for number, part in enumerate(parts(found, self._part_weight)):
+            if number:
+                await self.lanes.breathe()
+            batches: dict[int, list[NewURLs]] = defaultdict(list)
+            for new in part:
+                batches[self.engine.shard_of(new.host)].append(new)
+            for shard, added in (
+                await self.engine.add_all(batches, now, host_urls_max=self.config.host_urls_max)
+            ).items():
                 answers[shard] += added
-            await self.breathe()
         if self.config.host_urls_max is not None:
             for shard, added in answers.items():
                 if capped := added.count(Added.CAPPED):
@@ -306,10 +309,11 @@ class Dispatcher:
 
     async def known(self, request: KnownRequest) -> Known:
         known = Known([])
-        for start in range(0, len(request.contents), KNOWN_AT_ONCE):
-            part = request.contents[start : start + KNOWN_AT_ONCE]
-            known.duplicates += await self.engine.contents.known([(name, bytes.fromhex(one)) for name, one in part])
-            await self.breathe()
+        async with self.lanes.lane(KNOWN_WEIGHT * len(request.contents)) as breathe:
+            for start in range(0, len(request.contents), KNOWN_AT_ONCE):
+                part = request.contents[start : start + KNOWN_AT_ONCE]
+                known.duplicates += await self.engine.contents.known([(name, bytes.fromhex(one)) for name, one in part])
+                await breathe()
         return known
 
     async def results(self, node: str | None, results: Results, now: float) -> Accepted:
@@ -321,6 +325,12 @@ class Dispatcher:
 
         A node's results must be of its own leases, or of a node's that is gone; None stands for whoever may do all.
         """
+        weight = RESULT_WEIGHT * (len(results.results) + len(results.hosts))
+        weight += sum(len(result.links) for result in results.results)
+        async with self.lanes.lane(weight) as breathe:
+            return await self._take(node, results, now, breathe)
+
+    async def _take(self, node: str | None, results: Results, now: float, breathe: Breathe) -> Taken:
         genuine = await self._read(results, now)
         batch = of_owners(genuine, await self._owners(node, genuine))
         if node is not None:
@@ -330,10 +340,10 @@ class Dispatcher:
             if node is not None:
                 self.misdeeds.note(node, Misdeed.FOREIGN_LINKS)
             return Taken(refused(results, FOREIGN_LINKS), frozenset())
-        await self.breathe()
+        await breathe()
         prospects = await self._settler.foresee(batch)
-        await self.breathe()
-        found = await self.findings.of(batch, prospects, trusted=results.canonical_links, breathe=self.breathe)
+        await breathe()
+        found = await self.findings.of(batch, prospects, trusted=results.canonical_links, breathe=breathe)
         await self._offer(found, now)
         taken = await self._settler.settle(batch, prospects, now)
         self._settled_since_tick += taken.accepted.accepted_count
@@ -343,7 +353,7 @@ class Dispatcher:
         """Tell the genuine from the made up. Another coordinator may have begun to use a key that is new to this one,
         so that the keys are read again before anything is called made up."""
         batch = read_results(results, self.seals)
-        if batch.made_up and await self._read_keys(now):
+        if batch.made_up and await self.seals.read_again(self.engine, now):
             batch = read_results(results, self.seals)
         return batch
 
@@ -351,15 +361,7 @@ class Dispatcher:
         """Whether some coordinator gave out this URL under this id."""
         if self.seals.assignment(assignment_id, url) is not None:
             return True
-        return await self._read_keys(now) and self.seals.assignment(assignment_id, url) is not None
-
-    async def _read_keys(self, now: float) -> bool:
-        """Read the keys of seals again, unless that was done a moment ago."""
-        if now - self._keys_read < KEYS_READ_EVERY_S:
-            return False
-        self._keys_read = now
-        await self.seals.refresh(self.engine)
-        return True
+        return await self.seals.read_again(self.engine, now) and self.seals.assignment(assignment_id, url) is not None
 
     async def _are_honest(self, batch: Batch) -> bool:
         """Whether links are in scope as their node says. It may have heard before us that the scope is wider now."""
@@ -378,12 +380,7 @@ class Dispatcher:
         """The nodes whose leases the sender may settle; None for all."""
         if node is None or self.state in ENDED:
             return None
-        mine = {node}
-        for other in batch.nodes - mine:
-            record = await self.nodes.find(self.engine, other)
-            if record is None or record.status in (NodeStatus.FAILED, NodeStatus.INACTIVE):
-                mine.add(other)
-        return mine
+        return {node} | await self.nodes.gone_among(self.engine, batch.nodes - {node})
 
     @property
     def scope_seeds(self) -> list[str]:

@@ -26,8 +26,8 @@ from drumlin.urls import Scope, canonical, host_of
 SCOPE_SEEDS_TABLE = "scope_seeds"
 LINKS_SAMPLED = 8
 """Links looked at in each batch. Where a tenth of them are foreign, every other batch is found out."""
-LINKS_AT_ONCE = 40_000
-HREFS_AT_ONCE = 2_000
+LINKS_AT_ONCE = 5_000
+HREFS_AT_ONCE = 1_000
 """Links sorted between two breaths; those that must be made canonical first take longer."""
 FORMER_SCOPES_MAX = 8
 """Scopes from before somebody narrowed it: nodes that have not heard of it yet send links by those."""
@@ -114,15 +114,17 @@ class Findings:
         """The links of those results that will count, one level deeper than their pages, where redirects lead, and the
         sitemaps of hosts whose live leases were shown."""
         found: list[NewURLs] = []
-        looked_at = 0
+        looked_at, at_once = 0, LINKS_AT_ONCE if trusted else HREFS_AT_ONCE
         for kept, verdict in zip(batch.kept, prospects.verdicts, strict=True):
             if verdict is not Verdict.SETTLED:
                 continue
-            found += self._links(kept, trusted=trusted)
-            looked_at += len(kept.result.links)
-            if looked_at >= (LINKS_AT_ONCE if trusted else HREFS_AT_ONCE):
-                looked_at = 0
-                await breathe()
+            links = kept.result.links
+            for start in range(0, len(links), at_once):
+                found += self._links(kept, slice(start, start + at_once), trusted=trusted)
+                looked_at += min(at_once, len(links) - start)
+                if looked_at >= at_once:
+                    looked_at = 0
+                    await breathe()
             target = canonical(kept.result.redirect_to) if kept.result.redirect_to else None
             depth = kept.key.depth
             if target and await self._may_follow(kept.result.url, target, depth):
@@ -140,14 +142,16 @@ class Findings:
             if url and (host_of(url) == report.host or self._scope.allows(url)):
                 yield url
 
-    def _links(self, kept: Kept, *, trusted: bool) -> list[NewURLs]:
+    def _links(self, kept: Kept, which: slice, *, trusted: bool) -> list[NewURLs]:
         result, depth = kept.result, kept.key.depth + 1
-        links = result.links if trusted else canonical_links(result, self._scope)
+        links = result.links[which]
+        if not trusted:
+            links = canonical_links(links, result.url, self._scope)
         # The assets of the last pages are deeper than any page may be.
         bound = self._config.depth is not None and not (trusted and self._config.assets)
         if not links or (bound and self._config.depth is not None and depth > self._config.depth):
             return []
-        plain, hints, source = priority_of(depth), result.link_hints, result.url
+        plain, hints, source = priority_of(depth), result.link_hints[which], result.url
         if not hints:
             # Most links lead to their own host.
             origin = source[: source.index("/", len("https://")) + 1]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.breathing import Breathe
@@ -39,10 +40,11 @@ from drumlin.protocol import (
 )
 from drumlin.urls import is_host
 
-TASKS_AT_ONCE = 10_000
-HOSTS_AT_ONCE = 1_000
-RENEWALS_AT_ONCE = 1_000
-"""What one request gets at most, and is worked on between two breaths: several times what drumlin's nodes ask for."""
+TASKS_AT_ONCE = 2_500
+HOSTS_AT_ONCE = 256
+RENEWALS_AT_ONCE = 500
+RENEWAL_WEIGHT = 10
+"""What one request gets at most, and is renewed between two breaths: more than drumlin's nodes ask for."""
 LEASE_URLS_MAX = 100
 LEASE_URLS_UNDELAYED = 8
 LEASE_URLS_SHARED = 4
@@ -82,7 +84,7 @@ class Granting:
         seals: Seals,
         misdeeds: Misdeeds,
         narrowing: Narrowing,
-        breathe: Breathe,
+        lane: Callable[[int], AbstractAsyncContextManager[Breathe]],
     ) -> None:
         self._hunger = Hunger()
         self._shares = Shares()
@@ -105,7 +107,7 @@ class Granting:
         self._requests = 0
         self._seals = seals
         self._misdeeds = misdeeds
-        self._breathe = breathe
+        self._lane = lane
 
     @property
     def _config(self) -> CrawlConfig:
@@ -214,7 +216,12 @@ class Granting:
             wanted = 0 if host in self._orders.budgets else min(room, each)
             renewals.append(Renewal(self._engine.shard_of(host), host, token, wanted))
             room -= wanted
-        leases = await self._engine.extend_all(renewals, now, until=self._until(now))
+        leases: list[Lease | None] = []
+        async with self._lane(RENEWAL_WEIGHT * len(renewals)) as breathe:
+            for start in range(0, len(renewals), RENEWALS_AT_ONCE):
+                part = renewals[start : start + RENEWALS_AT_ONCE]
+                leases += await self._engine.extend_all(part, now, until=self._until(now))
+                await breathe()
         given = 0
         for (_, host), lease in zip(own, leases, strict=True):
             if lease is None:
@@ -230,7 +237,8 @@ class Granting:
     def _genuine(self, node: str, renew: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """The leases named that are the node's, with the engine's tokens, but those of hosts that are to be left
         alone."""
-        read = [(self._seals.token(lease_id, host), host) for lease_id, host in renew]
+        # A host has one lease: named twice, it would be worked on twice.
+        read = [(self._seals.token(lease_id, host), host) for lease_id, host in dict.fromkeys(renew)]
         own = [(token, host) for token, host in read if token.startswith(node + ":")]
         made_up = sum(not token for token, _ in read)
         self._misdeeds.note(node, Misdeed.MADE_UP, made_up)
@@ -372,7 +380,6 @@ class Granting:
                 break
             more = (hosts - len(leases), room - _size(leases))
             leases += await self._ask(shard, record, request, *more, now, horizon_s=horizon_s)
-            await self._breathe()
         return leases
 
     async def _ask(

@@ -12,6 +12,8 @@ must never have two holders.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from drumlin.engines.base import Engine
@@ -28,6 +30,7 @@ SILENT_HEARTBEATS = 3
 FORGET_AFTER_S = 86_400.0
 RATE_MEMORY_S = 10.0
 PRESENT = frozenset({NodeStatus.ACTIVE, NodeStatus.DRAINING})
+GONE = frozenset({NodeStatus.FAILED, NodeStatus.INACTIVE})
 
 
 class Beat(msgspec.Struct, array_like=True):
@@ -100,6 +103,11 @@ class NodeRegistry:
                 record = self._records.setdefault(node, found)
                 self.names_version += 1
         return record
+
+    async def gone_among(self, engine: Engine, nodes: Iterable[str]) -> set[str]:
+        """Those of these nodes that are known to be at work no more, or not known at all."""
+        found = {node: await self.find(engine, node) for node in nodes}
+        return {node for node, record in found.items() if record is None or record.status in GONE}
 
     async def stored(self, engine: Engine, node: str) -> NodeRecord | None:
         """A node's record as all coordinators know it; as this one does, where the engine has lost the last one."""

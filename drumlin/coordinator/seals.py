@@ -25,6 +25,7 @@ from drumlin.protocol import AssignmentKey, read_assignment_id
 KEYS_TABLE = "seal_keys"
 PURPOSE = b"drumlin seals v1"
 SEAL_BYTES = 8
+READ_EVERY_S = 0.25
 _LEASE, _ASSIGNMENT, _RECEIPT = b"lease", b"assignment", b"receipt"
 
 _Seal = Callable[[str], str]
@@ -47,6 +48,7 @@ class Seals:
 
     def __init__(self) -> None:
         self._keys: list[bytes] = []
+        self._read = 0.0
         self._candidate = secrets.token_bytes(SECRET_BYTES)
         self._use([_derived(self._candidate)])
 
@@ -66,6 +68,14 @@ class Seals:
         if _name(key) not in known:
             await engine.put_entries(KEYS_TABLE, {_name(key): key})
         self._use([key, *(other for other in known.values() if other != key)])
+
+    async def read_again(self, engine: Engine, now: float) -> bool:
+        """`refresh`, unless that was done a moment ago: another coordinator may use a key that is new to this one."""
+        if now - self._read < READ_EVERY_S:
+            return False
+        self._read = now
+        await self.refresh(engine)
+        return True
 
     # Making
 

@@ -100,9 +100,9 @@ def by_host(urls: Iterable[str]) -> dict[str, list[str]]:
     return hosts
 
 
-def canonical_links(result: Result, scope: Scope) -> list[str]:
+def canonical_links(hrefs: list[str], base: str, scope: Scope) -> list[str]:
     """The links of a node that sends them as it found them: canonical, and in scope."""
-    urls = dict.fromkeys(canonical(href, result.url) for href in result.links)
+    urls = dict.fromkeys(canonical(href, base) for href in hrefs)
     return [url for url in urls if url is not None and scope.allows(url)]
 
 

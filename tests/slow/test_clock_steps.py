@@ -6,15 +6,26 @@ Redis needs no such clock: it is never asked for the time, and no key of it expi
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import signal
+import subprocess
+import sys
 import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from drumlin.coordinator.engine_time import AGREED_S
 from drumlin.node.client import RETRY_WAIT_MAX_S
 from tests.harness.balanced import NAMESPACE
+from tests.harness.crawls import ROOT
 from tests.harness.fleet import needs_redis
+from tests.harness.redis import redis_server, url_of
 from tests.harness.stepped_crawls import Shape, crawl_on_one_machine, finish, stepped, stepped_fleet
 from tests.harness.stepping import needs_faketime
 
@@ -25,6 +36,8 @@ STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0, None)
 """None: back and forth."""
 FROZEN_S = 25.0
 """Longer than a lease."""
+SHOWN_S = 20.0
+STARTED_EVERY_S = 3.7
 
 
 def as_long_as(unstepped_s: float) -> float:
@@ -96,3 +109,44 @@ def test_a_failover_to_a_replica_whose_time_is_behind_hurries_no_host(tmp_path: 
             fleet.start(1)
             assert float(fleet.redis.command("GET", key)) >= kept
         finish(fleet, web)
+
+
+@needs_redis
+def test_coordinators_on_a_busy_machine_agree_from_the_moment_they_join(tmp_path: Path) -> None:
+    with redis_server(tmp_path / "redis") as redis, busy(2 * (os.cpu_count() or 1)):
+        engine, clocks = url_of(redis, namespace="agreement"), []
+        for number in range(4):
+            clocks.append(_clock(engine, SHOWN_S - number * STARTED_EVERY_S))
+            time.sleep(STARTED_EVERY_S)
+        shown: list[list[list[float]]] = [json.loads(clock.communicate()[0]) for clock in clocks]
+    apart = sorted(_apart(shown))
+    print(f"{len(apart)} comparisons, median {apart[len(apart) // 2] * 1000:.1f} ms, most {apart[-1] * 1000:.1f} ms")
+    assert len(apart) > 1_000
+    assert apart[-1] < AGREED_S
+
+
+def _clock(engine: str, seconds: float) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.harness.engine_clock", engine, str(seconds)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Have so many processes take all the CPU that they get."""
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+def _apart(shown: list[list[list[float]]]) -> Iterator[float]:
+    """How far each clock was from what every other had shown last."""
+    for one in shown:
+        for other in shown:
+            if one is not other:
+                for at, ahead_s in one:
+                    if other[0][0] <= at <= other[-1][0]:
+                        yield abs(ahead_s - other[bisect_right(other, [at, math.inf]) - 1][1])

@@ -172,28 +172,45 @@ def joined(crawl: Balanced, name: str) -> int:
     return crawl.log(name).count(": joined ")
 
 
-def kill_each(crawl: Balanced, web: Web, rounds: int, pages_between: int = 20) -> None:
+def kill_each(crawl: Balanced, web: Web, rounds: int, pages_between: int = 20) -> int:
     """Kill every coordinator in turn, so many times; the crawl goes on without it, and then with it again. No node may
-    exit, and none may stand still. Each dies after it did some work and before its answers arrived."""
-    for _ in range(rounds):
-        for number in range(len(crawl.ports)):
-            lost = crawl.balancer.lost_bytes
-            crawl.balancer.lose_replies()
-            wait_until(lambda: crawl.balancer.lost_bytes - lost > LOST_BYTES, PROGRESS_S_MAX, "lost replies")  # noqa: B023
-            crawl.kill(number)
-            crawl.balancer.pass_replies()
-            wait_for_progress(crawl, web, pages_between)
-            crawl.start(number)
-            wait_for_progress(crawl, web, pages_between)
+    exit, and none may stand still. Each dies after it did some work and before its answers arrived. Returns how many
+    were killed before the crawl had too little left to be hurt."""
+    turns = [number for _ in range(rounds) for number in range(len(crawl.ports))]
+    for kills, number in enumerate(turns):
+        if web.accounts()["missed"] <= 4 * pages_between:
+            return kills
+        lost = crawl.balancer.lost_bytes
+        crawl.balancer.lose_replies()
+        wait_until(lambda: crawl.balancer.lost_bytes - lost > LOST_BYTES, PROGRESS_S_MAX, "lost replies")  # noqa: B023
+        crawl.kill(number)
+        crawl.balancer.pass_replies()
+        wait_for_progress(crawl, web, pages_between)
+        crawl.start(number)
+        crawl.check_alive()
+    return len(turns)
 
 
-def lose_replies(crawl: Balanced, web: Web, windows: int, seconds: float) -> None:
-    """Lose every reply for a while, again and again; nodes go on in between."""
+def lose_replies(crawl: Balanced, windows: int, seconds: float, pages_between: int = 100) -> None:
+    """Lose every reply for a while, again and again; in between nodes are heard and answered again. A web's count of
+    requests would not do: nodes go on with what they have while nobody answers."""
     for _ in range(windows):
         crawl.balancer.lose_replies()
         time.sleep(seconds)
         crawl.balancer.pass_replies()
-        wait_for_progress(crawl, web, 1)
+        settled = settled_pages(crawl)
+        wait_until(
+            lambda: settled_pages(crawl) >= settled + pages_between,  # noqa: B023
+            PROGRESS_S_MAX,
+            "settled pages",
+            poll_s=0.2,
+        )
+        crawl.check_alive()
+
+
+def settled_pages(crawl: Balanced) -> int:
+    pages: int = crawl.remote(0).get("/api/v1/stats")["pages"]
+    return pages
 
 
 def wait_for_progress(crawl: Balanced, web: Web, pages: int) -> None:

@@ -31,8 +31,8 @@ def test_each_of_three_coordinators_is_killed_ten_times_and_replies_are_lost(tmp
         for name in names:
             crawl.node(name)
         wait_for_progress(crawl, web, HOSTS)
-        kill_each(crawl, web, rounds=10)
-        lose_replies(crawl, web, windows=4, seconds=4.0)
+        assert kill_each(crawl, web, rounds=10) == 10 * len(crawl.ports)
+        lose_replies(crawl, windows=4, seconds=4.0)
         assert [joined(crawl, name) for name in names] == [1] * NODES
         crawl.wait_for_nodes(CRAWL_S_MAX)
         figures = check_every_page_stored_once(web, crawl.store)

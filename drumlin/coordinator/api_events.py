@@ -15,6 +15,7 @@ import msgspec
 from drumlin.coordinator.api_figures import Figures
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.health import Health
 from drumlin.coordinator.messages import NodeStatusChange, StateChange, Stats
 from drumlin.coordinator.routing import Stream
 from drumlin.coordinator.shown import on_calendar
@@ -34,8 +35,9 @@ _encode = msgspec.json.Encoder().encode
 class Events:
     """Watches the crawl for those who listen."""
 
-    def __init__(self, figures: Figures, engine_time: EngineTime) -> None:
+    def __init__(self, figures: Figures, engine_time: EngineTime, health: Health) -> None:
         self._figures = figures
+        self._health = health
         self._time = engine_time
         self._clients: set[asyncio.Queue[bytes | None]] = set()
         self._watching: asyncio.Task[None] | None = None
@@ -71,7 +73,7 @@ class Events:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
-            yield b"retry: %d\n\n" % RETRY_MS + await self._stats_event()
+            yield b"retry: %d\n\n" % RETRY_MS + await self._first_event()
             while (event := await queue.get()) is not None:
                 yield event
         finally:
@@ -80,12 +82,20 @@ class Events:
     async def _stats_event(self) -> bytes:
         return _event("stats", on_calendar(await self._figures.stats(await self._time.now()), self._time.calendar))
 
+    async def _first_event(self) -> bytes:
+        try:
+            async with self._health.patience():
+                return await self._stats_event()
+        except (DrumlinError, Refused) as broken:
+            return _trouble(broken)
+
     async def _watch(self) -> None:
         while self._clients:
             try:
-                events = await self._look()
-            except DrumlinError as broken:
-                events = [_event("trouble", {"message": broken.message})]
+                async with self._health.patience():
+                    events = await self._look()
+            except (DrumlinError, Refused) as broken:
+                events = [_trouble(broken)]
             for queue in self._clients:
                 for event in events:
                     if not queue.full():
@@ -109,6 +119,10 @@ class Events:
                 if self._nodes.get(node) != status and len(changes) < NODE_EVENTS_MAX:
                     changes.append(_event("node", NodeStatusChange(node, status)))
         return changes
+
+
+def _trouble(broken: DrumlinError | Refused) -> bytes:
+    return _event("trouble", {"code": broken.code, "message": broken.message, "hint": broken.hint})
 
 
 def _event(name: str, data: Any) -> bytes:

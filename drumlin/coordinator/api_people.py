@@ -11,7 +11,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from drumlin.coordinator import api_events, api_metrics
+from drumlin.coordinator import api_metrics
+from drumlin.coordinator.api_events import MEDIA_TYPE as EVENTS_TYPE
 from drumlin.coordinator.api_events import Events
 from drumlin.coordinator.api_figures import Figures
 from drumlin.coordinator.api_metrics import RequestMetrics
@@ -84,7 +85,7 @@ class PeopleFace:
         self._watch = watch
         self._figures = Figures(dispatcher, health)
         self._time = engine_time
-        self._events = Events(self._figures, engine_time)
+        self._events = Events(self._figures, engine_time, health)
         self._work_may_have_come = work_may_have_come
 
     def close(self) -> None:
@@ -102,7 +103,7 @@ class PeopleFace:
             _always(_look("/api/v1/why-idle", "Why nothing is being fetched right now", self.why_idle, WhyIdle)),
             _look("/api/v1/dead-letters", "URLs given up", self.dead_letters, DeadLettersView, DeadLettersQuery),
             _look("/api/v1/audit", "Who changed what, newest first", self.audit, AuditView, AuditQuery),
-            _page("/api/v1/events", "Figures and changes as they come", self.events, bytes, api_events.MEDIA_TYPE),
+            _always(_page("/api/v1/events", "Figures and changes as they come", self.events, bytes, EVENTS_TYPE)),
             _always(_page("/metrics", "Metrics for Prometheus", self.metrics, str, api_metrics.MEDIA_TYPE)),
         ]
 
@@ -176,7 +177,7 @@ class PeopleFace:
 
     async def events(self, call: Call, message: None) -> Stream:
         """A stream for those who ask for one, as browsers' EventSource does; else one look."""
-        if api_events.MEDIA_TYPE in call.header(b"accept"):
+        if EVENTS_TYPE in call.header(b"accept"):
             return self._events.listen()
         return await self._events.once()
 

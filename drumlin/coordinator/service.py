@@ -52,6 +52,7 @@ TICK_S = 1.0
 KEEP_ALIVE_S = 75
 CONNECTIONS_WAITING_MAX = 4096
 DRAIN_S = 10
+CERTIFICATES_CHECKED_EVERY_S = 86_400.0
 FLUSH_S = 5.0
 """How long the engine has, when a coordinator ends, to take what is known of its nodes."""
 GC_THRESHOLDS = (100_000, 50, 100)
@@ -167,11 +168,21 @@ def _context_factory(listen: Listen) -> Callable[..., ssl.SSLContext] | None:
 
 
 def _check_certificates(listen: Listen) -> None:
-    """Say now what every client would only say as a failed connection."""
+    """Say now what every client would only say as a failed connection: a warning, or an error when it is too late."""
     for path in (listen.certificate, listen.client_authority):
         if path is not None:
             for warning in check_validity(path, time.time()):
                 log.warning("%s", warning)
+
+
+async def _keep_checking_certificates(listen: Listen) -> None:
+    """Warn again every day: certificates of a long crawl expire while it runs."""
+    while True:
+        await asyncio.sleep(CERTIFICATES_CHECKED_EVERY_S)
+        try:
+            _check_certificates(listen)
+        except ConfigError as expired:
+            log.error("%s", expired)
 
 
 async def _until_started(server: uvicorn.Server, serving: asyncio.Task[None], listen: Listen) -> None:
@@ -249,7 +260,7 @@ class _Service:
             await asyncio.to_thread(sweep, options.store, time.time())
             self._finisher = Finisher(dispatcher, options.store)
         collect_seldom(*GC_THRESHOLDS)
-        async with app.intake.running(), run_server(app, options.listen, drain=True), _watching(app):
+        async with app.intake.running(), run_server(app, options.listen, drain=True), _watching(app, options.listen):
             on_ready(dispatcher)
             ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
             await asyncio.wait([ticking, asyncio.ensure_future(self._stopping.wait())], return_when="FIRST_COMPLETED")
@@ -326,13 +337,14 @@ async def _in_force(engine: Engine, founded: CrawlConfig) -> CrawlConfig:
 
 
 @contextlib.asynccontextmanager
-async def _watching(app: CoordinatorApp) -> AsyncIterator[None]:
-    """Have the engine and the store looked at for as long as the context lasts."""
-    watching = asyncio.create_task(app.watch.run())
+async def _watching(app: CoordinatorApp, listen: Listen) -> AsyncIterator[None]:
+    """Have the engine, the store and certificates looked at for as long as the context lasts."""
+    watching = [asyncio.create_task(app.watch.run()), asyncio.create_task(_keep_checking_certificates(listen))]
     try:
         yield
     finally:
-        await _cancelled(watching)
+        for one in watching:
+            await _cancelled(one)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.harness.crawls import wait_until
+from tests.harness.crawls import benchmark_web, wait_until
 from tests.harness.cutting import CuttingProxy
+from tests.harness.fleet import check_every_page_stored_once
 from tests.harness.redis import RedisServer, redis_server, url_of
 from tests.harness.small_disk import small_disk
 from tests.harness.standing import Standing, standing
@@ -24,6 +25,7 @@ NAMED_WITHIN_S = 5.0
 ANSWERED_WITHIN_S = 5.0
 WELL_AGAIN_WITHIN_S = 30.0
 ASK_S_MAX = 60.0
+CRAWL_S_MAX = 240.0
 FROZEN_S = 8.0
 """Longer than a server is waited for, so that connections are given up meanwhile."""
 
@@ -156,6 +158,17 @@ def every_call(place: Standing) -> list[Answer]:
     ]
 
 
+def first_event(place: Standing) -> str:
+    """What a stream of live events begins with."""
+    connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=ANSWERED_WITHIN_S)
+    try:
+        connection.request("GET", "/api/v1/events", headers={"Accept": "text/event-stream"})
+        lines = iter(connection.getresponse().readline, b"")
+        return next(line for line in lines if line.startswith(b"event: ")).decode().split()[1]
+    finally:
+        connection.close()
+
+
 def check_that_nobody_waits(place: Standing, stop: Callable[[], None], go_on: Callable[[], None], code: str) -> None:
     """Calls that are under way when Redis stops answering, and calls that come later, all end in time."""
     caught: list[Answer] = []
@@ -168,6 +181,7 @@ def check_that_nobody_waits(place: Standing, stop: Callable[[], None], go_on: Ca
         caller.join()
     time.sleep(FROZEN_S)
     caught += every_call(place)
+    assert first_event(place) == "trouble"
     check_that_calls_end(place, code)
     assert max(answer.seconds for answer in caught) < ANSWERED_WITHIN_S
     assert {answer.code for answer in caught if answer.status == 503} == {code}
@@ -184,6 +198,24 @@ def test_a_frozen_redis_holds_nobody(tmp_path: Path) -> None:
             lambda: os.kill(server.pid, signal.SIGCONT),
             "engine_silent",
         )
+
+
+def test_a_crawl_whose_redis_was_frozen_ends_with_every_page_once(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, 20, 60, "--latency-ms", "40") as web,
+        redis_server(tmp_path / "redis") as server,
+        standing(
+            tmp_path, "--engine", url_of(server, namespace="frozen"), "-i", str(web.seeds), "--delay", "0"
+        ) as place,
+    ):
+        place.node("n0", "--concurrency", "16")
+        wait_until(lambda: web.accounts()["pages_distinct"] >= web.pages // 4, CRAWL_S_MAX, "a quarter of the pages")
+        os.kill(server.pid, signal.SIGSTOP)
+        check_that_it_is_named(place, "engine_silent")
+        time.sleep(FROZEN_S)
+        os.kill(server.pid, signal.SIGCONT)
+        place.wait_for_nodes(CRAWL_S_MAX)
+        check_every_page_stored_once(web, place.store)
 
 
 def test_a_redis_that_is_cut_off_holds_nobody(tmp_path: Path) -> None:

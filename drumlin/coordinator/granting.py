@@ -271,7 +271,16 @@ class Granting:
 
     # New leases
 
-    async def _lease(self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float) -> list[Lease]:
+    async def _lease(
+        self,
+        record: NodeRecord,
+        request: WorkRequest,
+        hosts: int,
+        room: int,
+        now: float,
+        *,
+        horizon_s: float | None = None,
+    ) -> list[Lease]:
         """Hosts of the domains it prefers and of its own shards; a node that finds none there gets some of another's.
 
         So hosts stay with a node while there is enough for all, no node idles while another's hosts wait, and none
@@ -281,27 +290,29 @@ class Granting:
         leases += await self._lease_lost(record, request, hosts - len(leases), room - _size(leases), now)
         leases += await self._lease_budgeted(record, request, hosts - len(leases), room - _size(leases), now)
         own, others = self._shards_for(record)
-        leases += await self._lease_from(own, record, request, hosts - len(leases), room - _size(leases), now)
+        more = (hosts - len(leases), room - _size(leases))
+        leases += await self._lease_from(own, record, request, *more, now, horizon_s=horizon_s)
         if leases or not others:
             return leases
         few = min(hosts, HOSTS_FROM_OTHERS)
-        return await self._lease_from(others, record, request, few, room, now)
+        return await self._lease_from(others, record, request, few, room, now, horizon_s=horizon_s)
 
     async def _lease_by_share(
         self, record: NodeRecord, request: WorkRequest, hosts: int, room: int, now: float
     ) -> list[Lease]:
-        """Up to the node's share of all hosts, and beyond it those that nobody wanted."""
+        """Up to the node's share of all hosts, and beyond it those that nobody wanted. Where there are plenty of the
+        latter, as in a fleet whose nodes are the bound, they are all that is asked for."""
         held = held_by(record, request)
         self._shares.count_nodes(self._workers)
         if self._shares.room(held, now) < hosts and self._shares.outdated(now):
             await self._count_hosts(now)
-        at_once = min(hosts, self._shares.room(held, now))
-        leases = await self._lease(record, request, at_once, room, now) if at_once > 0 else []
-        waited_s = self._shares.unwanted_s(now)
-        if not leases and at_once < hosts and waited_s is not None:
-            own, others = self._shards_for(record)
-            few = min(hosts, HOSTS_FROM_OTHERS)
-            leases = await self._lease_from(own + others, record, request, few, room, now, horizon_s=-waited_s)
+        share, waited_s = self._shares.room(held, now), self._shares.unwanted_s(now)
+        leases: list[Lease] = []
+        if share < hosts and waited_s is not None:
+            leases = await self._lease(record, request, hosts, room, now, horizon_s=-waited_s)
+        at_once = min(hosts, share) - len(leases)
+        if at_once > 0 and room > _size(leases):
+            leases += await self._lease(record, request, at_once, room - _size(leases), now)
         self._shares.answered(record.node_id, held, len(leases), now)
         return leases
 
@@ -401,7 +412,7 @@ class Granting:
         return await self._engine.lease(
             shard,
             record.node_id,
-            self._lease_request(record, request, shard, unlike_others=bool(only_hosts)),
+            self._lease_request(record, request, shard, unlike_others=bool(only_hosts) or horizon_s is not None),
             now,
             until=self._until(now),
             hosts_max=hosts,

@@ -102,7 +102,10 @@ def test_changes_and_failed_attempts_are_in_the_audit_log_and_secrets_are_not(ma
 
 def test_a_node_may_enqueue_and_work_for_itself_alone(matrix: Matrix) -> None:
     coordinator, node = matrix.coordinator, matrix.tokens[Role.NODE]
-    assert coordinator.post("/v1/frontier/enqueue", {"url": "http://by-node.example/"}, token=node).status == 202
+    wanted = {"url": "http://by-node.example/more"}
+    assert coordinator.post("/v1/frontier/enqueue", wanted, token=node).status == 403, "a node cannot widen the scope"
+    coordinator.enqueue("http://by-node.example/")
+    assert coordinator.post("/v1/frontier/enqueue", wanted, token=node).status == 202
     assert coordinator.get(f"/v1/fetch/next?workerId={NODE}", token=node).status in (200, 204)
     assert coordinator.get("/v1/fetch/next?workerId=somebody-else", token=node).code == "other_node"
     result = {"url": "http://x.example/", "statusCode": 200, "contentSha256": "", "fetchedAt": 0, "links": []}

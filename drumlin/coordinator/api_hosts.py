@@ -30,6 +30,8 @@ from drumlin.robots import Decision
 from drumlin.urls import canonical, domain_of, host_of
 
 HOST = "/api/v1/hosts/{host}"
+NOTES_SHOWN_BYTES_MAX = 4 * 1024 * 1024
+"""A list shows the robots rules of its first hosts up to here: of a thousand, each large, it would never end."""
 NOTHING_TRIED = Attempts([], complete=True, has_store=True)
 
 _note_decoder = msgspec.msgpack.Decoder(HostNote)
@@ -94,11 +96,16 @@ class HostFace:
             return HostsView([await self._blocked_view(name, call.now) for name in names])
         standing = HostStanding(query.state)
         views: list[HostView] = []
+        note_bytes = 0
         for shard in range(self._engine.shard_count):
             states = await self._engine.hosts(shard, standing, call.now, limit=query.limit - len(views))
-            views += [self._view(state, call.now) for state in states]
+            for state in states:
+                note_bytes += len(state.note)
+                shown = state if note_bytes <= NOTES_SHOWN_BYTES_MAX else msgspec.structs.replace(state, note=b"")
+                views.append(self._view(shown, call.now))
             if len(views) >= query.limit:
                 break
+            await self._dispatcher.lanes.breathe()
         return HostsView(views)
 
     async def _blocked_view(self, host: str, now: float) -> HostView:

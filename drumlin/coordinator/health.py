@@ -21,6 +21,8 @@ from drumlin.coordinator.bodies import Refused
 from drumlin.errors import Cause, DrumlinError
 
 TROUBLED_ANSWER_S = 1.0
+CAUGHT_ANSWER_S = 0.25
+"""The same for requests that were under way when the trouble became known."""
 RETRY_AFTER_S = 1.0
 REPORT_COUNTS_S = 5.0
 TOLD_EVERY_S = 60.0
@@ -89,10 +91,10 @@ class Health:
         self._troubles[part] = Trouble(part, code, problem.message, problem.hint, since)
         self._tell(part, f"the {part} cannot be used: {problem}", code, now)
         if part is Part.ENGINE and before is None:
-            # Whoever waits for it waits in vain.
+            # Whoever waits for it waits in vain, and has done so since it was looked at.
             for limit in self._waiting:
                 if limit.when() is None:
-                    limit.reschedule(asyncio.get_running_loop().time() + TROUBLED_ANSWER_S)
+                    limit.reschedule(asyncio.get_running_loop().time() + CAUGHT_ANSWER_S)
 
     def _leave(self, part: Part, now: float) -> None:
         trouble = self._troubles.pop(part, None)

@@ -165,16 +165,20 @@ def rates(samples: list[Sample], window_s: float) -> list[tuple[float, float]]:
 def recovery_s(samples: list[Sample], frozen: tuple[float, float]) -> float:
     """How long after the freeze a window is as fast as the crawl was before it; infinity when none was."""
     speeds = rates(samples, WINDOW_S)
-    before = statistics.median([speed for at, speed in speeds if at < frozen[0]] or [0.0])
+    before = statistics.median([speed for at, speed in speeds if at < frozen[0] and speed] or [0.0])
     after = (at - frozen[1] for at, speed in speeds if at > frozen[1] and speed >= FULL_SPEED_SHARE * before)
     return next(after, float("inf"))
 
 
-def freeze(subject: Subject, after_s: float, for_s: float, frozen: list[tuple[float, float]]) -> None:
-    """Stop all coordinators for a while."""
-    time.sleep(after_s)
-    if subject.ended():
-        return
+def freeze(subject: Subject, every_s: float, for_s: list[float], frozen: list[tuple[float, float]]) -> None:
+    """Stop all coordinators again and again, each time for as long as it says."""
+    for length_s in for_s:
+        time.sleep(every_s)
+        if not subject.ended():
+            frozen.append(_freeze_once(subject, length_s))
+
+
+def _freeze_once(subject: Subject, for_s: float) -> tuple[float, float]:
     begun = time.monotonic()
     stopped = subject.coordinators()
     for pid in stopped:
@@ -182,7 +186,7 @@ def freeze(subject: Subject, after_s: float, for_s: float, frozen: list[tuple[fl
     time.sleep(for_s)
     for pid in stopped:
         os.kill(pid, signal.SIGCONT)
-    frozen.append((begun, time.monotonic()))
+    return begun, time.monotonic()
 
 
 def run(options: argparse.Namespace) -> int:
@@ -196,7 +200,7 @@ def run(options: argparse.Namespace) -> int:
             subject = (FleetSubject if options.fleet else LocalSubject)(site, root, options)
             try:
                 if options.freeze_s:
-                    when = (subject, options.freeze_after_s, options.freeze_s, frozen)
+                    when = (subject, options.freeze_every_s, options.freeze_s, frozen)
                     threading.Thread(target=freeze, args=when, daemon=True).start()
                 samples = watch(subject, site, begun + RUN_S_MAX)
                 wall_s = time.monotonic() - begun
@@ -233,6 +237,10 @@ def print_result(
         )
 
 
+def _seconds(text: str) -> list[float]:
+    return [float(part) for part in text.split(",")]
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.small", description=__doc__.split("\n", 1)[0] if __doc__ else "")
     parser.add_argument("--hosts", type=int, default=2_000)
@@ -240,8 +248,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--disk", type=Path, help="a folder on a disk to crawl into; else memory (tmpfs)")
     parser.add_argument("--nodes", type=int, help="node processes; else one for each core")
     parser.add_argument("--fleet", action="store_true", help="a fleet on a Redis Cluster, in place of one machine")
-    parser.add_argument("--freeze-s", type=float, default=0.0, help="stop the coordinator for so long")
-    parser.add_argument("--freeze-after-s", type=float, default=60.0, help="when to stop it")
+    parser.add_argument("--freeze-s", type=_seconds, default=[], help="stop the coordinators for so long: 10,40")
+    parser.add_argument("--freeze-every-s", type=float, default=60.0, help="how long to wait before each time")
     parser.add_argument("--drumlin-flags", default="", help="more flags for drumlin crawl, in one string")
     parser.add_argument("--json", type=Path, help="write every sample to this file")
     return parser.parse_args()

@@ -26,9 +26,10 @@ DEBIAN_BENCH := wget2
 FAST_TESTS := $(wildcard tests/unit tests/conformance)
 REAL_TESTS := $(wildcard tests/integration tests/acceptance)
 CHECKED := $(wildcard drumlin tests bench docs)
-# Unit and conformance tests share nothing and so use all cores; integration and acceptance tests measure real
-# processes and so run alone.
+# Unit and conformance tests share nothing and so use all cores. Integration and acceptance tests start real processes
+# and mostly wait for them, so two files of them run at a time.
 WORKERS ?= auto
+REAL_WORKERS ?= 2
 
 .PHONY: help test bytecode lint types fast-tests real-tests demo bench bench-micro test-slow lock docs format clean
 
@@ -54,7 +55,7 @@ fast-tests: bytecode
 
 real-tests: bytecode
 	tests/setup-debian.sh $(DEBIAN_TEST)
-	$(if $(REAL_TESTS),$(BIN)/pytest -q $(REAL_TESTS))
+	$(if $(REAL_TESTS),$(BIN)/pytest -q -n $(REAL_WORKERS) --dist loadfile $(REAL_TESTS))
 
 test-slow: bytecode .venv-bench/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
 	tests/setup-debian.sh $(DEBIAN_SLOW)

@@ -7,9 +7,12 @@ what others said. Characters that control a terminal, end a line or turn the dir
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 TRACEBACK_MARK = "    | "
 """Stands before each line of a traceback, so that none looks like an entry of its own."""
@@ -49,6 +52,29 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+class _LogFile(logging.FileHandler):
+    """A log file that says nothing of its own: what fails on a full disk is told by whatever else it stops."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name is logging's
+        """Go on without this entry."""
+
+
+@contextlib.contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Have what drumlin logs written to a file, which is made with the first entry, for as long as the context lasts:
+    on a terminal it would break into the live display."""
+    handler = _LogFile(path, encoding="utf-8", delay=True)
+    handler.setFormatter(LineFormatter())
+    logger = logging.getLogger("drumlin")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        with contextlib.suppress(OSError):
+            handler.close()
 
 
 def tell(sentence: str) -> None:

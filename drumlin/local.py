@@ -42,6 +42,7 @@ from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import EXIT_INTERNAL, BusyError, DrumlinError, StorageError
 from drumlin.garbage import collect_seldom, set_apart_what_is_loaded
+from drumlin.lines import logging_to
 from drumlin.model import FailureKind
 from drumlin.node.archive import CrawlPaths
 from drumlin.node.blackbox import read_blackbox
@@ -154,7 +155,9 @@ class LocalCrawl:
                 for index in range(self.options.nodes):
                     name = f"n{index}"
                     self._processes[name] = fork_node(self._node_options(name), self._log(name), self._socket)
-                return asyncio.run(self._run_on_frontier())
+                # After forking: what the nodes say goes to files of their own.
+                with logging_to(self._log("coordinator")):
+                    return asyncio.run(self._run_on_frontier())
         finally:
             for process in self._processes.values():
                 process.end(signal.SIGKILL)

@@ -215,6 +215,14 @@ def run(options: argparse.Namespace) -> int:
         shutil.rmtree(root, ignore_errors=True)
 
 
+def resident_mb(samples: list[Sample], pages: int, quarter: int) -> float:
+    """The median while the crawl was in this quarter: processes that check or merge files for a moment do not count,
+    and neither does the first quarter, when caches fill."""
+    least, most = (quarter - 1) * pages / 4, quarter * pages / 4
+    inside = [sample.resident_bytes for sample in samples if least <= sample.done < most]
+    return statistics.median(inside or [samples[-1].resident_bytes]) / MEGABYTE
+
+
 def print_result(
     samples: list[Sample], stats: dict[str, int], wall_s: float, frozen: list[tuple[float, float]], exit_code: int
 ) -> None:
@@ -222,14 +230,13 @@ def print_result(
     lags = lags_s(samples)
     worst_at, worst = max(lags, key=lambda lag: lag[1])
     minutes = [speed for _, speed in rates(samples, MINUTE_S)] or [last / wall_s]
-    quarter = next((s for s in samples if s.done >= last / 4), samples[-1]).resident_bytes
-    peak = max(sample.resident_bytes for sample in samples[len(samples) // 4 :])
     begun = samples[0].at
     print(f"pages {pages:,}, missed {stats['missed']:,}, fetched twice {stats['doubles']:,}, exit code {exit_code}")
     print(f"{pages / wall_s:,.0f} pages/s over {wall_s:.0f} s; best minute {max(minutes):,.0f}")
     print(f"whole / best minute: {pages / wall_s / max(minutes):.2f}")
     print(f"lag of done behind fetched: {worst:.2f} s at most, after {worst_at - begun:.0f} s")
-    print(f"memory: {quarter / MEGABYTE:,.0f} MB after a quarter, {peak / MEGABYTE:,.0f} MB at most after it")
+    second, fourth = resident_mb(samples, last, 2), resident_mb(samples, last, 4)
+    print(f"memory: {second:,.0f} MB in the second quarter of the pages, {fourth:,.0f} MB in the last (medians)")
     for span in frozen:
         print(
             f"frozen for {span[1] - span[0]:.0f} s after {span[0] - begun:.0f} s; full speed again "

@@ -8,8 +8,8 @@ if several took turns with each other, everybody else would wait for a part of e
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from drumlin.model import NewURLs
 
@@ -17,7 +17,7 @@ PART_WEIGHT = 2_000
 """What one part of adding URLs weighs: a few hundredths of a second."""
 PART_WEIGHT_REMOTE = 10_000
 """The same where the engine is another process: parts cost round trips there, and an honest batch is one part."""
-GROUP_WEIGHT = 3
+GROUP_WEIGHT = 8
 """What a host weighs beside its URLs."""
 LIGHT_WEIGHT = 10_000
 """What a request weighs at most that is not heavy: twice what a full batch of pages with many links does."""
@@ -39,10 +39,9 @@ class Lanes:
 
     breathe: Breathe = staticmethod(go_on)
 
-    @contextlib.asynccontextmanager
-    async def lane(self, weight: int) -> AsyncIterator[Breathe]:
+    def lane(self, weight: int) -> AbstractAsyncContextManager[Breathe]:
         """Work of this weight; what it is given is to be called between its parts."""
-        yield self.breathe
+        return nullcontext(self.breathe)
 
 
 class LoopLanes(Lanes):
@@ -53,11 +52,11 @@ class LoopLanes(Lanes):
     def __init__(self) -> None:
         self._heavy = asyncio.Lock()
 
-    @contextlib.asynccontextmanager
-    async def lane(self, weight: int) -> AsyncIterator[Breathe]:
-        if weight <= LIGHT_WEIGHT:
-            yield go_on
-            return
+    def lane(self, weight: int) -> AbstractAsyncContextManager[Breathe]:
+        return nullcontext(go_on) if weight <= LIGHT_WEIGHT else self._alone()
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[Breathe]:
         async with self._heavy:
             yield breathe
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from enum import StrEnum
+from types import TracebackType
 
 import msgspec
 
@@ -110,22 +109,39 @@ class Health:
 
     # What requests do meanwhile
 
-    @asynccontextmanager
-    async def patience(self) -> AsyncIterator[None]:
+    def patience(self) -> Patience:
         """Around what may need the engine: `Refused`, with the cause, when the engine is in trouble for too long."""
-        loop = asyncio.get_running_loop()
         troubled = Part.ENGINE in self._troubles
-        limit = asyncio.timeout_at(loop.time() + TROUBLED_ANSWER_S if troubled else None)
+        return Patience(self, asyncio.get_running_loop().time() + TROUBLED_ANSWER_S if troubled else None)
+
+    def wait(self, limit: asyncio.Timeout) -> None:
         self._waiting.add(limit)
+
+    def waited(self, limit: asyncio.Timeout) -> None:
+        self._waiting.discard(limit)
+
+
+class Patience:
+    """How long one request waits. A class, since every request passes it: a generator would cost twice as much."""
+
+    __slots__ = ("_health", "_limit")
+
+    def __init__(self, health: Health, until: float | None) -> None:
+        self._health = health
+        self._limit = asyncio.timeout_at(until)
+
+    async def __aenter__(self) -> None:
+        self._health.wait(self._limit)
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._health.waited(self._limit)
         try:
-            async with limit:
-                yield
+            await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
-            if not limit.expired():
-                raise
-            raise refusal(self._troubles.get(Part.ENGINE)) from None
-        finally:
-            self._waiting.discard(limit)
+            raise refusal(self._health.trouble(Part.ENGINE)) from None
 
 
 def refusal(trouble: Trouble | None) -> Refused:

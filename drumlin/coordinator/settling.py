@@ -35,12 +35,14 @@ OUTCOMES = frozenset(Outcome)
 
 
 class Kept(NamedTuple):
-    """A result that is considered: where it stands in its batch, its assignment and its host."""
+    """A result that is considered: where it stands in its batch, its assignment, its host, and the name of its fetch,
+    by which the engine knows it when it comes again."""
 
     place: int
     result: Result
     key: AssignmentKey
     host: str
+    capture: bytes
 
 
 class Batch(NamedTuple):
@@ -115,7 +117,7 @@ def read_results(results: Results, seals: Seals) -> Batch:
         url = result.url
         key, host = assignment(result.assignment_id, url), host_or_nothing(url)
         if key is not None and host:
-            kept.append(Kept(index, result, key, host))
+            kept.append(Kept(index, result, key, host, _capture_of(result, key)))
         else:
             readable = host and read_assignment_id(result.assignment_id) is not None
             rejected[index] = Rejected(result.assignment_id, MADE_UP if readable else MALFORMED)
@@ -299,7 +301,7 @@ class Settler:
             retry_at = now + (wait_s or 0.0)
             counts["dead." + kind if wait_s is None else "retried." + kind] = 1
         size = _page_bytes(result, outcome)
-        return Settled(key.task_id, result.url, state, _capture_id(one), retry_at, kind, result.error, size, counts)
+        return Settled(key.task_id, result.url, state, one.capture, retry_at, kind, result.error, size, counts)
 
 
 def _by_lease(kept: list[Kept]) -> dict[tuple[str, str], list[int]]:
@@ -314,23 +316,24 @@ def _adds_something(result: Result) -> bool:
     return bool(result.links or result.redirect_to) or _has_content(result)
 
 
-def _capture_id(one: Kept) -> bytes:
-    return (one.result.capture_id or f"{one.key.lease_id}/{one.key.task_id}").encode()
+def _capture_of(result: Result, key: AssignmentKey) -> bytes:
+    return (result.capture_id or f"{key.lease_id}/{key.task_id}").encode()
 
 
 def _as_done(one: Kept) -> Settled:
-    return Settled(one.key.task_id, one.result.url, TaskState.DONE, _capture_id(one))
+    return Settled(one.key.task_id, one.result.url, TaskState.DONE, one.capture)
 
 
 def _leave_one_capture(kept: list[Kept], verdicts: list[Verdict | None]) -> None:
     """Of several results of one URL in a batch only one counts: the first, and those that belong to it, since the links
     of a large sitemap come in several."""
+    if len({one.result.url for one in kept}) == len(kept):
+        return
     captures: dict[tuple[str, int], bytes] = {}
     for place, one in enumerate(kept):
-        if verdicts[place] is Verdict.SETTLED:
-            capture = _capture_id(one)
-            if captures.setdefault((one.host, one.key.task_id), capture) != capture:
-                verdicts[place] = Verdict.STALE
+        settled = verdicts[place] is Verdict.SETTLED
+        if settled and captures.setdefault((one.host, one.key.task_id), one.capture) != one.capture:
+            verdicts[place] = Verdict.STALE
 
 
 def outcome_of(result: Result) -> str:

@@ -304,7 +304,7 @@ class Granting:
         latter, as in a fleet whose nodes are the bound, they are all that is asked for."""
         held = held_by(record, request)
         self._shares.count_nodes(self._workers)
-        if self._shares.room(held, now) < hosts and self._shares.outdated(now):
+        if self._shares.room(held, now) < hosts and self._shares.begin_count(now):
             await self._count_hosts(now)
         share, waited_s = self._shares.room(held, now), self._shares.unwanted_s(now)
         leases: list[Lease] = []

@@ -18,6 +18,9 @@ from drumlin.protocol import HOSTS_MAX, NodeRecord, WorkRequest
 LACKS_BELOW = 0.5
 """Of its share: a node with fewer hosts lacks some. So much less than one that moves do not call for further moves."""
 COUNT_AGAIN_S = 0.25
+COUNT_AGAIN_LARGE_S = 2.0
+LARGE_NODES = 16
+"""With more nodes than these one host more or less is little to each, and counting takes as long as it always does."""
 GIVE_AGAIN_S = 2.0
 """About as long as a host takes to change hands. Asked for again sooner, more would be given back than are lacking."""
 LACKED_LATELY_S = 2.0
@@ -53,9 +56,12 @@ class Shares:
         """So many nodes are there by now."""
         self._nodes = max(1, nodes)
 
-    def outdated(self, now: float) -> bool:
-        """Whether hosts should be counted again before a node is refused one."""
-        return now - self._counted >= COUNT_AGAIN_S
+    def begin_count(self, now: float) -> bool:
+        """Whether hosts should be counted again before a node is refused one. Who hears so counts for all."""
+        due = now - self._counted >= (COUNT_AGAIN_S if self._nodes <= LARGE_NODES else COUNT_AGAIN_LARGE_S)
+        if due:
+            self._counted = now
+        return due
 
     def paused(self, now: float, heartbeat_s: float) -> None:
         """Nothing is given out at this moment."""

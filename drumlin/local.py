@@ -248,7 +248,7 @@ class LocalCrawl:
             endpoint=listen.endpoint,
         )
         collect_seldom(*GC_THRESHOLDS)
-        async with app.intake.running(), run_server(app, listen, drain=False, listening=self._socket):
+        async with app.intake.running(), run_server(app, listen, [self._socket], drain=False):
             try:
                 await self._supervise(app)
             finally:

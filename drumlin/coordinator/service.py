@@ -33,9 +33,9 @@ from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.finishing import Finisher
 from drumlin.coordinator.freed_memory import FreedMemory
 from drumlin.coordinator.health import Part
+from drumlin.coordinator.listening import listening_on
 from drumlin.coordinator.report import ELAPSED_KEY
 from drumlin.coordinator.steering import CONFIG_KEY, Steering
-from drumlin.coordinator.unix_socket import private_socket
 from drumlin.coordinator.wire import LimitedProtocol
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
@@ -107,25 +107,12 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def run_server(
-    app: CoordinatorApp, listen: Listen, *, drain: bool, listening: socket.socket | None = None
+    app: CoordinatorApp, listen: Listen, sockets: list[socket.socket], *, drain: bool
 ) -> AsyncIterator[None]:
-    """Serve `app` for as long as the context lasts, on a socket that is `listening` already or a new one. With `drain`
-    the requests under way are answered at the end."""
-    with contextlib.ExitStack() as stack:
-        if listening is None and listen.unix:
-            listening = stack.enter_context(private_socket(listen.unix, CONNECTIONS_WAITING_MAX))
-        async with _serving(app, listen, drain=drain, listening=listening):
-            yield
-
-
-@contextlib.asynccontextmanager
-async def _serving(
-    app: CoordinatorApp, listen: Listen, *, drain: bool, listening: socket.socket | None
-) -> AsyncIterator[None]:
+    """Serve `app` on these sockets for as long as the context lasts. With `drain` the requests under way are answered
+    at the end."""
     config = uvicorn.Config(
         app,
-        host=listen.host or "127.0.0.1",
-        port=listen.port,
         http=LimitedProtocol,
         log_config=None,
         # Whatever goes wrong is told by the application; ending while nodes wait for an answer is not wrong.
@@ -142,7 +129,7 @@ async def _serving(
         ssl_context_factory=_context_factory(listen),
     )
     server = _Server(config)
-    serving = asyncio.create_task(server.serve([listening] if listening is not None else None))
+    serving = asyncio.create_task(server.serve(sockets))
     try:
         await _until_started(server, serving, listen)
         yield
@@ -203,20 +190,23 @@ async def serve(
     options: ServiceOptions, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]
 ) -> None:
     """Be a coordinator until SIGTERM or SIGINT. `config` founds the crawl, or must be what it was founded with."""
-    _check_certificates(options.listen)
-    engine = await open_engine(options.engine, shard_count=options.shard_count, sync=options.sync)
-    try:
-        await _Service(options, engine).run(config, seeds, on_ready)
-    finally:
-        await engine.close()
+    listen = options.listen
+    _check_certificates(listen)
+    with listening_on(listen.host, listen.port, listen.unix, CONNECTIONS_WAITING_MAX) as sockets:
+        engine = await open_engine(options.engine, shard_count=options.shard_count, sync=options.sync)
+        try:
+            await _Service(options, engine, sockets).run(config, seeds, on_ready)
+        finally:
+            await engine.close()
 
 
 class _Service:
     """One coordinator process."""
 
-    def __init__(self, options: ServiceOptions, engine: Engine) -> None:
+    def __init__(self, options: ServiceOptions, engine: Engine, sockets: list[socket.socket]) -> None:
         self.options = options
         self.engine = engine
+        self._sockets = sockets
         self.time = EngineTime(engine)
         self._stopping = asyncio.Event()
         self._elapsed_s = 0.0
@@ -260,7 +250,8 @@ class _Service:
             await asyncio.to_thread(sweep, options.store, time.time())
             self._finisher = Finisher(dispatcher, options.store)
         collect_seldom(*GC_THRESHOLDS)
-        async with app.intake.running(), run_server(app, options.listen, drain=True), _watching(app, options.listen):
+        serving = run_server(app, options.listen, self._sockets, drain=True)
+        async with app.intake.running(), serving, _watching(app, options.listen):
             on_ready(dispatcher)
             ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
             await asyncio.wait([ticking, asyncio.ensure_future(self._stopping.wait())], return_when="FIRST_COMPLETED")

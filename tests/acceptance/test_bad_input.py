@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -322,3 +323,34 @@ def test_every_exit_code_is_documented() -> None:
     codes = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     rows = {int(code) for code in re.findall(r"^\| (\d+) \|", EXIT_CODES.read_text(), re.MULTILINE)}
     assert rows == codes | {EXIT_NOT_FETCHED, EXIT_COORDINATOR, EXIT_PIPE_CLOSED}
+
+
+# Where to listen
+
+
+def coordinator(folder: Path, listen: str) -> subprocess.CompletedProcess[str]:
+    return drumlin(folder, "coordinator", "--listen", listen, "--engine", "rocksdb:frontier", "http://example.org/")
+
+
+def test_a_port_that_is_taken_is_said_and_no_crawl_is_founded(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = coordinator(tmp_path, place)
+    assert done.returncode == EXIT_BUSY
+    expected = f"drumlin: Another program listens on {place}. Stop it, or choose another port with --listen."
+    assert sentence(done) == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("listen", "says"),
+    [
+        ("192.0.2.1:8700", "Cannot listen on 192.0.2.1:8700: this machine has no such address."),
+        ("no.such.host.invalid:8700", "Cannot listen on no.such.host.invalid: there is no such host."),
+    ],
+)
+def test_a_place_that_is_not_here_is_said_and_no_crawl_is_founded(tmp_path: Path, listen: str, says: str) -> None:
+    done = drumlin(tmp_path, "coordinator", "--listen", listen, "--insecure", "--engine", "rocksdb:frontier")
+    assert done.returncode == EXIT_USAGE
+    assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []

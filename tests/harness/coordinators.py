@@ -21,6 +21,7 @@ from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, Role
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.listening import listening_on
 from drumlin.coordinator.service import Listen, run_server
 from drumlin.engines import open_engine
 from drumlin.protocol import Failure
@@ -29,6 +30,7 @@ from drumlin.signing import HEADER, NONCE_BYTES, sign
 STARTS_WITHIN_S = 30.0
 ANSWERS_WITHIN_S = 60.0
 TICK_S = 0.05
+LISTEN_BACKLOG = 100
 CONFIG = CrawlConfig(allow_private=True, delay_s=0.0)
 
 Value = TypeVar("Value")
@@ -128,13 +130,15 @@ class RunningCoordinator:
             store=self._store,
         )
         listen = Listen("127.0.0.1", self.port)
-        async with self.time.running(), self.app.intake.running(), run_server(self.app, listen, drain=False):
-            self._ready.set()
-            while not self._ending.is_set():
-                await self.access.refresh(engine)
-                await self.dispatcher.tick(await self.time.now(), 0.0)
-                self.app.work_may_have_come()
-                await asyncio.sleep(TICK_S)
+        with listening_on(listen.host, listen.port, "", LISTEN_BACKLOG) as sockets:
+            serving = run_server(self.app, listen, sockets, drain=False)
+            async with self.time.running(), self.app.intake.running(), serving:
+                self._ready.set()
+                while not self._ending.is_set():
+                    await self.access.refresh(engine)
+                    await self.dispatcher.tick(await self.time.now(), 0.0)
+                    self.app.work_may_have_come()
+                    await asyncio.sleep(TICK_S)
         await engine.close()
 
     def do(self, work: Coroutine[Any, Any, Value]) -> Value:

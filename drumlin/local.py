@@ -185,8 +185,9 @@ class LocalCrawl:
         return self.elapsed_before_s + time.monotonic() - self.started
 
     @property
-    def in_flight(self) -> int:
-        return int(sum(record.current_load for record in self.dispatcher.nodes.records()))
+    def in_flight(self) -> float:
+        """Requests under way, on average between two heartbeats."""
+        return sum(record.current_load for record in self.dispatcher.nodes.records())
 
     @property
     def lag_s(self) -> float:

@@ -378,6 +378,7 @@ class NodeRecord(msgspec.Struct):
     unanswered: int = 0
     lag_s: float = 0.0
     config_version: int | None = None
+    last_beat: float = 0.0
 
 
 class AssignmentKey(NamedTuple):

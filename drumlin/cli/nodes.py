@@ -9,6 +9,7 @@ import click
 
 from drumlin.cli.console import results, write_json
 from drumlin.cli.remote import remote_options
+from drumlin.cli.status import in_flight
 from drumlin.config import Loaded, config_options, format_duration
 from drumlin.lines import one_line
 
@@ -52,7 +53,7 @@ def nodes_table(nodes: list[dict[str, Any]], now: float) -> Table:
             node["node_id"],
             Text(status, style=STYLES.get(status, "")),
             f"{node['pages_per_s']:,.1f}",
-            f"{node['current_load']:,.0f}",
+            in_flight(node["current_load"]),
             f"{node['leases']:,}",
             f"{node['total_crawled']:,}",
             f"{format_duration(float(max(0, round(now - node['last_seen']))))} ago",

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from drumlin.cli.status import in_flight
 from drumlin.config.quantities import format_duration
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Progress:
         return (
             f"{format_duration(round(crawl.elapsed_s))}  {totals.pages} pages done, {totals.known} URLs known, "
             f"{pages_s:.0f} pages/s, {megabytes_s:.1f} MB/s, {_statuses(totals)}, "
-            f"{totals.counters.get('outcome.failed', 0)} errors, {crawl.in_flight} in flight{_lag(crawl)}, "
+            f"{totals.counters.get('outcome.failed', 0)} errors, {in_flight(crawl.in_flight)} in flight{_lag(crawl)}, "
             f"hosts: {_hosts(totals)}"
         )
 
@@ -82,8 +83,8 @@ class Progress:
         table.add_row(
             "pages", f"{totals.pages:,} done · {totals.known:,} URLs known · {totals.pending:,} to go{draining}"
         )
-        in_flight = f"{crawl.in_flight:,} in flight{_lag(crawl)}"
-        table.add_row("speed", f"{pages_s:,.0f} pages/s · {megabytes_s:,.1f} MB/s · {in_flight}")
+        under_way = f"{in_flight(crawl.in_flight)} in flight{_lag(crawl)}"
+        table.add_row("speed", f"{pages_s:,.0f} pages/s · {megabytes_s:,.1f} MB/s · {under_way}")
         table.add_row("answers", f"{_statuses(totals)} · {totals.counters.get('outcome.failed', 0):,} errors")
         table.add_row("hosts", _hosts(totals))
         table.add_row("time", f"{format_duration(round(crawl.elapsed_s))} · Ctrl-C stops, the same command resumes")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 WATCH_S = 1.0
 MEGABYTE = 1_000_000
+ROUNDED_FROM = 10
 
 
 @click.command("status")
@@ -33,7 +34,7 @@ def command(loaded: Loaded, remote: Remote, watch: bool) -> None:
     elif watch:
         watch_until_ended(results(loaded.process), remote)
     else:
-        results(loaded.process).print(status_table(remote.get("/api/v1/stats"), _reasons(remote)))
+        results(loaded.process).print(status_table(remote.get("/api/v1/stats"), remote.get("/api/v1/why-idle")))
 
 
 def _print_json(remote: Remote, *, watch: bool) -> None:
@@ -55,7 +56,7 @@ def watch_until_ended(console: Console, remote: Remote, *, quiet: bool = False) 
             if quiet:
                 pass
             elif console.is_terminal:
-                live.update(status_table(stats, _reasons(remote)), refresh=True)
+                live.update(status_table(stats, remote.get("/api/v1/why-idle")), refresh=True)
             else:
                 console.print(status_line(stats), soft_wrap=True)
             if stats["state"] == "finished" or (stats["state"] == "draining" and not stats["nodes"].get("active")):
@@ -72,7 +73,7 @@ def status_line(stats: dict[str, Any]) -> str:
     )
 
 
-def status_table(stats: dict[str, Any], reasons: list[str]) -> Table:
+def status_table(stats: dict[str, Any], why: dict[str, Any]) -> Table:
     from rich.table import Table
 
     totals = stats["totals"]
@@ -84,14 +85,15 @@ def status_table(stats: dict[str, Any], reasons: list[str]) -> Table:
         ("crawl", stats["state"]),
         ("pages", f"{stats['pages']:,} done · {totals['known']:,} URLs known · {totals['pending']:,} to go"),
         ("speed", f"{stats['pages_per_s']:,.0f} pages/s · {stats['bytes_per_s'] / MEGABYTE:,.1f} MB/s"),
-        ("in flight", f"{stats['in_flight']:,.0f}"),
+        ("in flight", in_flight(stats["in_flight"])),
         ("frontier", queue),
         ("hosts", hosts),
         ("answers", _histogram(stats["statuses"])),
         ("failures", _histogram(stats["retries"])),
         ("dead letters", _histogram(stats["dead_letters"])),
         ("nodes", _nodes(stats["nodes"])),
-        ("idle because", " ".join(reasons)),
+        ("idle because", " ".join(reason["message"] for reason in why["reasons"])),
+        ("bound by", " ".join(reason["message"] for reason in why["bound_by"])),
     ]
     for name, value in rows:
         if value:
@@ -99,10 +101,9 @@ def status_table(stats: dict[str, Any], reasons: list[str]) -> Table:
     return table
 
 
-def _reasons(remote: Remote) -> list[str]:
-    """Why nothing is being fetched, if nothing is."""
-    answer = remote.get("/api/v1/why-idle")
-    return [reason["message"] for reason in answer["reasons"]] if answer["idle"] else []
+def in_flight(mean: float) -> str:
+    """Requests under way, on average: at a polite pace less than one."""
+    return f"{mean:,.0f}" if mean >= ROUNDED_FROM or not mean else f"{max(mean, 0.1):,.1f}"
 
 
 def _nodes(counts: dict[str, int]) -> str:

@@ -46,18 +46,20 @@ class RequestMetrics:
 
 def render(
     stats: Stats | None,
+    leads: bool,
     troubles: Sequence[Trouble],
     requests: RequestMetrics,
     misdeeds: Mapping[str, int],
     quarantines: int,
 ) -> bytes:
-    """The whole page; without `stats`, what needs no engine."""
+    """The whole page; without `stats`, what this coordinator knows by itself."""
     meaning = "What nodes did here that no honest one does, by kind."
     counted = {str(misdeed): misdeeds.get(misdeed, 0) for misdeed in Misdeed}
     wrong = {trouble.code: 1 for trouble in troubles}
     lines = [
         *_family("drumlin_ready", "gauge", "Whether the engine and the store can be used.", {"": int(not troubles)}),
         *_family("drumlin_trouble", "gauge", "What is wrong with the engine or the store, by code.", wrong, "code"),
+        *_family("drumlin_leader", "gauge", "Whether the crawl's own figures are told here.", {"": int(leads)}),
         *(_crawl_lines(stats) if stats is not None else ()),
         *_family("drumlin_misdeeds_total", "counter", meaning, counted, "kind"),
         *_family("drumlin_quarantines_total", "counter", "Nodes put out by this coordinator.", {"": quarantines}),

@@ -46,7 +46,7 @@ from drumlin.coordinator.messages import (
 from drumlin.coordinator.routing import Answer, Call, Route, Stream, Text
 from drumlin.coordinator.settling import by_host
 from drumlin.coordinator.watch import Watch
-from drumlin.coordinator.why import troubled, why_idle
+from drumlin.coordinator.why import bound_by, troubled, why_idle
 from drumlin.engines.base import Added
 from drumlin.model import DeadLetter, HostStanding, HostState, NewURLs
 from drumlin.protocol import NodeStatus
@@ -194,8 +194,11 @@ class PeopleFace:
         totals, nodes = await self._figures.totals(call.now), await self._figures.nodes(call.now)
         waiting = await self._first_waiting(call.now) if totals.hosts_waiting else []
         orders = len(dispatcher.orders.blocked), len(dispatcher.orders.budgets)
-        reasons = why_idle(dispatcher.state, dispatcher.stop_reason, totals, nodes, waiting, *orders, call.now)
-        return WhyIdle(bool(reasons), reasons)
+        settled_s = call.now - dispatcher.settled_at
+        reasons = why_idle(
+            dispatcher.state, dispatcher.stop_reason, totals, nodes, waiting, *orders, call.now, settled_s
+        )
+        return WhyIdle(bool(reasons), reasons, [] if reasons else bound_by(totals, nodes))
 
     async def _first_waiting(self, now: float) -> list[HostState]:
         shards = range(self._engine.shard_count)
@@ -210,11 +213,12 @@ class PeopleFace:
         return AuditView(await self._audit.read(limit=query.limit, before=query.before or None))
 
     async def metrics(self, call: Call, message: None) -> Text:
-        """With an engine that does not answer, what this coordinator knows by itself: above all, that."""
-        reachable = self._health.trouble(Part.ENGINE) is None
-        stats = await self._figures.stats(call.now) if reachable else None
+        """The crawl's figures are the leader's to tell: told by each coordinator, they would count several times in a
+        sum. With an engine that does not answer, what this coordinator knows by itself: above all, that."""
+        reachable, leads = self._health.trouble(Part.ENGINE) is None, self._dispatcher.leads
+        stats = await self._figures.stats(call.now) if reachable and leads else None
         gate = self._gate
-        page = api_metrics.render(stats, self._health.troubles, self._requests, gate.misdeeds, gate.quarantines)
+        page = api_metrics.render(stats, leads, self._health.troubles, self._requests, gate.misdeeds, gate.quarantines)
         return Text(page, api_metrics.MEDIA_TYPE)
 
     async def alive(self, call: Call, message: None) -> Health:

@@ -138,6 +138,8 @@ class Dispatcher:
         self._heeded_version = 0
         self._reviewed = 0.0
         self._settled_since_tick = 0
+        self.settled_at = float("-inf")
+        """When results last came in here."""
         self._config_hash = config.config_hash()
 
     async def open(self) -> None:
@@ -347,6 +349,7 @@ class Dispatcher:
         await self._offer(found, now)
         taken = await self._settler.settle(batch, prospects, now)
         self._settled_since_tick += taken.accepted.accepted_count
+        self.settled_at = now
         return taken
 
     async def _read(self, results: Results, now: float) -> Batch:

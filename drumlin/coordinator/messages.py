@@ -405,8 +405,11 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class WhyIdle(msgspec.Struct):
+    """Whether nothing is being fetched and why; while pages are, `bound_by` says why not more, where that is known."""
+
     idle: bool
     reasons: list[Reason]
+    bound_by: list[Reason] = []
 
 
 class DeadLetterView(msgspec.Struct):

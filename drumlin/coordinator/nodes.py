@@ -47,6 +47,7 @@ class Beat(msgspec.Struct, array_like=True):
     unanswered: int = 0
     lag_s: float = 0.0
     config_version: int | None = None
+    last_beat: float = 0.0
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -162,7 +163,8 @@ class NodeRegistry:
 
     async def beat(self, engine: Engine, node: str, beat: Heartbeat, now: float) -> NodeRecord:
         before = await self.find(engine, node)
-        since_s = now - before.last_seen if before else 0.0
+        # Every call counts as seen; only the time between two heartbeats is what their figures are of.
+        since_s = now - (before.last_beat or before.registered_at or now) if before else 0.0
         crawled = before.total_crawled if before else 0
         record = await self.seen(engine, node, now)
         if since_s > 0:
@@ -177,6 +179,7 @@ class NodeRegistry:
         record.leases, record.unstarted = beat.hosts, beat.unstarted
         record.unanswered, record.lag_s = beat.unanswered, beat.lag_s
         record.config_version = beat.config_version
+        record.last_beat = now
         self._changed.add(node)
         return record
 

@@ -1,4 +1,4 @@
-"""Why nothing is being fetched right now, in sentences. Pure: from figures to reasons."""
+"""Why nothing is being fetched right now, or not more, in sentences. Pure: from figures to reasons."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from drumlin.coordinator.totals import Totals
 from drumlin.model import HostState
 from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
 
+SETTLED_LATELY_S = 3.0
+
 
 def why_idle(
     state: CrawlState,
@@ -21,10 +23,11 @@ def why_idle(
     blocked: int,
     budgeted: int,
     now: float,
+    settled_s: float = math.inf,
 ) -> list[Reason]:
     """The reasons, most telling first; none when pages are being fetched. `waiting` are some hosts that must wait,
-    those due first."""
-    if any(node.current_load > 0 for node in nodes if node.status is NodeStatus.ACTIVE):
+    those due first; `settled_s` is how long ago the last result came in."""
+    if _is_fetching(state, nodes, settled_s):
         return []
     stopped = _stopped(state, stop_reason)
     if stopped is not None:
@@ -32,6 +35,22 @@ def why_idle(
     reasons = [*_nothing_queued(totals, now), *_nobody(totals, nodes)]
     reasons += _hosts(totals, waiting, blocked, budgeted, now)
     return reasons or [Reason("between", "There is work and there are nodes: they are about to ask for it.")]
+
+
+def _is_fetching(state: CrawlState, nodes: Sequence[NodeRecord], settled_s: float) -> bool:
+    """What nodes tell is their mean load since their heartbeat before; workers that send none still return results."""
+    loaded = any(node.current_load > 0 for node in nodes if node.status is NodeStatus.ACTIVE)
+    return loaded or (state is CrawlState.RUNNING and settled_s < SETTLED_LATELY_S)
+
+
+def bound_by(totals: Totals, nodes: Sequence[NodeRecord]) -> list[Reason]:
+    """What keeps a crawl that fetches from fetching faster, if it is not its nodes."""
+    active = any(node.status is NodeStatus.ACTIVE for node in nodes)
+    hosts = totals.hosts_leased + totals.hosts_waiting
+    if not active or totals.hosts_ready or not hosts:
+        return []
+    which = f"Each of the {hosts:,} hosts that have" if hosts > 1 else "The one host that has"
+    return [Reason("politeness", f"{which} URLs left is asked as often as its delay allows.")]
 
 
 def troubled(troubles: Sequence[Trouble], now: float) -> list[Reason]:

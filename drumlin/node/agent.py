@@ -25,6 +25,7 @@ from drumlin.node.client import FOREVER, PROBE_TIMEOUT_S, CoordinatorClient
 from drumlin.node.contact import RobotsContact, request_block
 from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork, Robots
 from drumlin.node.leases import Leases
+from drumlin.node.load import Load
 from drumlin.node.outbox import Outbox
 from drumlin.node.outcomes import (
     SLOW_DOWN,
@@ -117,6 +118,7 @@ class Agent:
         self._request_headers = fetcher.request_headers
         self._process = os.urandom(PROCESS_BYTES).hex()
         self._attempts = 0
+        self._load = Load(monotonic())
         self._heartbeat_at = 0.0
         self._beating = False
         self._drain_asked = False
@@ -311,11 +313,13 @@ class Agent:
 
     def began_contact(self, host: HostWork, now: float) -> None:
         host.in_flight += 1
+        self._load.change(+1, now)
         host.contacted = now
         host.next_contact = now + host.delay_s
 
     def ended_contact(self, host: HostWork, transfer: Transfer) -> None:
         host.in_flight -= 1
+        self._load.change(-1, transfer.finished)
         host.failures = host.failures + 1 if transfer.failure in UNREACHABLE else 0
         reached = transfer.first_byte if self.settings.per_host == 1 else transfer.started
         host.contacted = max(host.contacted, reached)
@@ -324,6 +328,7 @@ class Agent:
     def came_too_late(self, host: HostWork) -> None:
         """The lease ended before the request could be sent, so it was not: its URLs return with the lease."""
         host.in_flight -= 1
+        self._load.change(-1, monotonic())
         self.lost(host)
 
     # Arrival
@@ -422,7 +427,7 @@ class Agent:
         hosts = self.hosts.by_name.values()
         beat = Heartbeat(
             status=self.state,
-            current_load=sum(host.in_flight for host in hosts),
+            current_load=round(self._load.take_mean(now), 3),
             total_crawled=self.fetched,
             leases=self._last_leases(),
             hosts=len(hosts),

@@ -107,7 +107,11 @@ def test_no_more_pages_of_a_host_are_given_out_than_its_budget_allows(coordinato
     spent = coordinator.get("/api/v1/hosts/q.example").json
     assert (spent["pages"], spent["state"], spent["why"]) == (2, "idle", "Its budget of pages is spent (2).")
     assert node.take() == []
-    assert "budgeted" in {reason["code"] for reason in coordinator.get("/api/v1/why-idle").json["reasons"]}
+
+    def reasons() -> set[str]:
+        return {reason["code"] for reason in coordinator.get("/api/v1/why-idle").json["reasons"]}
+
+    until(lambda: "budgeted" in reasons(), "the crawl to be idle for lack of a budget")
     freed = coordinator.ask("PATCH", "/api/v1/hosts/q.example", {"budget": None}).json
     assert (freed["budget"], freed["state"]) == (None, "ready")
     assert len(node.take()) == 3
@@ -155,13 +159,29 @@ def test_nodes_are_listed_by_status(coordinator: RunningCoordinator) -> None:
 
 def test_metrics_are_in_prometheus_form(coordinator: RunningCoordinator) -> None:
     coordinator.enqueue("http://m.example/")
+    until(lambda: coordinator.dispatcher.leads, "the first tick")
     answer = coordinator.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = answer.body.decode().splitlines()
     sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")?\})? -?[0-9.e+-]+')
     assert all(line.startswith("#") or sample.fullmatch(line) for line in lines)
-    assert 'drumlin_urls{state="queued"} 1' in lines
+    assert {'drumlin_urls{state="queued"} 1', "drumlin_leader 1"} <= set(lines)
     assert 'drumlin_requests_total{route="POST /api/v1/urls",status="200"} 1' in lines
+
+
+def test_only_the_leader_tells_the_figures_of_the_crawl(
+    coordinator: RunningCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object, **__: object) -> bool:
+        return False
+
+    until(lambda: "drumlin_pages_total" in coordinator.get("/metrics").body.decode(), "the leader's figures")
+    monkeypatch.setattr(coordinator.dispatcher.engine, "claim", lost)
+    told = until(
+        lambda: "drumlin_leader 0" in (page := coordinator.get("/metrics").body.decode()) and page, "another leader"
+    )
+    assert "drumlin_pages_total" not in told
+    assert "drumlin_requests_total" in told
 
 
 def test_health_and_readiness_differ_when_the_engine_is_gone(

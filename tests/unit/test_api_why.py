@@ -8,7 +8,7 @@ from typing import Any
 
 from drumlin.coordinator.messages import Reason
 from drumlin.coordinator.totals import Totals, add_up
-from drumlin.coordinator.why import why_idle
+from drumlin.coordinator.why import bound_by, why_idle
 from drumlin.model import HostState
 from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
 
@@ -89,3 +89,19 @@ def test_leased_and_blocked_hosts_are_told() -> None:
 
 def test_there_is_always_a_reason() -> None:
     assert codes(totals(queued=9, hosts_ready=4), node()) == ["between"]
+
+
+def test_at_a_polite_pace_a_crawl_is_bound_by_its_hosts_and_not_idle() -> None:
+    figures = totals(queued=9, hosts_leased=2, hosts_waiting=1)
+    assert reasons(figures, node(load=0.04)) == []
+    assert [(one.code, "3 hosts" in one.message) for one in bound_by(figures, [node(load=0.04)])] == [
+        ("politeness", True)
+    ]
+    assert bound_by(totals(queued=9, hosts_ready=1, hosts_leased=2), [node(load=3.0)]) == []
+
+
+def test_results_of_workers_that_tell_no_load_count() -> None:
+    figures = totals(queued=9, hosts_leased=1)
+    assert why_idle(CrawlState.RUNNING, "", figures, [node()], [], 0, 0, NOW, settled_s=1.0) == []
+    assert why_idle(CrawlState.RUNNING, "", figures, [node()], [], 0, 0, NOW, settled_s=60.0) != []
+    assert why_idle(CrawlState.PAUSED, "", figures, [node()], [], 0, 0, NOW, settled_s=1.0)[0].code == "paused"

@@ -144,3 +144,15 @@ def test_shards_are_dealt_evenly_and_a_node_that_goes_moves_few() -> None:
     after = {shard: name for name in names[:-1] for shard in placement.own(name, names[:-1], 2)}
     moved = [shard for shard in before if before[shard] != "n7" and before[shard] != after[shard]]
     assert len(moved) <= 16
+
+
+def test_how_fast_a_node_is_does_not_depend_on_how_often_it_asks() -> None:
+    made = dispatcher()
+    made.register("n0", 0.0)
+    for second in range(1, 61):
+        for part in range(10):
+            made.work("n0", WorkRequest(0), second + part / 10)
+        if second % 5 == 0:
+            made.heartbeat("n0", Heartbeat("active", 1.0, 36 * second), second + 0.95)
+    (record,) = drive(made.made.node_records())
+    assert record.pages_per_s == pytest.approx(36, rel=0.05)

@@ -1,0 +1,31 @@
+"""The load that a node tells is what it had, not what a look at one moment shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from drumlin.node.load import Load
+
+
+def test_requests_that_begin_and_end_between_two_looks_count() -> None:
+    load = Load(100.0)
+    for second in range(10):
+        load.change(+1, 100.0 + second)
+        load.change(-1, 100.2 + second)
+    assert load.take_mean(110.0) == pytest.approx(0.2)
+    assert load.take_mean(120.0) == 0.0
+
+
+def test_what_is_under_way_all_the_time_counts_in_full() -> None:
+    load = Load(0.0)
+    load.change(+3, 0.0)
+    assert load.take_mean(5.0) == 3.0
+    assert load.take_mean(5.0) == 3.0
+
+
+def test_an_end_that_is_told_late_takes_nothing_back() -> None:
+    load = Load(0.0)
+    load.change(+1, 1.0)
+    assert load.take_mean(2.0) == 0.5
+    load.change(-1, 1.5)
+    assert load.take_mean(4.0) == 0.0

@@ -22,6 +22,7 @@ from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode
 from drumlin.fetch.http import Transfer
 from drumlin.frontier import SOFT_404, TrapFilter, TrapLimits, soft_404
+from drumlin.http.headers import header_fields, header_values, location_of
 from drumlin.model import Capture, FailureKind, LinkSet
 from drumlin.parse import (
     ASSET_KINDS,
@@ -126,7 +127,8 @@ class Pipeline:
             capture.record_id = record_id_of(capture)
             capture.mime = sniff(capture.headers.get("content-type", ""), capture.body)
         pages = [capture for capture in captures if _is_page(capture)]
-        for capture, page in zip(pages, parse_all(list(map(_source, pages)), self._before_parse), strict=True):
+        parsed = parse_all(list(map(_source, pages)), self._before_parse, agent=self._reading.agent)
+        for capture, page in zip(pages, parsed, strict=True):
             self._fill(capture, page)
         if self._reading.near_duplicates:
             texts = [capture.text if capture.status < 300 else b"" for capture in captures]
@@ -291,30 +293,13 @@ def _source(capture: Capture) -> Source:
     return Source(capture.body, headers.get("content-type", ""), capture.url, headers.get("content-language", ""))
 
 
-def header_fields(block: bytes) -> dict[str, str]:
-    """The fields of a header block by lower-case name; repeated ones are joined by commas, as HTTP has it."""
-    fields: dict[str, str] = {}
-    for line in block.decode("latin-1").split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon:
-            name = name.strip().lower()
-            value = value.strip()
-            fields[name] = f"{fields[name]}, {value}" if name in fields else value
-    return fields
-
-
-def header_values(block: bytes, name: str) -> list[str]:
-    """Every value of a field that must not be joined: each X-Robots-Tag may name a crawler of its own."""
-    lines = (line.partition(":") for line in block.decode("latin-1").split("\r\n")[1:])
-    return [value.strip() for field, _, value in lines if field.strip().lower() == name]
-
-
 def redirect_target(capture: Capture, redirects_max: int) -> str:
     """Where a 3xx response leads. Raises SiteError for no target, a loop, or a chain that is too long."""
-    location = capture.headers.get("location", "")
+    location = location_of(capture.response_headers)
     target = canonical(location, capture.url) if location else None
     if target is None:
-        raise SiteError(FailureKind.BAD_REDIRECT, f"status {capture.status} redirects to {location[:200]!r}")
+        said = capture.headers.get("location", "")
+        raise SiteError(FailureKind.BAD_REDIRECT, f"status {capture.status} redirects to {said[:200]!r}")
     if target == capture.url or target in capture.redirects:
         raise SiteError(FailureKind.REDIRECT_LOOP, f"redirects back to {target}")
     if len(capture.redirects) >= redirects_max:

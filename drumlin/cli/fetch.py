@@ -118,24 +118,22 @@ class Explained:
         time.sleep(max(self._config.delay_s, delay or 0.0))
 
     def _robots(self, fetcher: Fetcher, robots_url: str) -> Decision:
-        from drumlin.node.contact import robots_body
-        from drumlin.pipeline import header_fields
+        from drumlin.http.headers import header_fields
+        from drumlin.node.contact import robots_body, robots_redirect
         from drumlin.robots import REDIRECTS_MAX, decide
-        from drumlin.urls import canonical
 
         redirects = 0
         while True:
             transfer = self._transfer(fetcher, robots_url)
-            headers = header_fields(transfer.response_headers())
-            target = canonical(headers.get("location", ""), robots_url) if 300 <= transfer.status < 400 else None
+            target = robots_redirect(transfer, robots_url)
+            redirects += bool(target)
             if target and redirects <= REDIRECTS_MAX:
-                redirects += 1
                 robots_url = target
                 time.sleep(self._config.delay_s)
                 continue
             if transfer.failure and not redirects:
                 raise _failed(transfer.failure, transfer.error)
-            body, failure = robots_body(transfer, headers)
+            body, failure = robots_body(transfer, header_fields(transfer.response_headers()))
             return decide(transfer.status or None, body, redirects, failure or transfer.failure, time.time())
 
     def _fetch(self, fetcher: Fetcher, task: Assignment) -> Capture:

@@ -8,7 +8,6 @@ Nothing that a worker names is ever fetched: a text is taken from a `data:` URL,
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Annotated, Any
 
 import msgspec
@@ -16,8 +15,8 @@ import msgspec
 from drumlin.coordinator.bodies import Format, Refused
 from drumlin.coordinator.forms import Epoch, HashText, Moment, is_data_url, read_hash, read_moment
 from drumlin.coordinator.settling import host_or_nothing, kind_of_status, outcome_of
+from drumlin.http.headers import final_block, header_fields, status_of
 from drumlin.model import Capture, LinkSet, Outcome, Told
-from drumlin.pipeline import header_fields
 from drumlin.protocol import (
     BASE64,
     HOST_REPORTS_MAX,
@@ -46,7 +45,6 @@ LINK_KIND = "a"
 SHOWN_CHARS = 200
 CAPTURE_PREFIX = "told-"
 
-_STATUS_LINE = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})")
 
 TextURL = Annotated[str, msgspec.Meta(max_length=TEXT_URL_CHARS_MAX)]
 Head = Annotated[str, msgspec.Meta(max_length=HEAD_CHARS_MAX)]
@@ -261,10 +259,8 @@ def _head(told: ToldResult) -> bytes:
     """The last header block of those that curl writes down, which belongs to the body; it must fit the status."""
     if not told.response_head:
         return b""
-    text = told.response_head.replace("\r\n", "\n").strip("\n")
-    block = text.split("\n\n")[-1].replace("\n", "\r\n").encode() + b"\r\n\r\n"
-    status = _STATUS_LINE.match(block)
-    if status is None or int(status[1]) != told.status_code:
+    block = final_block(told.response_head.strip("\r\n").encode() + b"\r\n\r\n")
+    if status_of(block) != told.status_code:
         message = f"The head of {told.url[:SHOWN_CHARS]} does not begin with the status {told.status_code}."
         raise Refused(422, "invalid", message, "Send the head as it was received, or leave it out.")
     return block

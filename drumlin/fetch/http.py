@@ -18,6 +18,7 @@ import pycurl
 
 from drumlin.clock import monotonic
 from drumlin.fetch.guard import Guard
+from drumlin.http.headers import final_block
 from drumlin.model import FailureKind
 
 EVENTS_MAX = 256
@@ -134,10 +135,8 @@ class Transfer:
         return int(pycurl.PREREQFUNC_OK if self.sends == 1 and not self.too_late else pycurl.PREREQFUNC_ABORT)
 
     def response_headers(self) -> bytes:
-        """The header block of the final response: what came before it (100 Continue, 103) is left out."""
-        lines = self.header_lines
-        starts = [index for index, line in enumerate(lines) if line.startswith(b"HTTP/")]
-        return b"".join(lines[starts[-1] :] if starts else lines)
+        """The header block of the final response: neither what came before it (100 Continue, 103) nor trailers."""
+        return final_block(b"".join(self.header_lines))
 
 
 def _header_taker(transfer: Transfer, clock: Callable[[], float]) -> Callable[[bytes], None]:

@@ -17,6 +17,7 @@ import msgspec
 from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch import Fetcher, Transfer
+from drumlin.http.headers import header_fields
 from drumlin.model import FailureKind, Outcome
 from drumlin.node.archive import Archive, Arrival
 from drumlin.node.blackbox import BlackBox
@@ -38,7 +39,7 @@ from drumlin.node.outcomes import (
 )
 from drumlin.node.settling import Settling
 from drumlin.node.visits import Visits
-from drumlin.pipeline import Pipeline, header_fields, redirect_target
+from drumlin.pipeline import Pipeline, redirect_target
 from drumlin.protocol import (
     Assignment,
     ChangedSettings,

@@ -23,10 +23,10 @@ import zstandard
 from drumlin.clock import monotonic
 from drumlin.errors import EngineError
 from drumlin.fetch import Fetcher, Transfer
+from drumlin.http.headers import header_fields
 from drumlin.lines import tell
 from drumlin.model import FailureKind
 from drumlin.node.coordinator_time import CoordinatorTime
-from drumlin.pipeline import header_fields
 from drumlin.protocol import MEDIA_TYPE, Register, Registered
 from drumlin.signing import HEADER as SIGNATURE_HEADER
 from drumlin.signing import NONCE_BYTES, sign

@@ -10,9 +10,9 @@ from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch import Transfer
 from drumlin.fetch.decode import decode
+from drumlin.http.headers import header_fields, location_of
 from drumlin.model import FailureKind
 from drumlin.node.hosts import HostWork, Robots
-from drumlin.pipeline import header_fields
 from drumlin.robots import BODY_BYTES_MAX, REDIRECTS_MAX, decide, parse
 from drumlin.urls import canonical, host_of
 
@@ -97,7 +97,7 @@ class RobotsContact:
                 self.turned_away()
             return
         self._agent.ended_contact(place, transfer)
-        target = self._redirect_target(transfer)
+        target = robots_redirect(transfer, self._url)
         self._redirects += bool(target)
         if target and self._redirects <= REDIRECTS_MAX:
             # The next step waits its turn like every contact of the host.
@@ -108,13 +108,6 @@ class RobotsContact:
         if place is not host:
             self._agent.advance(place, transfer.finished)
         self._agent.advance(host, transfer.finished)
-
-    def _redirect_target(self, transfer: Transfer) -> str:
-        if transfer.failure or not 300 <= transfer.status < 400:
-            return ""
-        location = header_fields(transfer.response_headers()).get("location", "")
-        target = canonical(location, self._url) if location else None
-        return target if target and target != self._url else ""
 
     def _decide(self, transfer: Transfer, place: HostWork) -> None:
         host, wall = self._host, time.time()
@@ -166,6 +159,15 @@ class RobotsContact:
 
 def robots_url(scheme: str, host: str) -> str:
     return f"{scheme}://{host}/robots.txt"
+
+
+def robots_redirect(transfer: Transfer, url: str) -> str:
+    """Where the answer to a request for robots.txt at `url` sends us; empty when nowhere."""
+    if transfer.failure or not 300 <= transfer.status < 400:
+        return ""
+    location = location_of(transfer.response_headers())
+    target = canonical(location, url) if location else None
+    return target if target and target != url else ""
 
 
 def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str]:

@@ -22,7 +22,7 @@ PARSE_BYTES_MAX = 4 * 1024 * 1024
 GROUP_BYTES_MAX = 2 * 1024 * 1024
 # 16,000 nested anchors around some text: the words of each are those of all within, a tenth of a second in sum.
 NESTING_UNCHECKED_BYTES_MAX = 128 * 1024
-ROBOTS_NAMES = frozenset({"robots", "drumlin"})
+EVERY_ROBOT = "robots"
 
 # Without mutation events: they only serve <selectedcontent>.
 _OPTIONS = LexborDocumentOptions.WO_EVENTS.value
@@ -59,13 +59,16 @@ class Source(NamedTuple):
     content_language: str = ""
 
 
-def parse(body: bytes, content_type: str, url: str, content_language: str = "") -> ParsedPage:
+def parse(body: bytes, content_type: str, url: str, content_language: str = "", *, agent: str = "") -> ParsedPage:
     """Read one HTML, XHTML or plain-text page."""
-    return parse_all([Source(body, content_type, url, content_language)])[0]
+    return parse_all([Source(body, content_type, url, content_language)], agent=agent)[0]
 
 
-def parse_all(sources: Sequence[Source], before_each: Callable[[str], None] | None = None) -> list[ParsedPage]:
-    """Read pages; `before_each` hears the URL of each page before the native parser meets it.
+def parse_all(
+    sources: Sequence[Source], before_each: Callable[[str], None] | None = None, *, agent: str = ""
+) -> list[ParsedPage]:
+    """Read pages; `before_each` hears the URL of each page before the native parser meets it. `agent` is the product
+    token under which pages may speak to this crawler alone.
 
     The steps are taken for a group of pages at a time, which costs a tenth less than page by page: each step then
     finds its code in the CPU's caches.
@@ -77,7 +80,7 @@ def parse_all(sources: Sequence[Source], before_each: Callable[[str], None] | No
         for source, (page, html) in zip(group, prepared, strict=True):
             if before_each is not None:
                 before_each(source.url)
-            texts.append(_read(page, html))
+            texts.append(_read(page, html, agent))
         for source, (page, _), text in zip(group, prepared, texts, strict=True):
             page.text = tidy(text)
             page.languages = page.languages or language_codes(source.content_language) or detected_language(page.text)
@@ -110,7 +113,7 @@ def _prepare(source: Source) -> tuple[ParsedPage, bytes]:
     return page, mark_blocks(tame(utf8))
 
 
-def _read(page: ParsedPage, html: bytes) -> str:
+def _read(page: ParsedPage, html: bytes, agent: str) -> str:
     """Fill in what the elements of a page say, and return its main text as it is."""
     if page.mime == PLAIN:
         return html.decode("utf-8", "replace")
@@ -122,15 +125,16 @@ def _read(page: ParsedPage, html: bytes) -> str:
         return ""
     # Anchors nest only by force. Each then contains the words of all within, and to read them all is quadratic.
     nested = len(html) > NESTING_UNCHECKED_BYTES_MAX and tree.css_first("a a") is not None
-    return _Reader(page, Links(with_words=not nested)).read(tree, tree.root)
+    return _Reader(page, Links(with_words=not nested), agent).read(tree, tree.root)
 
 
 class _Reader:
     """One walk over the elements of a page."""
 
-    __slots__ = ("_links", "_page", "_parts")
+    __slots__ = ("_agent", "_links", "_page", "_parts")
 
-    def __init__(self, page: ParsedPage, links: Links) -> None:
+    def __init__(self, page: ParsedPage, links: Links, agent: str) -> None:
+        self._agent = agent
         self._page = page
         self._links = links
         self._parts = TextParts()
@@ -182,7 +186,7 @@ class _Reader:
         name = (attributes.get("name") or attributes.get("property") or "").lower()
         if name == "description" or (name == "og:description" and not page.description):
             page.description = words(content)
-        elif name in ROBOTS_NAMES:
+        elif name and name.strip() in (EVERY_ROBOT, self._agent):
             page.robots.append(content)
         elif (attributes.get("http-equiv") or "").lower() == "refresh" and not page.refresh_href:
             page.refresh_href = refresh_url(content)

@@ -11,6 +11,8 @@ import re
 from http import HTTPStatus
 from typing import Final
 
+from drumlin.http.headers import ENCODING, STATUS_START, WHITE, final_block, lines
+
 BLANK_LINE: Final = b"\r\n\r\n"
 RENAMED_PREFIX: Final = b"X-Crawler-"
 
@@ -60,11 +62,11 @@ def _says_truth(lowered: bytes, status: int, body_bytes: int) -> bool:
 
 
 def _rewritten(received: bytes, status: int, body_bytes: int) -> bytes:
-    lines = _lines(received)
-    first = lines[0] if lines and lines[0].startswith(b"HTTP/1.") else _status_line(status)
+    found = _lines(received)
+    first = found[0] if found and found[0].startswith(b"HTTP/1.") else _status_line(status)
     out = [first]
     reframed = False
-    for line in lines[1:] if lines and lines[0].startswith(b"HTTP/") else lines:
+    for line in found[1:] if found and found[0].startswith(STATUS_START) else found:
         name = line.partition(b":")[0].strip().lower()
         if name == b"transfer-encoding" or (name == b"content-length" and status not in _BODYLESS):
             line = RENAMED_PREFIX + line
@@ -81,17 +83,5 @@ def _status_line(status: int) -> bytes:
 
 def _lines(received: bytes) -> list[bytes]:
     """The lines of the last header block received, unfolded, without anything that a reader might take for an end."""
-    text = received.replace(b"\r\n", b"\n").replace(b"\0", b"").strip(b"\r\n")
-    lines: list[bytes] = []
-    after_blank = False
-    for line in text.split(b"\n"):
-        clean = line.replace(b"\r", b" ").rstrip()
-        if not clean.decode("latin-1").strip():
-            after_blank = True
-        elif after_blank and clean.startswith(b"HTTP/"):
-            lines, after_blank = [clean], False
-        elif clean[:1] in (b" ", b"\t") and lines:
-            lines[-1] += b" " + clean.strip()
-        else:
-            lines.append(clean)
-    return lines
+    clean = (line.replace("\0", "").rstrip(WHITE) for line in lines(final_block(received)))
+    return [line.encode(ENCODING) for line in clean if line.strip()]

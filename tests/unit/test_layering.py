@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "drumlin"
 
 # A unit may import the units of earlier rows, and itself.
 LAYERS: list[set[str]] = [
-    {"model", "errors", "protocol", "signing", "clock", "garbage", "lines"},
+    {"model", "errors", "protocol", "signing", "clock", "garbage", "lines", "http"},
     {"urls"},
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
@@ -38,6 +38,7 @@ ALLOWED = {
     "clock": set[str](),
     "garbage": set[str](),
     "lines": set[str](),
+    "http": set[str](),
     "config": {"model", "errors", "urls", "robots"},
     "telemetry": {"model", "errors"},
     "tls": {"errors"},

@@ -34,11 +34,12 @@ def links_of(html: str) -> list[tuple[str, str, str, str]]:
 
 
 def test_the_head_of_a_page_is_read() -> None:
-    page = page_of(
+    html = (
         '<html lang="de-AT"><head><title> A\n title </title><meta name="Description" content="What it is">'
         '<link rel="canonical" href="/c"><base href="/b/"><meta name="robots" content="noindex, nofollow">'
         '<meta name="drumlin" content="noarchive"><meta http-equiv="Refresh" content="3; URL=\'/next\'"></head>'
     )
+    page = parse(html.encode(), HTML, "http://site.example/", agent="drumlin")
     assert page.mime == "text/html"
     assert page.charset == "UTF-8"
     assert page.title == "A title"

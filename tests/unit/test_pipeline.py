@@ -10,7 +10,7 @@ import pytest
 from drumlin.errors import SiteError
 from drumlin.fetch.http import Transfer
 from drumlin.model import Capture
-from drumlin.pipeline import Pipeline, Reading, header_fields, header_values, redirect_target
+from drumlin.pipeline import Pipeline, Reading, redirect_target
 from drumlin.protocol import Assignment
 from drumlin.urls import Scope
 
@@ -25,7 +25,7 @@ PAGE = b"""<!DOCTYPE html><html lang="en"><head><title>A page</title><base href=
 
 
 def pipeline(parsed: list[str] | None = None, *, scope: str = "host", **reading: Any) -> Pipeline:
-    settings = Reading(agent="drumlin", body_decoded_bytes_max=100_000, **reading)
+    settings = Reading(**{"agent": "drumlin", "body_decoded_bytes_max": 100_000} | reading)
 
     def make_scope(more: list[str]) -> Scope:
         return Scope(scope, [HOME, *more])  # type: ignore[arg-type]  # the test's own words
@@ -132,6 +132,13 @@ def test_the_wishes_of_a_page_are_read_from_its_head_and_its_header(
     assert made.discover(capture).urls == ([] if nofollow else ["http://a.test/x.html"])
 
 
+@pytest.mark.parametrize(("agent", "heard"), [("mybot", True), ("drumlin", False)])
+def test_a_page_speaks_to_a_crawler_under_the_product_token_of_its_user_agent(agent: str, heard: bool) -> None:
+    page = b'<html><head><meta name="MyBot" content="none"></head><body><a href="/x.html">x</a>'
+    capture = captured(pipeline(agent=agent), transfer(page))
+    assert (capture.noindex, capture.nofollow) == (heard, heard)
+
+
 def test_depth_ends_discovery_and_does_not_hide_a_link_from_a_shallower_page() -> None:
     made = pipeline(depth_max=2)
     deep, shallow = (captured(made, transfer(), depth=depth) for depth in (2, 1))
@@ -187,14 +194,6 @@ def test_no_body_breaks_the_pipeline(body: bytes) -> None:
         found = made.discover(capture)
         assert (capture.body, len(capture.digest)) == (body, 32)
         assert all(url.startswith("http://a.test/") for url in found.urls)
-
-
-def test_header_fields_are_joined_and_repeated_tags_kept_apart() -> None:
-    block = (
-        b"HTTP/1.1 200 OK\r\nA: 1\r\na :  2 \r\nno colon\r\nX-Robots-Tag: x: noindex\r\nX-Robots-Tag: nofollow\r\n\r\n"
-    )
-    assert header_fields(block)["a"] == "1, 2"
-    assert header_values(block, "x-robots-tag") == ["x: noindex", "nofollow"]
 
 
 # Redirects

@@ -1,0 +1,1 @@
+"""What HTTP messages say: the one parser of header blocks, and the types that a Content-Type header names. Pure."""

@@ -25,7 +25,8 @@ PAGE = b"""<!DOCTYPE html><html lang="en"><head><title>A page</title><base href=
 
 
 def pipeline(parsed: list[str] | None = None, *, scope: str = "host", **reading: Any) -> Pipeline:
-    settings = Reading(**{"agent": "drumlin", "body_decoded_bytes_max": 100_000} | reading)
+    given: dict[str, Any] = {"agent": "drumlin", "body_decoded_bytes_max": 100_000} | reading
+    settings = Reading(**given)
 
     def make_scope(more: list[str]) -> Scope:
         return Scope(scope, [HOME, *more])  # type: ignore[arg-type]  # the test's own words

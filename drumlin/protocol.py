@@ -33,7 +33,8 @@ HOST_REPORTS_MAX = 2_500
 SITEMAPS_MAX = 100
 RENEWALS_MAX = 10_000
 VISITS_MAX = 16
-NOTE_BYTES_MAX = 1 << 20
+NOTE_BYTES_MAX = (2 << 20) + (1 << 16)
+"""Room for the robots rules of both schemes of a host, which have up to a MiB each."""
 SIMHASH_MAX = (1 << 64) - 1
 NODE_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 

@@ -134,7 +134,14 @@ class Explained:
             if transfer.failure and not redirects:
                 raise _failed(transfer.failure, transfer.error)
             body, failure = robots_body(transfer, header_fields(transfer.response_headers()))
-            return decide(transfer.status or None, body, redirects, failure or transfer.failure, time.time())
+            return decide(
+                transfer.status or None,
+                body,
+                redirects,
+                failure or transfer.failure,
+                time.time(),
+                agent=self._config.product_token,
+            )
 
     def _fetch(self, fetcher: Fetcher, task: Assignment) -> Capture:
         from drumlin.node.contact import request_block

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from drumlin.node.agent import Agent
 
 SITEMAPS_MAX = 50
-ROBOTS_BYTES_MAX = 16 * 1024 * 1024
-ROBOTS_DECODED_BYTES_MAX = 16 * 1024 * 1024
 # Failures before anything could be asked: they are the host's, and every URL of it would fail in the same way.
 HOST_FAILURES = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TLS, FailureKind.FORBIDDEN_ADDRESS})
 REFUSALS_MAX = 4
@@ -58,7 +56,7 @@ class RobotsContact:
         """Ask for the file, under the lease of the host that it is on."""
         self._agent.began_contact(place, now)
         self._agent.fetcher.start(
-            self._url, self._arrived, place, body_bytes_max=ROBOTS_BYTES_MAX, may_send=place.may_send
+            self._url, self._arrived, place, body_bytes_max=BODY_BYTES_MAX, may_send=place.may_send
         )
 
     def finds(self, place: str, known: dict[str, Robots]) -> bool:
@@ -122,6 +120,7 @@ class RobotsContact:
             wall,
             float(max_age[1]) if max_age else None,
             failures_before=host.robots_failures,
+            agent=self._agent.settings.agent,
         )
         if decision.retry:
             host.robots_failures += 1
@@ -171,14 +170,13 @@ def robots_redirect(transfer: Transfer, url: str) -> str:
 
 
 def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str]:
-    """The file, cut where RFC 9309 lets us stop, and the failure of a body that does not decode or is not all there."""
+    """The file, and the failure of a body that does not decode or is too long."""
     body = b"".join(transfer.body)
-    if transfer.failure == FailureKind.TOO_LARGE and len(body) < BODY_BYTES_MAX:
-        # A length that is refused before anything is read leaves no rules, which must not be read as "all allowed".
-        return b"", FailureKind.PROTOCOL
     encoding = headers.get("content-encoding", "")
+    if transfer.failure or not encoding:
+        return body, ""
     try:
-        return (decode(body, encoding, ROBOTS_DECODED_BYTES_MAX) if encoding else body)[:BODY_BYTES_MAX], ""
+        return decode(body, encoding, BODY_BYTES_MAX), ""
     except SiteError as broken:
         return b"", broken.kind
 

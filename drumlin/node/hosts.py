@@ -16,7 +16,7 @@ import msgspec
 
 from drumlin.clock import monotonic
 from drumlin.protocol import Assignment, HostNote, WorkLease
-from drumlin.robots import Decision, Matcher, parse
+from drumlin.robots import Decision, Matcher, parse, product_token
 
 if TYPE_CHECKING:
     from drumlin.node.contact import RobotsContact
@@ -53,8 +53,11 @@ def read_note(raw: bytes) -> HostNote:
 
 
 def robots_of(note: HostNote, agent: str) -> dict[str, Robots]:
-    """What robots.txt of each scheme says to `agent`, as far as the host's note knows."""
-    return {scheme: Robots(_decision_decoder.decode(raw), agent) for scheme, raw in note.robots.items()}
+    """What robots.txt of each scheme says to `agent`, as far as the host's note knows. The note may be
+    about an agent that the crawl was called by before."""
+    decisions = {scheme: _decision_decoder.decode(raw) for scheme, raw in note.robots.items()}
+    known = {scheme: one for scheme, one in decisions.items() if one.agent in ("", product_token(agent))}
+    return {scheme: Robots(decision, agent) for scheme, decision in known.items()}
 
 
 class HostWork:

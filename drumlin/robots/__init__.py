@@ -11,19 +11,29 @@ Invariants
 - No input makes matching backtrack: a rule costs at most one pass over the URL.
 - Whenever the answer is unknown (no contact, 5xx, 429, a body cut short) the answer is "denied, ask again".
 
-Limits. At most `BODY_BYTES_MAX` of a file are read, of a line `LINE_BYTES_MAX`, and a Crawl-delay counts for at
-most `CRAWL_DELAY_MAX_S`. docs/reference/robots.md has the policy for every ambiguous case.
+Limits. A file longer than `BODY_BYTES_MAX`, or with more than `KEPT_BYTES_MAX` of rules for us, denies everything. Of a
+line at most `LINE_BYTES_MAX` are read, and a Crawl-delay counts for at most `CRAWL_DELAY_MAX_S`.
+docs/reference/robots.md has the policy for every ambiguous case.
 """
 
 from drumlin.robots.agent import product_token
 from drumlin.robots.match import Matcher, Rule
 from drumlin.robots.meta import Directives, directives
 from drumlin.robots.policy import REDIRECTS_MAX, Decision, Policy, decide
-from drumlin.robots.rules import BODY_BYTES_MAX, CRAWL_DELAY_MAX_S, LINE_BYTES_MAX, Rules, parse
+from drumlin.robots.rules import (
+    BODY_BYTES_MAX,
+    CRAWL_DELAY_MAX_S,
+    KEPT_BYTES_MAX,
+    LINE_BYTES_MAX,
+    Rules,
+    condensed,
+    parse,
+)
 
 __all__ = [
     "BODY_BYTES_MAX",
     "CRAWL_DELAY_MAX_S",
+    "KEPT_BYTES_MAX",
     "LINE_BYTES_MAX",
     "REDIRECTS_MAX",
     "Decision",
@@ -32,6 +42,7 @@ __all__ = [
     "Policy",
     "Rule",
     "Rules",
+    "condensed",
     "decide",
     "directives",
     "parse",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from drumlin.model import FailureKind
+from drumlin.robots.agent import product_token
+from drumlin.robots.rules import BODY_BYTES_MAX, condensed
 
 REDIRECTS_MAX = 5  # RFC 9309 2.3.1.2: at least five are followed, across hosts too.
 RULES_TTL_S = 86_400.0  # RFC 9309 2.4: a cached copy is not used for longer than 24 hours.
@@ -58,6 +60,8 @@ class Decision(msgspec.Struct, frozen=True):
     retry: bool
     reason: str
     expires_shared: float = 0.0
+    agent: str = ""
+    """The product token that the rules were picked for; empty when they are the whole file."""
 
     def expired(self, wall: float, shared: float) -> bool:
         return self.expires <= wall or 0.0 < self.expires_shared <= shared
@@ -74,17 +78,19 @@ def decide(
     failures_before: int = 0,
     unreachable_since: float | None = None,
     policy: Policy = DEFAULT_POLICY,
+    agent: str = "",
 ) -> Decision:
     """Read the answer to a request for robots.txt.
 
     `status` is that of the last response (None: there was none), `redirects` how many were followed, `failure` a
     `FailureKind` or "". `max_age_s` is what Cache-Control allows. `failures_before` and `unreachable_since` are
-    the run of unreachable answers before this one; the intervals between attempts grow with it.
+    the run of unreachable answers before this one; the intervals between attempts grow with it. Of a long file, only
+    the rules for the crawler `agent` are kept.
     """
     if redirects > REDIRECTS_MAX or failure in _REDIRECT_FAILURES:
         return _unavailable(now, policy.redirects_deny, "too many redirects or a redirect without a target")
     if status is not None and 200 <= status < 300 and failure in ("", FailureKind.TOO_LARGE):
-        return _rules(body, now, max_age_s)
+        return _rules(body, failure, now, max_age_s, agent)
     if failure or status is None:
         return _unreachable(now, failures_before, unreachable_since, policy, failure or "no answer")
     if 300 <= status < 400 and status != 304:
@@ -95,9 +101,13 @@ def decide(
     return _unreachable(now, failures_before, unreachable_since, policy, f"status {status}")
 
 
-def _rules(body: bytes, now: float, max_age_s: float | None) -> Decision:
+def _rules(body: bytes, failure: str, now: float, max_age_s: float | None, agent: str) -> Decision:
     age_s = RULES_TTL_S if max_age_s is None else min(max(max_age_s, RULES_TTL_MIN_S), RULES_TTL_S)
-    return Decision(body, False, False, now + age_s, False, "rules")
+    kept = None if failure or len(body) > BODY_BYTES_MAX else condensed(body, agent)
+    if kept is None:
+        return Decision(None, False, True, now + age_s, False, "too long to be read or kept")
+    picked_for = "" if kept is body else product_token(agent)
+    return Decision(kept, False, False, now + age_s, False, "rules", agent=picked_for)
 
 
 def _unavailable(now: float, denied: bool, reason: str) -> Decision:

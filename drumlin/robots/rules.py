@@ -7,7 +7,10 @@ import re
 from drumlin.robots.agent import ANY_AGENT, group_tokens, product_token
 from drumlin.robots.match import Matcher, Rule
 
-BODY_BYTES_MAX = 500 * 1024  # RFC 9309 2.5: a crawler must read at least this much.
+BODY_BYTES_MAX = 4 * 1024 * 1024  # RFC 9309 2.5: a crawler must read at least 500 KiB.
+WHOLE_BYTES_MAX = 64 * 1024  # A file of up to this size is remembered as it is, for people to read.
+KEPT_BYTES_MAX = 1024 * 1024  # Of a longer one, the rules for one crawler, up to this size.
+SITEMAPS_KEPT_MAX = 100
 LINE_BYTES_MAX = 16 * 1024  # Longer than any URL that is in use; the rest of the line is dropped.
 CRAWL_DELAY_MAX_S = 86_400.0
 MATCHERS_MAX = 16  # Prepared matchers kept per file; a crawl has one agent, a tool perhaps a few.
@@ -82,9 +85,12 @@ class Rules:
 
 
 def parse(body: bytes) -> Rules:
-    """Read a robots.txt. Any bytes are accepted; what cannot be understood is skipped."""
+    """Read a robots.txt. Any bytes are accepted; what cannot be understood is skipped. A file that is too long to be
+    read to its end denies everything: a line that is not read could be the one that denies."""
+    if len(body) > BODY_BYTES_MAX:
+        return Rules({ANY_AGENT: [_nothing_allowed()]}, [])
     reader = _Reader()
-    for line in _lines(body):
+    for line in body.removeprefix(_BOM).splitlines():
         entry = _entry(line)
         if entry is not None:
             reader.take(*entry)
@@ -139,17 +145,28 @@ class _Reader:
             self._delayed.crawl_delay = max(seconds, self._delayed.crawl_delay or 0.0)
 
 
-def _lines(body: bytes) -> list[bytes]:
-    """The lines within the size limit. A line cut by the limit is dropped: half a pattern would bind too much.
+def _nothing_allowed() -> Group:
+    group = Group()
+    group.rules.append(Rule(False, b"/"))
+    return group
 
-    A body of just the limit counts as cut, since a caller that stops reading there hands over exactly that.
-    """
-    cut = len(body) >= BODY_BYTES_MAX
-    body = body[:BODY_BYTES_MAX]
-    lines = body.removeprefix(_BOM).splitlines()
-    if cut and not body.endswith((b"\n", b"\r")):
-        lines.pop()
-    return lines
+
+def condensed(body: bytes, agent: str) -> bytes | None:
+    """What is worth remembering of a robots.txt: the file if it is short, else a file with the rules for `agent` alone,
+    and some sitemaps. None when even those do not fit."""
+    if len(body) <= WHOLE_BYTES_MAX:
+        return body
+    rules = parse(body)
+    groups = rules.groups.get(product_token(agent)) or rules.groups.get(ANY_AGENT, [])
+    lines = [b"User-agent: *", b"Disallow:"]
+    for allow, pattern in dict.fromkeys(rule for group in groups for rule in group.rules):
+        lines.append((b"Allow: " if allow else b"Disallow: ") + pattern)
+    delay_s = rules.crawl_delay(agent)
+    if delay_s is not None:
+        lines.append(f"Crawl-delay: {delay_s:.9f}".encode())
+    lines += [b"Sitemap: " + sitemap.encode() for sitemap in rules.sitemaps[:SITEMAPS_KEPT_MAX]]
+    kept = b"\n".join(lines)
+    return kept if len(kept) <= KEPT_BYTES_MAX else None
 
 
 def _entry(line: bytes) -> tuple[int, bytes] | None:

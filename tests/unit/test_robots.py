@@ -259,21 +259,52 @@ def test_a_fragment_is_no_part_of_what_is_matched() -> None:
     assert not allowed(everybody("Disallow: /page$"), "/page#secret")
 
 
-def test_what_lies_beyond_the_size_limit_is_not_read() -> None:
+def padded(size: int, tail: bytes) -> bytes:
+    """A robots.txt of so many bytes that ends in `tail`, after comments."""
     head = b"User-agent: *\nDisallow: /early\n"
-    padding = b"#" * (robots.BODY_BYTES_MAX - len(head) - 1) + b"\n"
-    body = head + padding + b"Disallow: /late\n"
-    assert not allowed(body, "/early")
-    assert allowed(body, "/late")
+    filler = b"# nothing to see in this line\n"
+    return head + (filler * (size // len(filler)))[: size - len(head) - len(tail) - 1] + b"\n" + tail
 
 
-def test_a_line_cut_by_the_size_limit_is_dropped_whole() -> None:
-    head = b"User-agent: *\n"
-    tail = b"\nDisallow: /very/long/path"
-    padding = b"#" * (robots.BODY_BYTES_MAX - len(head) - len(tail) + 5)
-    body = head + padding + tail
-    assert allowed(body, "/very/other")
-    assert allowed(body[: robots.BODY_BYTES_MAX], "/very/other")
+def test_rules_far_into_a_long_file_bind() -> None:
+    for size in (600 * 1024, robots.BODY_BYTES_MAX):
+        body = padded(size, b"Disallow: /late")
+        assert len(body) == size
+        assert not allowed(body, "/late")
+        assert allowed(body, "/other")
+
+
+def test_a_file_too_long_to_be_read_to_its_end_denies_everything() -> None:
+    body = padded(robots.BODY_BYTES_MAX + 1, b"Allow: /late")
+    assert not allowed(body, "/late")
+    assert not allowed(body, "/other")
+    assert not robots.parse(body).allowed("googlebot", "http://h/")
+
+
+def test_of_a_long_file_only_the_rules_for_one_crawler_are_remembered() -> None:
+    others = b"".join(b"User-agent: bot%d\nDisallow: /private/%d\n" % (one, one) for one in range(50_000))
+    ours = b"User-agent: drumlin\nDisallow: /ours\nAllow: /ours/open\nCrawl-delay: 2.5\nSitemap: http://h/s.xml\n"
+    kept = robots.condensed(others + ours, "drumlin/1.0")
+    assert kept is not None
+    assert len(kept) < 200
+    rules = robots.parse(kept)
+    assert not rules.allowed("drumlin", "/ours")
+    assert rules.allowed("drumlin", "/ours/open")
+    assert rules.allowed("drumlin", "/private/7")
+    assert rules.crawl_delay("drumlin") == 2.5
+    assert rules.sitemaps == ["http://h/s.xml"]
+    assert not robots.parse(robots.condensed(others + ours, "bot7") or b"").allowed("bot7", "/private/7")
+
+
+def test_a_short_file_is_remembered_as_it_is() -> None:
+    body = b"User-agent: *\nDisallow: /x # because\n"
+    assert robots.condensed(body, "drumlin") is body
+
+
+def test_rules_for_us_that_are_too_many_to_be_kept_are_not_kept_in_part() -> None:
+    body = b"User-agent: *\n" + b"".join(b"Disallow: /path/number/%08d\n" % one for one in range(50_000))
+    assert robots.KEPT_BYTES_MAX < len(body) < robots.BODY_BYTES_MAX
+    assert robots.condensed(body, "drumlin") is None
 
 
 def test_an_empty_file_allows_everything_and_asks_for_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drumlin.model import FailureKind
-from drumlin.robots import policy
+from drumlin.robots import BODY_BYTES_MAX, policy
 from drumlin.robots.policy import DEFAULT_POLICY, Decision, Policy, decide
 
 NOW = 1_000_000.0
@@ -56,8 +56,21 @@ def test_no_clear_answer_denies_everything_and_is_asked_again(status: int | None
     assert decision.expires == NOW + policy.UNREACHABLE_TTL_S
 
 
-def test_a_body_larger_than_the_limit_still_gives_the_rules_that_were_read() -> None:
-    assert answer(200, FailureKind.TOO_LARGE).rules_body == BODY
+def test_a_body_that_does_not_fit_denies_everything_and_is_no_outage() -> None:
+    many = b"User-agent: *\n" + b"".join(b"Disallow: /path/number/%08d\n" % one for one in range(50_000))
+    too_many = decide(200, many, 0, "", NOW, agent="drumlin")
+    too_long = decide(200, b"#" * (BODY_BYTES_MAX + 1), 0, "", NOW)
+    for decision in (answer(200, FailureKind.TOO_LARGE), too_long, too_many):
+        assert (decision.deny_all, decision.retry, decision.rules_body) == (True, False, None)
+        assert decision.expires == NOW + 86_400
+
+
+def test_rules_that_were_picked_for_one_crawler_say_for_which() -> None:
+    long = b"#" * 100_000 + b"\nUser-agent: *\nDisallow: /x"
+    decision = decide(200, long, 0, "", NOW, agent="ExampleBot/1.0")
+    assert decision.agent == "examplebot"
+    assert len(decision.rules_body or b"") < 100
+    assert answer(200).agent == ""
 
 
 def test_five_redirects_are_followed_and_a_sixth_counts_as_missing() -> None:

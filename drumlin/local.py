@@ -30,6 +30,7 @@ from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, crawl_secret
 from drumlin.coordinator.dispatch import CRASHES_MAX, KILLS_MAX, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.report import COMPLETE_KEY, ELAPSED_KEY, REPORT_NAME, YES, Report, make_report
+from drumlin.coordinator.seed_fates import fruitless_seeds
 from drumlin.coordinator.service import (
     CONNECTIONS_WAITING_MAX,
     GC_THRESHOLDS,
@@ -224,6 +225,8 @@ class LocalCrawl:
         report = await make_report(engine, self.dispatcher.state, self.dispatcher.stop_reason, elapsed_s)
         report.already_finished = was_finished and not totals.pending
         report.interrupted = self._interrupts > 0
+        tables = self.directory.paths.tables
+        report.fruitless_seeds = await fruitless_seeds(engine, tables, self._seeds, report.pages)
         report.write(self.options.out / REPORT_NAME)
         return report
 

@@ -12,7 +12,7 @@ import click
 
 from drumlin.cli.console import messages, results, say, write_json
 from drumlin.config import Loaded, crawl_options
-from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK, ConfigError
+from drumlin.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, ConfigError
 
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?![0-9])", re.IGNORECASE)
 HREF_SHOWN_CHARS = 200
@@ -36,7 +36,7 @@ def crawl(loaded: Loaded, seeds: list[str]) -> int:
     # One process per core: numpy's own threads would only cost each of them a tenth of a second at its start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from drumlin.cli.progress import Progress
-    from drumlin.cli.summary import print_report
+    from drumlin.cli.summary import print_report, tell_fruitless_seeds
     from drumlin.local import LocalCrawl, LocalOptions
 
     process = loaded.process
@@ -45,13 +45,16 @@ def crawl(loaded: Loaded, seeds: list[str]) -> int:
     options = LocalOptions(out, nodes, process.concurrency, process.sync, process.engine or "")
     with Progress(messages(process), quiet=process.quiet) as progress:
         report = LocalCrawl(options, loaded.crawl, seeds, on_progress=progress.show).run()
-    if report.already_finished:
+    if report.already_finished and report.pages:
         say(process, f"The crawl in {process.out} is finished: nothing is left to fetch.")
     if process.json:
         write_json(report)
     elif not process.quiet:
         print_report(results(process), report, Path(process.out))
-    return EXIT_INTERRUPTED if report.interrupted else EXIT_OK
+    tell_fruitless_seeds(messages(process), report, Path(process.out))
+    if report.interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if report.pages or report.stop_reason else EXIT_NOTHING
 
 
 def read_seeds(urls: tuple[str, ...], input_file: str | None) -> list[str]:

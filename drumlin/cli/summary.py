@@ -8,8 +8,21 @@ from rich.console import Console
 from rich.table import Table
 
 from drumlin.config.quantities import format_duration
-from drumlin.coordinator.report import Report
+from drumlin.coordinator.report import REPORT_NAME, Report
+from drumlin.frontier.backoff import RETRY_RULES
+from drumlin.lines import one_line
 
+SEEDS_SHOWN = 10
+RETRYABLE = frozenset(kind for kind, rule in RETRY_RULES.items() if rule.retries)
+_ADVICE = {
+    "dns": "Check the spelling.",
+    "forbidden_address": "If you mean it, run `drumlin dead-letters retry --out {out}` and add --allow-private.",
+    "denied": "`drumlin fetch` shows the rule.",
+    "status": "Check the address.",
+    "redirected": "`drumlin fetch` shows where it leads.",
+    "tls": "`drumlin fetch` shows what is wrong.",
+}
+_RETRY = "`drumlin dead-letters retry --out {out}` and the same command try it again."
 OUTPUTS = (
     ("WARC files and their index", "warc"),
     ("tables (Parquet): pages, links, fetches", "tables"),
@@ -38,7 +51,17 @@ def _ending(report: Report) -> str:
         return (
             f"Stopped by --{key}: {report.urls_pending:,} URLs are left. Raise it and run the command again to go on."
         )
-    return "Finished: nothing is left to fetch."
+    return "Finished: nothing is left to fetch." if report.pages else "Finished without a page."
+
+
+def tell_fruitless_seeds(console: Console, report: Report, out: Path) -> None:
+    """Name the seeds that gave no page, and say what to do about each."""
+    for seed in report.fruitless_seeds[:SEEDS_SHOWN]:
+        advice = _ADVICE.get(seed.kind, _RETRY if seed.kind in RETRYABLE else "").format(out=out)
+        said = one_line(f"{seed.url}: no page, since {seed.reason}. {advice}".strip())
+        console.print(said, soft_wrap=True, markup=False, highlight=False)
+    if (more := len(report.fruitless_seeds) - SEEDS_SHOWN) > 0:
+        console.print(f"{more:,} further seeds gave no page; {out / REPORT_NAME} names them.", soft_wrap=True)
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:

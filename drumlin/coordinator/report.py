@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from drumlin.coordinator.seed_fates import FruitlessSeed
 from drumlin.coordinator.totals import add_up
 from drumlin.engines.base import Engine
 from drumlin.store.disk import write_whole
@@ -46,6 +47,8 @@ class Report(msgspec.Struct):
     dead_letters: dict[str, int]
     refused: dict[str, int]
     top_hosts: list[TopHost]
+    fruitless_seeds: list[FruitlessSeed] = []
+    """Seeds that gave no page. Only the first thousand are looked at."""
 
     def write(self, path: Path) -> None:
         write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")

@@ -14,7 +14,7 @@ import duckdb
 import psutil
 import pytest
 
-from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK
+from drumlin.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK
 from drumlin.testing import Ending, FakeWeb, Response
 from tests.acceptance.commands import (
     NO_PATIENCE,
@@ -434,7 +434,7 @@ def test_private_addresses_are_refused_unless_allowed_and_say_so(tmp_path: Path,
     home = chain(web, "private", 2)
     refused = drumlin(tmp_path, "crawl", home, "--nodes", "1", "--delay", "0")
     letters = json.loads(drumlin(tmp_path, "dead-letters", "list", "--json").stdout)
-    assert refused.returncode == EXIT_OK
+    assert refused.returncode == EXIT_NOTHING
     assert [(letter["url"], letter["kind"]) for letter in letters] == [(home, "forbidden_address")]
     assert "private" in letters[0]["last_error"]
     assert not [request for request in web.requests if request.host == "private"]

@@ -23,6 +23,7 @@ from drumlin.fetch.decode import decode
 from drumlin.fetch.http import Transfer
 from drumlin.frontier import SOFT_404, TrapFilter, TrapLimits, soft_404
 from drumlin.http.headers import header_fields, header_values, location_of
+from drumlin.http.mime import extract_mime_type
 from drumlin.model import Capture, FailureKind, LinkSet
 from drumlin.parse import (
     ASSET_KINDS,
@@ -289,8 +290,10 @@ def _is_page(capture: Capture) -> bool:
 
 
 def _source(capture: Capture) -> Source:
-    headers = capture.headers
-    return Source(capture.body, headers.get("content-type", ""), capture.url, headers.get("content-language", ""))
+    """The body as what it was found to be, with the charset that its header names."""
+    charset = extract_mime_type(capture.headers.get("content-type", "")).charset
+    content_type = f"{capture.mime}; charset={charset}" if charset else capture.mime
+    return Source(capture.body, content_type, capture.url, capture.headers.get("content-language", ""))
 
 
 def redirect_target(capture: Capture, redirects_max: int) -> str:

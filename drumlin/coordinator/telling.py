@@ -16,6 +16,7 @@ from drumlin.coordinator.bodies import Format, Refused
 from drumlin.coordinator.forms import Epoch, HashText, Moment, is_data_url, read_hash, read_moment
 from drumlin.coordinator.settling import host_or_nothing, kind_of_status, outcome_of
 from drumlin.http.headers import final_block, header_fields, status_of
+from drumlin.http.mime import extract_mime_type
 from drumlin.model import Capture, LinkSet, Outcome, Told
 from drumlin.protocol import (
     BASE64,
@@ -248,7 +249,7 @@ def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, he
         body_raw=told.body or b"",
         body=b"",
         headers=headers,
-        mime=headers.get("content-type", "").partition(";")[0].strip().lower(),
+        mime=extract_mime_type(headers.get("content-type", "")).essence,
         links=LinkSet(links, [LINK_KIND] * len(links), [""] * len(links), [""] * len(links)),
         digest=bytes.fromhex(told_hash),
         simhash=result.simhash,

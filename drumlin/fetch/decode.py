@@ -17,6 +17,7 @@ from isal import isal_zlib
 from drumlin.errors import SiteError
 from drumlin.model import FailureKind
 
+GZIP = "gzip"
 ENCODINGS_MAX = 3
 """Encodings on one body; nobody honest stacks more than one."""
 
@@ -32,6 +33,14 @@ GZIP_MEMBERS_MAX = 256
 # The stubs of isal declare its exception as an instance, not as a class.
 _InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]
 _GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_NAMES = frozenset({"gzip", "x-gzip"})
+_COMPRESSED_STARTS = (_GZIP_MAGIC, b"\x1f\x9d", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00", b"\x04\x22\x4d\x18")
+# Said of bodies that are not encoded at all, so that even a compressed file is as it should be.
+_MEANS_NOTHING = frozenset({"identity", "none", "binary", "utf-8", "utf8", "8bit", "7bit", "aws-chunked", "null"})
+# Encodings that exist (most are registered with IANA) and that no browser and no crawler asks for.
+_NOT_UNDONE = frozenset(
+    {"compress", "x-compress", "aes128gcm", "dcb", "dcz", "exi", "pack200-gzip", "sdch", "bzip2", "lzma", "xz", "lz4"}
+)
 _GZIP_BITS = 31
 _ZLIB_BITS = 15
 _RAW_BITS = -15
@@ -41,25 +50,42 @@ _ZLIB_METHOD = 8
 def decode(body: bytes, encoding: str, bytes_max: int) -> bytes:
     """The body as it was before `encoding`, a Content-Encoding header; the same object if there is none.
 
-    Raises `SiteError`: TOO_LARGE when more than `bytes_max` would come out, DECODE when the body is damaged or the
-    encoding unknown.
+    Raises `SiteError`: TOO_LARGE when more than `bytes_max` would come out, DECODE when the body is damaged or in an
+    encoding that cannot be undone. A name that is no encoding means nothing, as in browsers: servers say `none`,
+    `binary`, `UTF-8` or `aws-chunked` of bodies that are as they should be.
     """
-    names = [name for name in encoding.lower().replace(" ", "").split(",") if name and name != "identity"]
+    names = [name for name in map(_coding_name, encoding.split(",")) if name and name not in _MEANS_NOTHING]
     if len(names) > ENCODINGS_MAX:
         raise SiteError(FailureKind.DECODE, f"The body is encoded {len(names)} times; the limit is {ENCODINGS_MAX}.")
+    undone = ""
     for name in reversed(names):
-        # An empty body has no encoding to undo: answers to HEAD, 304 and 204 say what it would have been.
-        body = _decoder(name)(body, bytes_max) if body else body
+        # An empty body has no encoding to undo: answers to HEAD, 304 and 204 say what it would have been. And gzip that
+        # is said twice, by a server and by what stands before it, may have been done once.
+        if body and (name != undone or name not in _GZIP_NAMES or body.startswith(_GZIP_MAGIC)):
+            body = _undo(name, body, bytes_max)
+            undone = name
     if len(body) > bytes_max:
         raise _too_large(bytes_max)
     return body
 
 
-def _decoder(name: str) -> Callable[[bytes, int], bytes]:
-    try:
-        return _DECODERS[name]
-    except KeyError:
-        raise SiteError(FailureKind.DECODE, f"The Content-Encoding {name[:40]!r} is not known.") from None
+def looks_compressed(body: bytes) -> bool:
+    """Whether a body begins like one that is compressed, whatever its header says."""
+    return body.startswith(_COMPRESSED_STARTS)
+
+
+def _coding_name(said: str) -> str:
+    """The name of one encoding, without parameters and quotes."""
+    return said.partition(";")[0].strip(" \t\"'").lower()
+
+
+def _undo(name: str, body: bytes, bytes_max: int) -> bytes:
+    decoder = _DECODERS.get(name)
+    if decoder is not None:
+        return decoder(body, bytes_max)
+    if name in _NOT_UNDONE or looks_compressed(body):
+        raise SiteError(FailureKind.DECODE, f"The Content-Encoding {name[:40]!r} cannot be undone.")
+    return body
 
 
 def _gunzip(body: bytes, bytes_max: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch import Transfer
-from drumlin.fetch.decode import decode
+from drumlin.fetch.decode import GZIP, decode, looks_compressed
 from drumlin.http.headers import header_fields, location_of
 from drumlin.model import FailureKind
 from drumlin.node.hosts import HostWork, Robots
@@ -173,10 +173,12 @@ def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str
     """The file, and the failure of a body that does not decode or is too long."""
     body = b"".join(transfer.body)
     encoding = headers.get("content-encoding", "")
-    if transfer.failure or not encoding:
+    if transfer.failure:
         return body, ""
     try:
-        return decode(body, encoding, BODY_BYTES_MAX), ""
+        text = decode(body, encoding, BODY_BYTES_MAX) if encoding else body
+        # Rules are text. Compressed once more than is said, they would be read as none, and so as "all allowed".
+        return decode(text, GZIP, BODY_BYTES_MAX) if looks_compressed(text) else text, ""
     except SiteError as broken:
         return b"", broken.kind
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from drumlin.http.mime import extract_mime_type
+
 SNIFF_BYTES = 1024
 
 HTML = "text/html"
@@ -56,8 +58,8 @@ _NOT_TEXT = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 def essence(content_type: str) -> str:
-    """The mime type of a Content-Type header, without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
+    """The mime type of a Content-Type header, without its parameters; empty when it names none."""
+    return extract_mime_type(content_type).essence
 
 
 def sniff(content_type: str, body: bytes) -> str:
@@ -69,7 +71,7 @@ def sniff(content_type: str, body: bytes) -> str:
         return _TYPE_OF_ROOT.get(xml_root(body), mime)
     if mime == PLAIN:
         return PLAIN if _is_text(body) else BINARY
-    if mime not in _SAYS_NOTHING and "/" in mime:
+    if mime not in _SAYS_NOTHING:
         return mime
     return _look(body)
 

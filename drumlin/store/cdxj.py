@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from drumlin.http.mime import extract_mime_type
 from drumlin.store.disk import PARTIAL_SUFFIX, AppendFile, remove, replace, storage_error, write_whole
 from drumlin.store.surt import surt
 
@@ -55,8 +56,8 @@ def parse_line(line: bytes) -> IndexEntry:
 
 
 def mime_of(content_type: str) -> str:
-    """The type alone, without parameters; `unk` when the server did not say, as in other CDX files."""
-    return content_type.partition(";")[0].partition(",")[0].strip().lower() or "unk"
+    """The type alone, without parameters; `unk` when the server named none, as in other CDX files."""
+    return extract_mime_type(content_type).essence or "unk"
 
 
 def write_index(path: Path, lines: list[bytes], *, sync: bool = False) -> None:

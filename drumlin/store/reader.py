@@ -12,6 +12,7 @@ import msgspec
 from isal import isal_zlib
 
 from drumlin.errors import StorageError
+from drumlin.http.headers import header_fields, status_of
 from drumlin.model import Capture, Duplicate
 from drumlin.store.disk import storage_error
 from drumlin.store.records import RECORD_END, WARC_VERSION
@@ -102,23 +103,6 @@ def _fields(head: bytes) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in lines}
 
 
-def http_fields(block: bytes) -> dict[str, str]:
-    """The fields of an HTTP header block by lower-case name; repeated ones are joined by commas, as HTTP has it."""
-    fields: dict[str, str] = {}
-    for line in block.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon:
-            name, value = name.strip().lower(), value.strip()
-            fields[name] = f"{fields[name]}, {value}" if name in fields else value
-    return fields
-
-
-def http_status(block: bytes) -> int:
-    """The status code of an HTTP response block, 0 when it has none."""
-    parts = block[:64].split(None, 2)
-    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
-
-
 def read_capture(path: Path, offset: int) -> Capture:
     """The capture whose response or revisit record is at `offset`, as far as WARC tells.
 
@@ -156,14 +140,14 @@ def _capture(record: Record, filename: str, member: Member) -> Capture:
         redirects=(),
         fetched=parse_warc_date(fields.get("warc-date", "")),
         duration_s=0.0,
-        status=http_status(block),
+        status=status_of(block),
         protocol=fields.get("warc-protocol", ""),
         ip=fields.get("warc-ip-address", ""),
         request_headers=b"",
         response_headers=block + b"\r\n\r\n",
         body_raw=body,
         body=b"",
-        headers=http_fields(block),
+        headers=header_fields(block),
         duplicate=_refers_to(fields),
         record_id=fields.get("warc-record-id", "").strip("<>"),
         warc_filename=filename,

@@ -15,10 +15,12 @@ from typing import Final
 import msgspec
 from isal import igzip_lib
 
+from drumlin.http.headers import header_fields, status_of
 from drumlin.store.cdxj import CDXJ_SUFFIX, REVISIT_MIME, IndexEntry, index_line, mime_of, parse_line, write_index
 from drumlin.store.disk import OPEN_SUFFIX, PARTIAL_SUFFIX, remove, replace, storage_error
+from drumlin.store.httpblock import BLANK_LINE
 from drumlin.store.names import node_of_warc
-from drumlin.store.reader import CAPTURE_TYPES, Member, Record, http_fields, http_status, members, parse_record
+from drumlin.store.reader import CAPTURE_TYPES, Member, Record, members, parse_record
 from drumlin.store.records import SURPLUS_MARK, surplus_record
 from drumlin.store.warcfile import WARC_SUFFIX
 
@@ -211,12 +213,12 @@ def _line(record: Record, member: Member, filename: str) -> bytes:
     fields = record.fields
     mime = REVISIT_MIME
     if record.kind == "response":
-        mime = mime_of(http_fields(record.block).get("content-type", ""))
+        mime = mime_of(header_fields(record.block.partition(BLANK_LINE)[0]).get("content-type", ""))
     return index_line(
         fields.get("warc-target-uri", ""),
         fields.get("warc-date", ""),
         mime,
-        http_status(record.block),
+        status_of(record.block),
         fields.get("warc-payload-digest", ""),
         member.length,
         member.offset,

@@ -63,8 +63,27 @@ def test_more_than_three_encodings_are_refused() -> None:
     assert failure(PAGE, "gzip, gzip, gzip, gzip") == FailureKind.DECODE
 
 
-def test_an_unknown_encoding_is_refused() -> None:
-    assert failure(PAGE, "compress") == FailureKind.DECODE
+@pytest.mark.parametrize("encoding", ["compress", "dcz", "x-compress, gzip"])
+def test_an_encoding_that_cannot_be_undone_is_refused(encoding: str) -> None:
+    assert failure(gzip.compress(PAGE) if "gzip" in encoding else PAGE, encoding) == FailureKind.DECODE
+
+
+@pytest.mark.parametrize("name", ["none", "binary", "UTF-8", "aws-chunked", "ISO-8859-1", "\xff", "text/html", "qrst"])
+def test_a_name_that_is_no_encoding_means_nothing(name: str) -> None:
+    assert decode(PAGE, name, LIMIT) is PAGE
+    assert decode(gzip.compress(PAGE), f"{name}, gzip", LIMIT) == PAGE
+    assert decode(gzip.compress(PAGE), f"gzip, {name}" if name in ("none", "binary") else "gzip", LIMIT) == PAGE
+
+
+def test_an_unknown_name_on_compressed_bytes_is_an_error_and_none_on_a_packed_file_is_not() -> None:
+    packed = gzip.compress(PAGE)
+    assert failure(packed, "qrst") == FailureKind.DECODE
+    assert decode(packed, "none", LIMIT) is packed
+
+
+@pytest.mark.parametrize("encoding", ['"gzip"', "gzip;q=1", "gzip, gzip", "x-gzip"])
+def test_gzip_is_known_however_it_is_written_and_twice(encoding: str) -> None:
+    assert decode(gzip.compress(PAGE), encoding, LIMIT) == PAGE
 
 
 @pytest.mark.parametrize("encoding", ENCODERS)

@@ -32,10 +32,23 @@ def arrived(body: bytes, failure: str = "") -> Transfer:
     [
         (RULES, "", "", (RULES, "")),
         (gzip.compress(RULES, mtime=0), "gzip", "", (RULES, "")),
+        (gzip.compress(RULES, mtime=0), "", "", (RULES, "")),
+        (gzip.compress(RULES, mtime=0), "none", "", (RULES, "")),
+        (RULES, "UTF-8", "", (RULES, "")),
+        (b"\x28\xb5\x2f\xfd broken", "", "", (b"", FailureKind.DECODE)),
         (b"no gzip", "gzip", "", (b"", FailureKind.DECODE)),
         (gzip.compress(b"#" * (BODY_BYTES_MAX + 9), mtime=0), "gzip", "", (b"", FailureKind.TOO_LARGE)),
     ],
-    ids=["plain", "packed", "undecodable", "long when unpacked"],
+    ids=[
+        "plain",
+        "packed",
+        "packed in secret",
+        "packed and denied",
+        "no coding",
+        "packed otherwise",
+        "undecodable",
+        "long when unpacked",
+    ],
 )
 def test_a_robots_txt_is_read_as_far_as_needed(
     body: bytes, encoding: str, failure: str, expected: tuple[bytes, str]

@@ -186,6 +186,19 @@ def test_a_trap_is_refused_and_counted() -> None:
     assert (found.urls, sum(found.refused.values())) == ([], 2)
 
 
+@pytest.mark.parametrize(
+    "said", [b"text/html, text/html", b"text/html\r\nContent-Type: text/html", b"text/html x=y", b"html"]
+)
+def test_a_page_is_parsed_however_its_type_is_repeated_or_misspelt(said: bytes) -> None:
+    head = HEAD.replace(b"text/html; charset=utf-8", said)
+    assert captured(pipeline(), transfer(PAGE, head)).title == "A page"
+
+
+def test_plain_text_without_a_type_is_read_as_plain_text() -> None:
+    capture = captured(pipeline(), transfer(b"if a < b and b > c: pass", b"HTTP/1.1 200 OK\r\n\r\n"))
+    assert (capture.mime, capture.text) == ("text/plain", b"if a < b and b > c: pass")
+
+
 @pytest.mark.parametrize("body", [b"", b"\x00" * 1000, b"<" * 5000, b"<a href='" + b"x" * 5000, bytes(range(256)) * 20])
 def test_no_body_breaks_the_pipeline(body: bytes) -> None:
     made = pipeline()

@@ -142,11 +142,14 @@ class SingleFace:
     async def enqueue(self, call: Call, message: Enqueue) -> Enqueued:
         url = _web_url(message.url)
         host = host_of(url)
-        if call.identity.role is Role.NODE and not self._dispatcher.in_scope(url):
+        of_node = call.identity.role is Role.NODE
+        if of_node and not self._dispatcher.in_scope(url):
             self._dispatcher.misdeeds.note(call.identity.id, Misdeed.FOREIGN_URL)
             hint = "An operator may enqueue it, and so widen the scope."
             raise Refused(403, "out_of_scope", "This URL is out of the crawl's scope.", hint)
-        new = NewURLs(host, [url], message.priority, 0, canonical(message.discovered_from) or "")
+        # A redirect of what has no depth, a seed, widens the scope, which is not for a node to do.
+        depth = 1 if of_node else 0
+        new = NewURLs(host, [url], message.priority, depth, canonical(message.discovered_from) or "")
         (answer,) = await self._dispatcher.enqueue([new], call.now)
         if answer is Added.SEEN:
             raise Refused(409, "duplicate", "This URL is known already.", "GET /api/v1/urls?url= tells its story.")

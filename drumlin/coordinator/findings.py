@@ -29,6 +29,8 @@ LINKS_SAMPLED = 8
 LINKS_AT_ONCE = 5_000
 HREFS_AT_ONCE = 1_000
 """Links sorted between two breaths; those that must be made canonical first take longer."""
+NAMED_BY_ROBOTS = "robots.txt"
+"""Where sitemaps were found, and whatever they redirect to: a page's URL is never called so."""
 FORMER_SCOPES_MAX = 8
 """Scopes from before somebody narrowed it: nodes that have not heard of it yet send links by those."""
 
@@ -125,14 +127,11 @@ class Findings:
                 if looked_at >= at_once:
                     looked_at = 0
                     await breathe()
-            target = canonical(kept.result.redirect_to) if kept.result.redirect_to else None
-            depth = kept.key.depth
-            if target and await self._may_follow(kept.result.url, target, depth):
-                chain = (*kept.result.redirect_chain, kept.result.url)
-                found.append(NewURLs(host_of(target), [target], priority_of(depth), depth, kept.result.url, chain))
+            if kept.result.redirect_to:
+                found += await self._redirected(kept)
         for report in prospects.live:
             urls = list(self._sitemaps(report))
-            found += [NewURLs(host_of(url), [url], priority_of(0), 0, "robots.txt") for url in urls]
+            found += [NewURLs(host_of(url), [url], priority_of(0), 0, NAMED_BY_ROBOTS) for url in urls]
         return found
 
     def _sitemaps(self, report: HostReport) -> Iterator[str]:
@@ -171,17 +170,34 @@ class Findings:
             for host, urls in by_host(alike).items()
         ]
 
-    async def _may_follow(self, source: str, target: str, depth: int) -> bool:
+    async def _redirected(self, kept: Kept) -> list[NewURLs]:
+        """Where a redirect leads, as deep as the page that it stands for. Where a sitemap leads is a sitemap too, so
+        that the site's own word does not pass for a seed one redirect later."""
+        source, depth, target = kept.result.url, kept.key.depth, canonical(kept.result.redirect_to)
+        of_sitemap = depth == 0 and await self._is_sitemap(kept)
+        if not target or not await self._may_follow(source, target, depth, is_seed=depth == 0 and not of_sitemap):
+            return []
+        chain, found_on = (*kept.result.redirect_chain, source), NAMED_BY_ROBOTS if of_sitemap else source
+        return [NewURLs(host_of(target), [target], priority_of(depth), depth, found_on, chain)]
+
+    async def _is_sitemap(self, kept: Kept) -> bool:
+        """Whether a URL without depth is not a seed, but what a site's robots.txt names."""
+        story = await self._engine.story(self._engine.shard_of(kept.host), kept.result.url)
+        return story is not None and story.task is not None and story.task.found_on == NAMED_BY_ROBOTS
+
+    async def _may_follow(self, source: str, target: str, depth: int, *, is_seed: bool) -> bool:
         """A redirect stays in scope, except that where a seed leads is a seed too: the site has moved, say to www. What
-        was out of scope from the start is something that a page shows, and may be anywhere."""
+        was out of scope from the start is something that a page shows, and may be anywhere. A site that could widen the
+        scope by any other redirect could send the crawl wherever it likes."""
         if self._scope.allows(target):
             return True
+        if self._scope.excludes(target):
+            return False
         if self._config.assets and depth > 0 and not self._scope.allows(source):
-            return not self._scope.excludes(target)
-        if depth > 0 or self._config.scope == "page":
-            return depth == 0
-        await self.widen([target])
-        return True
+            return True
+        if is_seed and self._config.scope != "page":
+            await self.widen([target])
+        return is_seed
 
 
 def _link_at(kept: list[Kept], ends: list[int], place: int) -> str:

@@ -234,6 +234,19 @@ def test_a_settled_result_sent_again_with_other_links_and_contents_changes_nothi
     assert scene.hostile.post("work/request", {"max_tasks": 0}).status == 200
 
 
+def test_a_url_that_it_enqueues_is_no_seed_whose_redirect_widens_the_crawl(scene: Scene) -> None:
+    mine = f"http://{scene.own['host']}/mine"
+    wanted = {"url": mine, "priority": 9}
+    assert scene.coordinator.post("/v1/frontier/enqueue", wanted, token=scene.hostile.token).status == 202
+    renew = [[scene.own["lease_id"], scene.own["host"]]]
+    work = scene.hostile.post("work/request", {"max_tasks": 9, "max_hosts": 0, "renew": renew}).json
+    [task] = [one for lease in work["leases"] for one in lease["assignments"] if one["url"] == mine]
+    moved = {"outcome": "redirected", "status_code": 301, "redirect_to": ELSEWHERE}
+    assert scene.send([result_of(task, **moved)]).json["accepted_count"] == 1
+    again = scene.coordinator.post("/v1/frontier/enqueue", {"url": ELSEWHERE}, token=scene.hostile.token)
+    assert again.code == "out_of_scope"
+
+
 def test_results_of_another_nodes_leases_change_nothing_while_it_is_at_work(scene: Scene) -> None:
     stolen = [result_of(task, links=links(10), content_hash=POISON) for task in scene.others[0]["assignments"]]
     for _ in range(20):

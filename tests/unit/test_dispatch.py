@@ -125,6 +125,30 @@ def test_a_page_that_redirects_out_of_scope_is_not_followed() -> None:
     assert (made.totals(6.0).pending, made.made.scope_seeds) == (0, [])
 
 
+@pytest.mark.parametrize("scope", ["host", "page"])
+def test_a_sitemap_that_redirects_out_of_scope_widens_nothing_however_many_hops_it_takes(scope: str) -> None:
+    """A site names its own sitemaps: if they were followed as seeds are, it could send the crawl anywhere."""
+    made = dispatcher(SEEDS[:1], scope=scope)
+    (lease,) = Asker(made).work(0.0)
+    first, second = "http://h0.test/map.xml", "http://h0.test/moved.xml"
+    named = HostReport(lease.lease_id, lease.host, True, sitemaps=[first])
+    made.results(batch_of([result(lease.assignments[0])], [named]), 1.0)
+    hops = [second] if scope == "host" else []
+    for now, target in enumerate([*hops, "http://victim.test/"]):
+        (lease,) = Asker(made, f"n{now}").work(5.0 + 5.0 * now)
+        moved = result(lease.assignments[0], Outcome.REDIRECTED, status_code=302, redirect_to=target)
+        made.results(batch_of([moved], [release(lease)]), 6.0 + 5.0 * now)
+    assert (made.totals(60.0).pending, made.made.scope_seeds) == (0, [])
+
+
+def test_a_seed_that_redirects_to_what_is_excluded_is_not_followed() -> None:
+    made = dispatcher(SEEDS[:1], exclude=["/logout"])
+    (lease,) = Asker(made).work(0.0)
+    moved = result(lease.assignments[0], Outcome.REDIRECTED, status_code=301, redirect_to="http://www.test/logout")
+    made.results(batch_of([moved], [release(lease)]), 1.0)
+    assert (made.totals(1.0).pending, made.made.scope_seeds) == (0, [])
+
+
 def test_a_repeated_content_is_a_duplicate_of_the_first() -> None:
     made = dispatcher(["http://a.same.test/", "http://b.same.test/"])
     leases = Asker(made).work(0.0)

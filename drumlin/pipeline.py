@@ -21,7 +21,7 @@ from drumlin.dedupe import digest, simhashes
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode
 from drumlin.fetch.http import Transfer
-from drumlin.frontier import SOFT_404, TrapFilter, TrapLimits, soft_404
+from drumlin.frontier import OUT_OF_SCOPE, SOFT_404, TrapFilter, TrapLimits, soft_404
 from drumlin.http.headers import header_fields, header_values, location_of
 from drumlin.http.mime import extract_mime_type
 from drumlin.model import Capture, FailureKind, LinkSet
@@ -267,7 +267,7 @@ class Pipeline:
         if mark is not url and self._is_recent(mark):
             return False
         self._remember(mark)
-        reason = self._traps.reject(url, depth, self._year) if within else "out_of_scope"
+        reason = self._traps.reject(url, depth, self._year) if within else OUT_OF_SCOPE
         if reason:
             found.refused[reason] = found.refused.get(reason, 0) + 1
             return False

@@ -50,9 +50,13 @@ HostText = Annotated[str, msgspec.Meta(max_length=300)]
 ShortText = Annotated[str, msgspec.Meta(max_length=1_000)]
 LeaseId = Annotated[str, msgspec.Meta(max_length=300)]
 Priority = Annotated[int, msgspec.Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
-LATEST_BOOT = 1 << 62
+COUNT_MAX = 1 << 50
+"""So little that the sum over ten thousand nodes can still be written down: MessagePack has 64 bits."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
+LATEST_BOOT = COUNT_MAX
 """Stands for the latest process of a node, whichever that is."""
+RecordId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9:._-]{0,200}\Z")]
+"""Other nodes write it into the headers of their own WARC records, where it must not begin another header."""
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
 
 
@@ -217,7 +221,7 @@ class Result(msgspec.Struct, omit_defaults=True):
     retry_after_s: Seconds = 0.0
     redirect_to: URLText = ""
     link_hints: Annotated[list[float], msgspec.Meta(max_length=LINKS_MAX)] = []
-    record_id: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    record_id: RecordId = ""
     mime: Annotated[str, msgspec.Meta(max_length=200)] = ""
     traps: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=100)] = {}
 

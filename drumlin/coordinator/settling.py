@@ -14,7 +14,7 @@ from drumlin.coordinator.host_reports import bounded
 from drumlin.coordinator.seals import Seals, token_of
 from drumlin.coordinator.steering import Steering
 from drumlin.engines.base import Engine
-from drumlin.frontier import next_step
+from drumlin.frontier import REFUSALS, next_step
 from drumlin.model import Content, Duplicate, FailureKind, Outcome, Settled, Settlement, TaskState, Verdict
 from drumlin.protocol import (
     Accepted,
@@ -32,6 +32,9 @@ MALFORMED, NOT_YOURS, STALE = "malformed", "not_yours", "stale"
 MADE_UP, FOREIGN_LINKS = "made_up", "foreign_links"
 DIGEST_HEX_DIGITS = 64
 OUTCOMES = frozenset(Outcome)
+KINDS = frozenset(FailureKind)
+LINKS_REFUSED_MAX = 1_000_000
+"""Links of one page that a node says it left out for one reason; no page has so many."""
 
 
 class Kept(NamedTuple):
@@ -283,11 +286,12 @@ class Settler:
 
     def _settled(self, one: Kept, duplicate: Duplicate | None, now: float) -> Settled:
         result, key = one.result, one.key
-        outcome = outcome_of(result)
-        counts = _counts(result, outcome, duplicate)
+        config = self._steering.config
+        outcome, size = outcome_of(result), min(result.size, config.body_bytes_max)
+        counts = _counts(result, outcome, size, duplicate)
         state, retry_at, kind = TaskState.DONE, 0.0, result.kind
         if outcome == Outcome.FAILED:
-            kind, config = kind or kind_of_status(result.status_code), self._steering.config
+            kind = kind if kind in KINDS else kind_of_status(result.status_code)
             wait_s = next_step(
                 kind,
                 key.attempts + 1,
@@ -300,8 +304,8 @@ class Settler:
             state = TaskState.DEAD if wait_s is None else TaskState.SCHEDULED
             retry_at = now + (wait_s or 0.0)
             counts["dead." + kind if wait_s is None else "retried." + kind] = 1
-        size = _page_bytes(result, outcome)
-        return Settled(key.task_id, result.url, state, one.capture, retry_at, kind, result.error, size, counts)
+        page_bytes = _page_bytes(size, outcome)
+        return Settled(key.task_id, result.url, state, one.capture, retry_at, kind, result.error, page_bytes, counts)
 
 
 def _by_lease(kept: list[Kept]) -> dict[tuple[str, str], list[int]]:
@@ -354,10 +358,10 @@ def kind_of_status(status: int) -> str:
     return FailureKind.HTTP_5XX if status >= 500 else FailureKind.CONNECT
 
 
-def _page_bytes(result: Result, outcome: str) -> int:
+def _page_bytes(size: int, outcome: str) -> int:
     """How large a page was, for its host: what is not a page has no bytes, and a page has one at least, since engines
     know pages by that. It may be empty, or fetched by somebody who does not tell."""
-    return max(1, result.size) if outcome == Outcome.FETCHED else 0
+    return max(1, size) if outcome == Outcome.FETCHED else 0
 
 
 def _has_content(result: Result) -> bool:
@@ -371,16 +375,18 @@ def _content(one: Kept) -> Content:
     return Content(domain_of(one.host), result.url, digest, result.simhash, result.crawl_time, result.record_id)
 
 
-def _counts(result: Result, outcome: str, duplicate: Duplicate | None) -> dict[str, int]:
-    """What this result adds to the crawl's counters once it counts."""
+def _counts(result: Result, outcome: str, size: int, duplicate: Duplicate | None) -> dict[str, int]:
+    """What this result adds to the crawl's counters once it counts. The names of counters are ours, and what one result
+    adds is bounded: every look at the crawl reads them all, and the engine's numbers have an end."""
     counts = {"outcome." + outcome: 1}
     if result.status_code and outcome != Outcome.DENIED:
         counts[f"status.{result.status_code}"] = 1
     if outcome == Outcome.FETCHED:
         counts["pages"] = 1
-        counts["bytes"] = result.size
+        counts["bytes"] = size
     if duplicate is not None:
         counts["duplicates.exact" if duplicate.distance is None else "duplicates.near"] = 1
     for reason, count in result.traps.items():
-        counts["refused." + reason] = count
+        if reason in REFUSALS:
+            counts["refused." + reason] = min(count, LINKS_REFUSED_MAX)
     return counts

@@ -29,6 +29,7 @@ from drumlin.protocol import (
     Count,
     HostReport,
     LeaseId,
+    RecordId,
     Result,
     Results,
     Seconds,
@@ -85,7 +86,7 @@ class ToldResult(msgspec.Struct, kw_only=True):
     result_id: Annotated[str, msgspec.Meta(max_length=200)] | None = None
     node_id: ShortText | None = None
     submitted_at: Epoch | Moment | None = None
-    record_id: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    record_id: RecordId | None = None
     mime: Annotated[str, msgspec.Meta(max_length=200)] | None = None
     link_hints: Annotated[list[float], msgspec.Meta(max_length=LINKS_MAX)] | None = None
     traps: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=100)] | None = None

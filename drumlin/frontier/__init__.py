@@ -9,9 +9,20 @@ Invariants: a failure kind always has a retry rule; no budget is exceeded by wha
 from drumlin.frontier.backoff import RETRY_RULES, RetryRule, next_step
 from drumlin.frontier.budgets import Budget
 from drumlin.frontier.priorities import priority_of
-from drumlin.frontier.traps import SOFT_404, TrapFilter, TrapLimits, soft_404
+from drumlin.frontier.traps import (
+    LINKS_TOO_LONG,
+    OUT_OF_SCOPE,
+    REFUSALS,
+    SOFT_404,
+    TrapFilter,
+    TrapLimits,
+    soft_404,
+)
 
 __all__ = [
+    "LINKS_TOO_LONG",
+    "OUT_OF_SCOPE",
+    "REFUSALS",
     "RETRY_RULES",
     "SOFT_404",
     "Budget",

@@ -23,8 +23,12 @@ QUERY_EXPLOSION = "query_explosion"
 CALENDAR = "calendar"
 SESSION_ID = "session_id"
 SOFT_404 = "soft_404"  # said of the links of a page that says it is not there: see `soft_404`
+OUT_OF_SCOPE = "out_of_scope"
+LINKS_TOO_LONG = "links_too_long"  # said of those that do not fit into a message
 
 REASONS = (DEPTH, URL_LENGTH, PATH_DEPTH, PATH_REPETITION, QUERY_EXPLOSION, CALENDAR, SESSION_ID)
+REFUSALS = frozenset({*REASONS, SOFT_404, OUT_OF_SCOPE, LINKS_TOO_LONG})
+"""Every reason why a node does not tell of a link."""
 
 CYCLE_SEGMENTS_MAX = 3  # a repeating run of up to this many segments is looked for
 CYCLE_REPEATS = 3

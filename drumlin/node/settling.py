@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drumlin.clock import monotonic
+from drumlin.frontier import LINKS_TOO_LONG
 from drumlin.model import Capture
 from drumlin.node.archive import Arrival
 from drumlin.node.blackbox import BlackBox
@@ -267,6 +268,6 @@ def _bound_links(links: list[str], traps: dict[str, int]) -> None:
     for place, url in enumerate(links):
         chars += len(url)
         if chars > LINK_CHARS_MAX or place >= LINKS_PARCEL:
-            traps["links_too_long"] = len(links) - place
+            traps[LINKS_TOO_LONG] = len(links) - place
             del links[place:]
             return

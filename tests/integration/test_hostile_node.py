@@ -16,8 +16,9 @@ from drumlin.config import CrawlConfig
 from drumlin.coordinator.auth import Role
 from drumlin.coordinator.host_reports import DELAY_MAX_S, NEXT_CONTACT_MAX_S
 from drumlin.coordinator.limits import REQUESTS_BURST
+from drumlin.coordinator.settling import LINKS_REFUSED_MAX
 from drumlin.engines.base import Engine
-from drumlin.protocol import LINKS_MAX, HostNote
+from drumlin.protocol import COUNT_MAX, LINKS_MAX, HostNote
 from drumlin.robots import Decision
 from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator, result_of
 
@@ -263,6 +264,40 @@ def test_what_it_says_of_its_own_host_is_bounded(scene: Scene) -> None:
     state = scene.host_state()
     assert (state["delay_s"], state["robots"]) == (DELAY_MAX_S, {})
     assert state["next_contact"] <= time.time() + NEXT_CONTACT_MAX_S + 1
+    scene.check_nothing_changed()
+
+
+def test_what_it_counts_is_bounded_and_names_no_counters(scene: Scene) -> None:
+    """Every look at the crawl reads all counters, and an engine's numbers have an end: past it nothing is settled."""
+    first, second, third = scene.own["assignments"]
+    invented = {f"invented {number}": COUNT_MAX for number in range(99)}
+    told = [
+        result_of(first, size=COUNT_MAX, traps={**invented, "depth": COUNT_MAX}),
+        result_of(second, size=COUNT_MAX),
+        result_of(third, status_code=0, outcome="failed", kind="invented"),
+    ]
+    assert scene.send(told).json["accepted_count"] == len(told)
+    stats = scene.coordinator.get("/api/v1/stats", token=scene.coordinator.tokens[Role.VIEWER]).json
+    assert (stats["pages"], stats["bytes"]) == (2, 2 * CrawlConfig().body_bytes_max)
+    assert stats["refused"] == {"depth": LINKS_REFUSED_MAX}
+    assert stats["retries"] == {"connect": 1}
+
+
+def test_what_nodes_say_of_themselves_can_be_added_up(scene: Scene) -> None:
+    counts = dict.fromkeys(("total_crawled", "hosts", "unstarted", "total_bytes", "unanswered"), COUNT_MAX)
+    beat = {"status": "running", "current_load": 1e9, **counts}
+    crowd = [RemoteNode(scene.coordinator, f"loud{number}") for number in range(8)]
+    assert {node.post("heartbeat", beat).status for node in crowd} == {200}
+    assert crowd[0].post("heartbeat", beat | {"unanswered": 1 << 62}).status == 422
+    viewer, wants = scene.coordinator.tokens[Role.VIEWER], {"Accept": "application/msgpack"}
+    for path in ("/api/v1/stats", "/api/v1/nodes"):
+        assert scene.coordinator.get(path, token=viewer, headers=wants).status == 200
+
+
+def test_a_record_id_cannot_begin_a_header_in_another_nodes_archive(scene: Scene) -> None:
+    task = scene.own["assignments"][0]
+    answer = scene.send([result_of(task, record_id="urn:uuid:1>\r\nWARC-Type: response\r\nX: <1")])
+    assert (answer.status, answer.code) == (422, "invalid")
     scene.check_nothing_changed()
 
 

@@ -80,24 +80,35 @@ class Explained:
 
     def _follow(self, fetcher: Fetcher, url: str) -> Capture:
         """Fetch `url` and wherever it redirects to, politely."""
+        from drumlin.node.steps import asked_url
+        from drumlin.protocol import Assignment
+        from drumlin.urls import host_of
+
+        task = Assignment("", url, 5, 0.0, host_of(url), 0.0)
+        while True:
+            self._check_robots(fetcher, asked_url(task))
+            capture = self._fetch(fetcher, task)
+            if not 300 <= capture.status < 400 or capture.status == 304:
+                return capture
+            task = self._redirected(capture, task)
+            self.say("redirect", f"to {asked_url(task)}")
+
+    def _redirected(self, capture: Capture, task: Assignment) -> Assignment:
+        """What to fetch next: another spelling of the same URL, or another URL."""
+        from drumlin.node.steps import next_step
         from drumlin.pipeline import redirect_target
         from drumlin.protocol import Assignment
         from drumlin.urls import host_of
 
-        chain: tuple[str, ...] = ()
-        while True:
-            self._check_robots(fetcher, url)
-            task = Assignment("", url, 5, 0.0, host_of(url), 0.0, redirects=chain)
-            capture = self._fetch(fetcher, task)
-            if not 300 <= capture.status < 400 or capture.status == 304:
-                return capture
-            try:
-                target = redirect_target(capture, self._config.redirects_max)
-            except SiteError as broken:
-                raise FetchFailed(f"{broken.kind}: {broken.message}.") from broken
-            self.say("redirect", f"to {target}")
-            chain = (*chain, url)
-            url = target
+        redirects_max = self._config.redirects_max
+        step = next_step(capture.response_headers, task, redirects_max)
+        if step is not None:
+            return step
+        try:
+            target = redirect_target(capture, redirects_max)
+        except SiteError as broken:
+            raise FetchFailed(f"{broken.kind}: {broken.message}.") from broken
+        return Assignment("", target, 5, 0.0, host_of(target), 0.0, redirects=(*task.redirects, task.url))
 
     def _check_robots(self, fetcher: Fetcher, url: str) -> None:
         from drumlin.robots import parse
@@ -146,13 +157,15 @@ class Explained:
     def _fetch(self, fetcher: Fetcher, task: Assignment) -> Capture:
         from drumlin.node.contact import request_block
         from drumlin.node.outcomes import status_failure
+        from drumlin.node.steps import asked_url
         from drumlin.urls import host_of
 
-        transfer = self._transfer(fetcher, task.url)
+        url = asked_url(task)
+        transfer = self._transfer(fetcher, url)
         if transfer.failure:
             raise _failed(transfer.failure, transfer.error)
-        host = host_of(task.url)
-        request = request_block(task.url, host, fetcher.request_headers)
+        host = host_of(url)
+        request = request_block(url, host, fetcher.request_headers)
         try:
             capture = self._pipeline().capture(transfer, task, host, request=request, now=time.time())
         except SiteError as broken:

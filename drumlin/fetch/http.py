@@ -97,6 +97,7 @@ class Transfer:
         "may_send",
         "on_done",
         "own_limit",
+        "own_target",
         "protocol",
         "refused",
         "sends",
@@ -123,6 +124,7 @@ class Transfer:
         self.too_late = False
         self.sends = 0
         self.own_limit = False
+        self.own_target = False
         self.started = self.first_byte = self.finished = 0.0
 
     def before_send(self, *connection: object) -> int:
@@ -225,6 +227,11 @@ class Fetcher:
         transfer.may_send = may_send
         transfer.started = self._clock()
         transfer.curl.setopt(pycurl.URL, url)
+        if "%" in url or transfer.own_target:
+            # libcurl writes escapes in upper case; a server may insist on its own spelling. A handle that has been told
+            # what to ask for has to be told for ever: this cannot be undone.
+            transfer.curl.setopt(pycurl.REQUEST_TARGET, request_target(url))
+            transfer.own_target = True
         if body_bytes_max:
             transfer.curl.setopt(pycurl.MAXFILESIZE_LARGE, body_bytes_max)
             transfer.own_limit = True
@@ -376,6 +383,11 @@ class Fetcher:
 
     def _on_timer(self, timeout_ms: int) -> None:
         self._timer_at = None if timeout_ms < 0 else self._clock() + timeout_ms / 1000
+
+
+def request_target(url: str) -> str:
+    """What the first line of a request for a URL asks for."""
+    return url[url.index("/", len("https://")) :]
 
 
 def default_ca_file() -> str:

@@ -38,6 +38,7 @@ from drumlin.node.outcomes import (
     status_failure,
 )
 from drumlin.node.settling import Settling
+from drumlin.node.steps import Step, asked_url, next_step
 from drumlin.node.visits import Visits
 from drumlin.pipeline import Pipeline, redirect_target
 from drumlin.protocol import (
@@ -296,11 +297,11 @@ class Agent:
         if scheme == "http" and host.hsts_until > time.time():
             target = "https:" + task.url.partition(":")[2]
             self._end(host, task, Outcome.REDIRECTED, status_code=HSTS_STATUS, redirect_to=target)
-        elif not robots.allows(task.url):
+        elif not robots.allows(asked_url(task)):
             self._end(host, task, Outcome.DENIED, kind="robots", error=robots.decision.reason)
         else:
             self.began_contact(host, now)
-            self.fetcher.start(task.url, self._page_arrived, (host, task), may_send=host.may_send)
+            self.fetcher.start(asked_url(task), self._page_arrived, (host, task), may_send=host.may_send)
         self._leases.check(host, now)
 
     def lasting(self, decision: Decision, wall: float) -> Decision:
@@ -340,8 +341,17 @@ class Agent:
             self.came_too_late(host)
             return
         self.ended_contact(host, transfer)
-        self._settling.arrive(host, self._arrival(transfer, host, task))
+        step = self._next_step(transfer, task)
+        if step is not None:
+            host.tasks.appendleft(step)
+        else:
+            self._settling.arrive(host, self._arrival(transfer, host, task))
         self.advance(host, transfer.finished)
+
+    def _next_step(self, transfer: Transfer, task: Assignment) -> Step | None:
+        if transfer.failure or not 300 <= transfer.status < 400:
+            return None
+        return next_step(transfer.response_headers(), task, self.settings.redirects_max)
 
     def _arrival(self, transfer: Transfer, host: HostWork, task: Assignment) -> Arrival:
         wall = time.time()
@@ -365,7 +375,7 @@ class Agent:
         return Arrival(result, fetch_record(result, task, host.host, self.settings.node, transfer))
 
     def _captured(self, transfer: Transfer, host: HostWork, task: Assignment, wall: float) -> Arrival:
-        request = request_block(task.url, host.host, self._request_headers)
+        request = request_block(asked_url(task), host.host, self._request_headers)
         capture = self.pipeline.capture(transfer, task, host.host, request=request, now=wall)
         outcome, target = Outcome.FETCHED, ""
         if transfer.status == 304:

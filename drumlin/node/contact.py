@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.clock import monotonic
 from drumlin.errors import SiteError
-from drumlin.fetch import Transfer
+from drumlin.fetch import Transfer, request_target
 from drumlin.fetch.decode import GZIP, decode, looks_compressed
 from drumlin.http.headers import header_fields, location_of
 from drumlin.model import FailureKind
@@ -185,5 +185,4 @@ def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str
 
 def request_block(url: str, host: str, headers: bytes) -> bytes:
     """The request as it was sent."""
-    target = url[url.index("/", len("https://")) :]
-    return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n".encode() + headers
+    return f"GET {request_target(url)} HTTP/1.1\r\nHost: {host}\r\n".encode() + headers

@@ -16,7 +16,7 @@ Limits: a canonical URL has at most URL_LENGTH_MAX characters. A host is an addr
 (WHATWG also allows "http://{x}/"). Queries are encoded as UTF-8 whatever the page's charset was.
 """
 
-from drumlin.urls.canonical import HREF_LENGTH_MAX, URL_LENGTH_MAX, canonical
+from drumlin.urls.canonical import HREF_LENGTH_MAX, URL_LENGTH_MAX, canonical, spelled
 from drumlin.urls.host import domain_of, host_of, is_host
 from drumlin.urls.resolver import LinkResolver
 from drumlin.urls.scope import Scope, ScopeMode
@@ -31,4 +31,5 @@ __all__ = [
     "domain_of",
     "host_of",
     "is_host",
+    "spelled",
 ]

@@ -73,6 +73,18 @@ def canonical(href: str, base: str | None = None) -> str | None:
     return None if parsed is None else _tidy(parsed)
 
 
+def spelled(href: str, base: str | None = None) -> str | None:
+    """The URL that `href` means in its own spelling: as the WHATWG standard writes it, without fragment and
+    credentials. None if it is no usable web address."""
+    parsed = _parse(href, base) if len(href) <= HREF_LENGTH_MAX else None
+    scheme, _, rest = (parsed or "").partition("#")[0].partition("://")
+    authority, slash, path = rest.partition("/")
+    host = _AUTHORITY(authority)
+    if scheme not in ("http", "https") or host is None or len(host[1]) > _NAME_LENGTH_MAX:
+        return None
+    return f"{scheme}://{host[1]}{host[2]}{slash}{path}"
+
+
 def is_plain(path: str) -> bool:
     """Whether a path of plain characters has no dot segment, however it is written."""
     return "/." not in path and ("%" not in path or "%2e" not in path.lower())

@@ -242,3 +242,12 @@ def test_what_comes_before_the_final_answer_is_left_out_of_its_head() -> None:
         b"\r\n",
     ]
     assert transfer.response_headers() == b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+def test_escapes_are_asked_for_as_they_are_spelled_and_the_next_request_is_its_own(
+    web: FakeWeb, fetcher: Fetcher
+) -> None:
+    home = web.page("spelled", "/", "x")
+    fetch_all(fetcher, home + "a%c3%A9?b=%c3", home + "plain", home + "c%2f")
+    asked = [request.path for request in web.requests if request.host == "spelled"]
+    assert asked == ["/a%c3%A9?b=%c3", "/plain", "/c%2f"]

@@ -1,0 +1,94 @@
+"""Redirects as servers really send them: every page behind them is stored, and what is a loop is called one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drumlin.errors import EXIT_OK
+from tests.acceptance.commands import NO_PATIENCE, crawl, drumlin, stored_urls
+from tests.harness.outputs import query
+from tests.harness.raw_web import RawWeb
+
+OPEN = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+
+def page(text: bytes = b"<title>There</title>") -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text)
+
+
+def moved(*locations: bytes) -> bytes:
+    fields = b"".join(b"Location: %b\r\n" % location for location in locations)
+    return b"HTTP/1.1 302 Found\r\n%bContent-Length: 0\r\n\r\n" % fields
+
+
+@pytest.mark.parametrize(
+    ("asked", "location", "spelling"),
+    [
+        ("/q?a=1&b=2", b"/q?b=2&a=1", "/q?b=2&a=1"),
+        ("/~u", b"/%7Eu", "/%7Eu"),
+        ("/p", b"/p?utm_source=x", "/p?utm_source=x"),
+        ("/p;jsessionid=1", b"/p;jsessionid=1", "/p;jsessionid=1"),
+        ("/caf%C3%A9", b"/caf%c3%a9", "/caf%c3%a9"),
+    ],
+)
+def test_a_server_that_insists_on_its_own_spelling_is_followed_once(
+    tmp_path: Path, asked: str, location: bytes, spelling: str
+) -> None:
+    with RawWeb({"/robots.txt": OPEN}) as web:
+        web.answers |= {asked: moved(location), asked.partition(";")[0]: moved(location)} | {spelling: page()}
+        done = crawl(tmp_path, web.url(asked), "--quiet")
+    assert (done.returncode, done.stderr) == (EXIT_OK, "")
+    assert web.asked[-1] == spelling
+    assert len(web.asked) <= 3, "robots.txt, the URL, its own spelling"
+    assert query(tmp_path / "crawl", "SELECT title, len(redirects) FROM {pages}") == [("There", len(web.asked) - 2)]
+
+
+@pytest.mark.parametrize(
+    ("locations", "target"),
+    [
+        ([b"/caf\xc3\xa9"], "/caf%C3%A9"),
+        ([b"/caf\xe9?x=\xfc"], "/caf%E9?x=%FC"),
+        ([b"/to", b"/to"], "/to"),
+        ([b"/a,b"], "/a,b"),
+    ],
+    ids=["UTF-8", "latin-1", "twice", "comma"],
+)
+def test_a_location_means_what_it_means_to_browsers(tmp_path: Path, locations: list[bytes], target: str) -> None:
+    with RawWeb({"/robots.txt": OPEN, "/": moved(*locations), target: page()}) as web:
+        crawl(tmp_path, web.url(), "--quiet")
+    assert web.asked == ["/robots.txt", "/", target]
+    assert stored_urls(tmp_path / "crawl") == [web.url(target)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        ({"/": moved(b"/")}, "redirect_loop"),
+        ({"/": moved(b"/#part")}, "redirect_loop"),
+        ({"/": moved(b"/x"), "/x": moved(b"/")}, "redirect_loop"),
+        ({"/": moved(b"/?utm_source=1"), "/?utm_source=1": moved(b"/")}, "redirect_loop"),
+        ({"/": moved(b"/a", b"/b")}, "protocol"),
+        ({"/": moved()}, "bad_redirect"),
+        (
+            {"/": moved(b"/?utm_source=0")}
+            | {f"/?utm_source={n}": moved(b"/?utm_source=%d" % (n + 1)) for n in range(30)},
+            "redirect_loop",
+        ),
+    ],
+)
+def test_what_leads_nowhere_is_named_after_a_few_contacts(tmp_path: Path, answers: dict[str, bytes], kind: str) -> None:
+    with RawWeb({"/robots.txt": OPEN} | answers) as web:
+        done = crawl(tmp_path, web.url(), "--quiet", *NO_PATIENCE)
+    assert "Traceback" not in done.stderr
+    letters = drumlin(tmp_path, "dead-letters", "list", "--json").stdout
+    assert kind in letters
+    assert len(web.asked) <= 12, "no more than a few"
+
+
+def test_fetch_follows_another_spelling_too(tmp_path: Path) -> None:
+    with RawWeb({"/robots.txt": OPEN, "/~u": moved(b"/%7Eu"), "/%7Eu": page()}) as web:
+        done = drumlin(tmp_path, "fetch", "--allow-private", "--delay", "0", web.url("/~u"))
+    assert (done.returncode, web.asked[-1]) == (EXIT_OK, "/%7Eu")
+    assert "There" in done.stdout

@@ -36,27 +36,31 @@ def command() -> None:
 @command.command("up")
 @click.argument("urls", nargs=-1, metavar="URL...")
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read seed URLs from FILE, one a line; - for stdin")
-@click.option("--nodes", type=click.IntRange(1, NODES_MAX), default=2, show_default=True, help="nodes")
-@click.option("--coordinators", type=click.IntRange(1, COORDINATORS_MAX), default=2, show_default=True)
-@click.option("--masters", type=click.IntRange(1, MASTERS_MAX), default=3, show_default=True, help="Redis masters")
-@click.option("--replicas", type=click.IntRange(0, REPLICAS_MAX), default=0, show_default=True, help="per master")
-@click.option("--restart/--no-restart", default=True, help="start again what dies  [default: restart]")
-@click.option("--finish/--no-finish", default=True, help="end when nothing is left, or wait for more URLs")
+@click.option("--nodes", type=click.IntRange(1, NODES_MAX), help="nodes  [default: 2]")
+@click.option("--coordinators", type=click.IntRange(1, COORDINATORS_MAX), help="coordinators  [default: 2]")
+@click.option("--masters", type=click.IntRange(1, MASTERS_MAX), help="Redis masters  [default: 3]")
+@click.option("--replicas", type=click.IntRange(0, REPLICAS_MAX), help="per master  [default: 0]")
+@click.option("--restart/--no-restart", default=None, help="start again what dies  [default: restart]")
+@click.option(
+    "--finish/--no-finish", default=None, help="end when nothing is left, or wait for more URLs  [default: finish]"
+)
 @click.option("--foreground", is_flag=True, help="stay, show progress, and take the fleet down when it is finished")
 @_OUT
 @config_options("concurrency", "json", "quiet", "color", *CRAWL_SETTINGS)
 def up(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, out: Path, foreground: bool, **shape: Any) -> int:
     """Start a fleet, or start again one that was taken down: it goes on where it was.
 
-    Everything is in the fleet's directory: fleet.json, logs, the store, Redis's data, certificates and secrets.
+    Everything is in the fleet's directory: fleet.json, logs, the store, Redis's data, certificates and secrets. A fleet
+    that is started again has what it had, where no option says otherwise.
     """
     from drumlin.cli.crawl import read_seeds
-    from drumlin.fleet.founding import FleetShape, found
+    from drumlin.fleet.founding import found
     from drumlin.fleet.up import start
 
     seeds = read_seeds(urls, input_file) if urls or input_file else []
-    wanted = FleetShape(concurrency=loaded.process.concurrency, **shape)
-    paths = found(out.absolute(), wanted, loaded, seeds)
+    said = loaded.origins["concurrency"].source != "default"
+    shape["concurrency"] = loaded.process.concurrency if said else None
+    paths = found(out.absolute(), loaded, seeds, **shape)
     say(loaded.process, f"Starting a fleet in {out} ...")
     record = start(paths, on_wait=lambda record: None)
     if loaded.process.json:

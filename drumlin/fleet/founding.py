@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from drumlin.config import SETTINGS, CrawlConfig, Loaded, load
+from drumlin.config import SETTINGS, CrawlConfig, Loaded, ProcessConfig, load
 from drumlin.coordinator.auth import SECRET_KEY, Access, Role
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import BusyError, ConfigError, EngineError
@@ -30,19 +30,20 @@ LEASE_S = 20.0
 
 
 class FleetShape(msgspec.Struct, frozen=True):
-    """How many of what a person asked for."""
+    """How many of what a fleet is to have."""
 
-    nodes: int
-    coordinators: int
-    masters: int
-    replicas: int
-    concurrency: int
-    restart: bool
-    finish: bool
+    nodes: int = 2
+    coordinators: int = 2
+    masters: int = 3
+    replicas: int = 0
+    concurrency: int = ProcessConfig().concurrency
+    restart: bool = True
+    finish: bool = True
 
 
-def found(root: Path, shape: FleetShape, loaded: Loaded, seeds: list[str]) -> FleetPaths:
-    """Prepare the directory of a fleet, new or brought up again. Nothing is changed when that cannot be."""
+def found(root: Path, loaded: Loaded, seeds: list[str], **asked: int | bool | None) -> FleetPaths:
+    """Prepare the directory of a fleet, new or brought up again. Nothing is changed when that cannot be. `asked` are
+    fields of a `FleetShape`."""
     paths = FleetPaths(root)
     before = paths.read() if paths.exists() else None
     if before is not None and before.running:
@@ -50,6 +51,7 @@ def found(root: Path, shape: FleetShape, loaded: Loaded, seeds: list[str]) -> Fl
     config = _config(paths, loaded, founded=before is not None)
     if before is None and not seeds:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
+    shape = _shape(before.plan if before else None, asked)
     plan = _new_plan(shape) if before is None else _changed_plan(before.plan, shape)
     paths.make()
     _write_crawl(paths, config, seeds)
@@ -79,6 +81,24 @@ def _config(paths: FleetPaths, loaded: Loaded, *, founded: bool) -> CrawlConfig:
             message = f"The crawl in {paths.root} has {setting.flag} {setting.display(before)}."
             raise ConfigError(message, "Leave the option out, or start a fleet in another directory.")
     return stored
+
+
+def _shape(before: FleetPlan | None, asked: dict[str, int | bool | None]) -> FleetShape:
+    """What was asked for; where nothing was (None), what the fleet had, or a new one's defaults."""
+    had = FleetShape() if before is None else _shape_of(before)
+    return msgspec.structs.replace(had, **{name: value for name, value in asked.items() if value is not None})
+
+
+def _shape_of(plan: FleetPlan) -> FleetShape:
+    return FleetShape(
+        nodes=plan.nodes,
+        coordinators=len(plan.coordinator_ports),
+        masters=plan.masters,
+        replicas=plan.replicas,
+        concurrency=plan.concurrency,
+        restart=plan.restart,
+        finish=plan.finish,
+    )
 
 
 def _new_plan(shape: FleetShape) -> FleetPlan:

@@ -37,6 +37,7 @@ def finish_command(loaded: Loaded, folder: Path, engine: str) -> None:
     The leading coordinator does both when a crawl has ended and its nodes have left. This is for a store whose
     coordinators are gone by then. It can be repeated without harm.
     """
+    from drumlin.cli.summary import ending
     from drumlin.coordinator.report import REPORT_NAME
     from drumlin.store.finish import finish
 
@@ -45,7 +46,7 @@ def finish_command(loaded: Loaded, folder: Path, engine: str) -> None:
     if engine:
         report = _report(engine)
         report.write(path)
-        say(loaded.process, f"Wrote {path}: {report.pages:,} pages.")
+        say(loaded.process, f"Wrote {path}: {report.pages:,} pages. {ending(report)}")
     elif not path.exists():
         raise ConfigError(f"There is no {path}.", "Give the crawl's --engine, which knows its figures.")
 

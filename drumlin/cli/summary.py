@@ -7,10 +7,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from drumlin.config import SETTINGS
 from drumlin.config.quantities import format_duration
 from drumlin.coordinator.report import REPORT_NAME, Report
 from drumlin.frontier.backoff import RETRY_RULES
 from drumlin.lines import one_line
+from drumlin.protocol import CrawlState
 
 SEEDS_SHOWN = 10
 RETRYABLE = frozenset(kind for kind, rule in RETRY_RULES.items() if rule.retries)
@@ -22,6 +24,7 @@ _ADVICE = {
     "redirected": "`drumlin fetch` shows where it leads.",
     "tls": "`drumlin fetch` shows what is wrong.",
 }
+_GO_ON = "`drumlin resume` goes on with a fleet, the same command with a crawl on one machine."
 _RETRY = "`drumlin dead-letters retry --out {out}` and the same command try it again."
 OUTPUTS = (
     ("WARC files and their index", "warc"),
@@ -32,7 +35,7 @@ OUTPUTS = (
 
 def print_report(console: Console, report: Report, out: Path) -> None:
     """Say how the crawl ended, what it fetched, and where everything is."""
-    console.print(_ending(report))
+    console.print(ending(report))
     table = Table.grid(padding=(0, 3))
     for name, value in _rows(report):
         if value:
@@ -43,14 +46,19 @@ def print_report(console: Console, report: Report, out: Path) -> None:
         console.print(f"{out / name}  {what}", soft_wrap=True)
 
 
-def _ending(report: Report) -> str:
+def ending(report: Report) -> str:
+    """How the crawl ended, or that it has not."""
+    left = f"{report.urls_pending:,} URLs are left"
     if report.interrupted:
-        return f"Stopped: {report.urls_pending:,} URLs are left. The same command goes on from here."
+        return f"Stopped: {left}. The same command goes on from here."
+    if report.stop_reason in SETTINGS:
+        return f"Stopped by {SETTINGS[report.stop_reason].flag}: {left}. Raise it and run the command again to go on."
     if report.stop_reason:
-        key = report.stop_reason.replace("_", "-")
-        return (
-            f"Stopped by --{key}: {report.urls_pending:,} URLs are left. Raise it and run the command again to go on."
-        )
+        return f"{report.stop_reason.capitalize()}: {left}. {_GO_ON}"
+    if report.state != CrawlState.FINISHED:
+        return f"The crawl is {report.state}, not finished: {left}. {_GO_ON}"
+    if report.urls_pending:
+        return f"Finished, but {left}: added since then, or beyond the budget of a host."
     return "Finished: nothing is left to fetch." if report.pages else "Finished without a page."
 
 

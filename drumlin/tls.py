@@ -46,7 +46,9 @@ _DATE = "%Y-%m-%d %H:%M UTC"
 NO_CERTIFICATE_HINT = "If coordinators there ask for clients' certificates, give --cert and --key."
 """For a connection that ends without an answer: servers on asyncio hang up on strangers without saying why."""
 _NO_CERTIFICATE = ("The coordinator does not accept our certificate, or wants one.", "Give --cert and --key.")
-# What OpenSSL says, by a part of it that all its versions share; the more special first.
+_NOT_TRUSTED = ("The coordinator's certificate is not trusted.", "Name the authority that signed it with --ca.")
+_OTHER_HOST = ("The coordinator's certificate is for another host.", "Use an address that it names.")
+# What OpenSSL and libcurl say, by a part of it that all its versions share; the more special first.
 _EXPLANATIONS = {
     "alert certificate expired": ("Our own certificate has expired.", "Renew the one that --cert names."),
     "certificate has expired": (
@@ -57,6 +59,14 @@ _EXPLANATIONS = {
         "The coordinator's certificate is not valid yet.",
         "Check the clocks of both machines.",
     ),
+    "self-signed certificate": _NOT_TRUSTED,
+    "self signed certificate": _NOT_TRUSTED,
+    "unable to get local issuer": _NOT_TRUSTED,
+    "unable to get issuer": _NOT_TRUSTED,
+    "unable to verify the first": _NOT_TRUSTED,
+    "hostname mismatch": _OTHER_HOST,
+    "ip address mismatch": _OTHER_HOST,
+    "no alternative certificate subject name": _OTHER_HOST,
     "alert certificate required": _NO_CERTIFICATE,
     "alert handshake failure": _NO_CERTIFICATE,
     "alert bad certificate": _NO_CERTIFICATE,

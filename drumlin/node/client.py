@@ -405,7 +405,8 @@ class CoordinatorClient:
         self._failures += 1
         if not self._outage_told and self.cut_off_s >= OUTAGE_TOLD_AFTER_S:
             self._outage_told = True
-            _tell(f"no coordinator answers ({said}); going on with what is leased, and trying again.")
+            meanwhile = "going on with what is leased, and trying again" if self._heard else "trying again"
+            _tell(f"no coordinator answers ({said}); {meanwhile}.")
 
     def _join_again(self, registration: Callable[[], Register], call: _Call, refusal: Refusal) -> float:
         """Register: the token expired, was revoked or is of another secret, or the coordinators lost what they knew of

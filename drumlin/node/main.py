@@ -21,7 +21,7 @@ from drumlin import __version__
 from drumlin.clock import monotonic
 from drumlin.config import CrawlConfig
 from drumlin.config.quantities import format_size
-from drumlin.errors import DrumlinError, EngineError
+from drumlin.errors import EXIT_INTERRUPTED, DrumlinError, EngineError
 from drumlin.fetch import Fetcher, FetchLimits
 from drumlin.fetch.guard import Guard
 from drumlin.garbage import collect_seldom
@@ -134,6 +134,9 @@ class Node:
         if self._signals > 1:
             # Whatever is not settled is in the journal.
             os._exit(EXIT_TERMINATED)
+        if not self._joined:
+            self._say("leaving; no coordinator has let it in yet.")
+            os._exit(EXIT_INTERRUPTED)
         self._say("finishing what is in flight, then leaving; a second signal ends at once.")
         if self._agent is not None:
             self._agent.drain()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import ssl
 import stat
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from drumlin.coordinator.unix_socket import private_socket
-from drumlin.errors import BusyError, ConfigError, StorageError
+from drumlin.errors import EXIT_INTERRUPTED, BusyError, ConfigError, StorageError
 from drumlin.fleet.remote import CoordinatorError, Remote
 from drumlin.tls import CertificateFiles, check_validity, create_certificates
 from tests.harness.crawls import wait_until
@@ -202,6 +203,30 @@ def test_a_node_that_meets_an_expired_certificate_says_so(tmp_path: Path) -> Non
             _, said = node.communicate(timeout=STARTS_WITHIN_S)
     assert node.returncode != 0
     assert "The coordinator's certificate has expired. Renew it there" in said
+
+
+def test_a_node_that_does_not_trust_the_certificate_ends_at_once_and_says_what_to_give(
+    tmp_path: Path, files: CertificateFiles
+) -> None:
+    with standing(tmp_path, *with_tls(files), client=files) as place:
+        untrusting = run("node", "--coordinator", place.endpoint, "--store", str(place.store))
+        misnamed = place.endpoint.replace("127.0.0.1", "localhost")
+        elsewhere = run("node", "--coordinator", misnamed, "--store", str(place.store), "--ca", str(files.authority))
+    assert "certificate is not trusted. Name the authority that signed it with --ca." in untrusting.stderr
+    assert "certificate is for another host. Use an address" in elsewhere.stderr
+    assert "trying again" not in untrusting.stderr + elsewhere.stderr
+
+
+def test_a_node_that_was_never_let_in_leaves_at_the_first_signal(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command = [sys.executable, "-m", "drumlin", "node", "--store", str(tmp_path / "store")]
+        command += ["--coordinator", f"http://127.0.0.1:{listener.getsockname()[1]}"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as node:
+            silent, _ = listener.accept()
+            node.send_signal(signal.SIGTERM)
+            with silent:
+                _, said = node.communicate(timeout=STARTS_WITHIN_S)
+    assert (node.returncode, said.count("leaving; no coordinator has let it in yet.")) == (EXIT_INTERRUPTED, 1)
 
 
 def test_the_dates_of_certificates_are_looked_at(tmp_path: Path, files: CertificateFiles) -> None:

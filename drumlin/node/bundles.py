@@ -19,7 +19,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from drumlin.node.client import FOREVER, CoordinatorClient, Refusal
+from drumlin.node.answers import Refusal
+from drumlin.node.client import FOREVER, CoordinatorClient
 from drumlin.store.bundles import RECEIPTS, TABLES
 from drumlin.store.disk import PARTIAL_SUFFIX, remove, replace, translated_disk_errors, write_whole
 

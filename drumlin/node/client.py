@@ -5,6 +5,9 @@ after it wait ever longer, by chance, so that a fleet does not come back all at 
 repeated for as long as its sender wants: every call is safe to repeat. It is repeated here alone: libcurl would send it
 again by itself when a kept connection dies under it, with the same signature, which looks like a replay.
 
+Between a node and its coordinators there may be a proxy with answers of its own: a page of HTML that says 403, 404, 413
+or even 200. Such an answer is no coordinator's word, so nobody ends by it: it is told of, and the call is repeated.
+
 Where access is controlled a call carries the node's token, and results are signed each time they are sent. When the
 token is not taken any more, or the coordinators do not know the node, it registers again and then repeats the call. It
 registers with its own token if that is not the fault, else with the token it joined with.
@@ -23,9 +26,9 @@ import zstandard
 from drumlin.clock import monotonic
 from drumlin.errors import EngineError
 from drumlin.fetch import Fetcher, Transfer
-from drumlin.http.headers import header_fields
 from drumlin.lines import tell
 from drumlin.model import FailureKind
+from drumlin.node.answers import Refusal, refusal_of, reply_of, retry_after_s, strange_answer
 from drumlin.node.coordinator_time import CoordinatorTime
 from drumlin.protocol import MEDIA_TYPE, Register, Registered
 from drumlin.signing import HEADER as SIGNATURE_HEADER
@@ -41,7 +44,6 @@ CONNECT_TIMEOUT_S = 5.0
 CALL_POLL_S = 0.05
 RETRY_WAIT_MIN_S = 0.05
 RETRY_WAIT_MAX_S = 5.0
-RETRY_AFTER_MAX_S = 600.0
 PATIENCE_SHARE = 0.2
 OUTAGE_TOLD_AFTER_S = 3.0
 PACK_BYTES_MIN = 1024
@@ -54,11 +56,11 @@ NAME_WAIT_S = 90.0
 """How long a name may be taken before a node believes it: a dead node is at work to others until it has missed three
 heartbeats, of 20 s in the largest fleets."""
 NAME_RETRY_S = 1.0
-SAID_CHARS_MAX = 500
 FOREVER = float("inf")
 
 HUNG_UP = frozenset({FailureKind.RESET, FailureKind.TLS})
 REPEATABLE = frozenset({408, 425, 429})
+SERVER_ERRORS = 500
 # What went wrong on the way only: a bundle that was damaged, a signature that was sent before or too long ago.
 REPEATABLE_CODES = frozenset({"damaged", "replayed", "signature_out_of_time"})
 # The token is void: it takes another one.
@@ -76,18 +78,6 @@ class CoordinatorGone(EngineError):
 
 class CoordinatorRefused(EngineError):
     """A coordinator does not want what we said, and will not want it later."""
-
-
-class Refusal(msgspec.Struct):
-    """Why a coordinator says no."""
-
-    code: str = ""
-    message: str = ""
-    hint: str = ""
-
-
-class _Error(msgspec.Struct):
-    error: Refusal
 
 
 class Access(msgspec.Struct):
@@ -138,6 +128,8 @@ class _Call(msgspec.Struct):
     upload_bytes: int = 0
     on_refused: Callable[[Refusal], bool] | None = None
     failures: int = 0
+    strange: bool = False
+    """Whether it was told that something else than a coordinator answers it."""
     token: str = ""
     """What it was last sent with."""
 
@@ -284,11 +276,12 @@ class CoordinatorClient:
                 curl.setopt(pycurl.UPLOAD, 0)
             self._idle[endpoint].append(curl)
             self.time.hear(transfer.header_lines)
-            if not transfer.failure and 200 <= transfer.status < 300:
-                self._answered(call)
-                call.on_reply(msgspec.msgpack.decode(b"".join(transfer.body), type=call.reply))
-            else:
+            reply = reply_of(transfer, call.reply)
+            if reply is None:
                 self._failed(call, transfer, place)
+            else:
+                self._answered(call)
+                call.on_reply(reply)
 
         self._fetcher.start_handle(curl, done)
 
@@ -331,15 +324,20 @@ class CoordinatorClient:
         self._heard = True
         if not call.joins:
             self._rejoins = 0
+        if call.strange:
+            _tell(f"{call.path} gets through again.")
 
     def _failed(self, call: _Call, transfer: Transfer, place: int) -> None:
         """Repeat a call that did not come through, or say why it is not repeated."""
-        refusal = _refusal(transfer)
+        refusal = refusal_of(transfer)
+        strange = not transfer.failure and not refusal.code
         if not transfer.failure and call.on_refused is not None and call.on_refused(refusal):
             return
         said = refusal.message or self._tls_trouble(call, transfer, place)
         said = said or transfer.error or f"status {transfer.status}"
-        if not transfer.failure and 400 <= transfer.status < 500:
+        if strange and transfer.status < SERVER_ERRORS and transfer.status not in REPEATABLE:
+            wait_s = self._answered_by_a_stranger(call, transfer, place)
+        elif not transfer.failure and 400 <= transfer.status < 500:
             wait_s = self._refused(call, transfer, refusal, place)
         else:
             wait_s = self._pause_s(call, transfer, place, said)
@@ -371,6 +369,18 @@ class CoordinatorClient:
             raise CoordinatorRefused(f"The coordinator does not let this node join: {refusal.message}", hint)
         raise CoordinatorRefused(f"The coordinator refused {call.path}: {refusal.message}", refusal.hint)
 
+    def _answered_by_a_stranger(self, call: _Call, transfer: Transfer, place: int) -> float:
+        """How long to wait after an answer that no coordinator gives. Other calls may come through meanwhile, as when a
+        proxy refuses large bodies alone: so this call counts its own failures, and is told of by itself."""
+        endpoint = self._coordinators.endpoints[place]
+        wait_s = self._pause_s(
+            call, transfer, place, f"{endpoint} gives answers of status {transfer.status} that are no coordinator's"
+        )
+        if monotonic() - call.since >= OUTAGE_TOLD_AFTER_S and not (call.strange or self._outage_told):
+            call.strange = True
+            _tell(strange_answer(endpoint, call.path, transfer.status, call.upload_bytes or len(call.body)))
+        return max(wait_s, min(RETRY_WAIT_MAX_S, RETRY_WAIT_MIN_S * 2.0 ** min(call.failures - 1, 10)))
+
     def _tls_trouble(self, call: _Call, transfer: Transfer, place: int) -> str:
         """What is wrong with a certificate, if that is it. A node that was never let in ends with it: waiting does not
         mend a certificate."""
@@ -385,7 +395,7 @@ class CoordinatorClient:
     def _pause_s(self, call: _Call, transfer: Transfer, place: int, said: str) -> float:
         """How long to wait before the next try, which goes to another coordinator if this one is the fault."""
         call.failures += 1
-        asked_s = _retry_after_s(transfer)
+        asked_s = retry_after_s(transfer)
         if transfer.status == 429:
             return max(asked_s, RETRY_WAIT_MIN_S) * (1.0 + PATIENCE_SHARE * self._chance())
         self._note_outage(said)
@@ -453,22 +463,6 @@ def _set_body(curl: Any, call: _Call) -> None:
     else:
         curl.setopt(pycurl.POSTFIELDS, call.body)
     curl.setopt(pycurl.CUSTOMREQUEST, call.method)
-
-
-def _refusal(transfer: Transfer) -> Refusal:
-    """What a coordinator says of its refusal, in its own form or any other."""
-    body = b"".join(transfer.body)
-    for decode in (msgspec.msgpack.decode, msgspec.json.decode):
-        try:
-            return decode(body, type=_Error).error
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
-    return Refusal(message=body[:SAID_CHARS_MAX].decode("utf-8", "replace"))
-
-
-def _retry_after_s(transfer: Transfer) -> float:
-    value = header_fields(transfer.response_headers()).get("retry-after", "")
-    return min(float(value), RETRY_AFTER_MAX_S) if value.isascii() and value[:9].isdigit() else 0.0
 
 
 def _tell(sentence: str) -> None:

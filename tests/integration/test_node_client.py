@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -66,7 +67,7 @@ class Server:
                 if not status:
                     self.close_connection = True
                     return
-                content = msgspec.msgpack.encode(reply)
+                content = reply if isinstance(reply, bytes) else msgspec.msgpack.encode(reply)
                 self.send_response(status)
                 for name, value in {"content-length": str(len(content)), **more}.items():
                     self.send_header(name, value)
@@ -197,6 +198,39 @@ def test_what_a_coordinator_will_never_take_is_an_error_in_its_own_words(server:
         say(client)
     assert "The flaw. Do so." in str(refused.value)
     assert len(server.asked) == 1
+
+
+PAGE = b"<html><title>Not here</title></html>"
+
+
+@pytest.mark.parametrize("status", [200, 301, 400, 401, 403, 404, 405, 413, 502])
+def test_what_a_proxy_answers_in_a_coordinators_place_ends_nobody(server: Server, status: int) -> None:
+    server.answers = [(status, PAGE, {})] * 3
+    with client_of(server.endpoint) as client:
+        assert say(client).status == "ok"
+    assert len(server.asked) == 4
+
+
+def test_a_bundle_that_a_proxy_finds_too_large_is_sent_again_ever_more_seldom_and_told_of(
+    server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Other calls get through meanwhile: they must not make it hurry."""
+    path = tmp_path / "bundle"
+    path.write_bytes(bytes(2_000_000))
+    allowed: list[bool] = []
+    server.answer = lambda asked: (413, PAGE, {}) if asked.method == "PUT" and not allowed else OK
+    with client_of(server.endpoint) as client, path.open("rb") as file:
+        stored: list[Done] = []
+        client.upload("/bundle", file, [], Done, stored.append)
+        began = time.monotonic()
+        client.wait_for(lambda: bool(client._repeat) and say(client).status == "ok" and time.monotonic() - began > 5)
+        assert sum(asked.method == "PUT" for asked in server.asked) < 12
+        allowed.append(True)
+        client.wait_for(lambda: bool(stored))
+    told = capfd.readouterr().err
+    assert "/bundle with status 413" in told
+    assert "must let bodies of 2,000,000 bytes and more pass" in told
+    assert "/bundle gets through again" in told
 
 
 def test_a_caller_that_does_not_wait_for_ever_is_told_who_did_not_answer(dead_endpoint: str) -> None:

@@ -147,10 +147,6 @@ def add_rows(tables: SegmentWriter, entries: list[Entry], verdict: Verdict) -> i
             capture.duplicate = known.duplicate
     counted = [entry for place, entry in enumerate(entries) if place not in left_out]
     pages = [entry.capture for entry in counted if entry.capture and entry.result.outcome == Outcome.FETCHED]
-    for page in pages:
-        if page.duplicate is not None and page.duplicate.distance is None:
-            # The same bytes are in the table already, in the row of the page this one repeats.
-            page.text = b""
     tables.add(pages, [entry.fetch for entry in counted])
     return len(counted)
 

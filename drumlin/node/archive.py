@@ -207,10 +207,6 @@ def add_rows(tables: SegmentWriter, arrivals: Sequence[Arrival], answer: Answer)
             capture.duplicate = known.duplicate
     counted = [arrival for index, arrival in enumerate(arrivals) if index not in rejected]
     pages = [arrival.capture for arrival in counted if arrival.capture and arrival.result.outcome == Outcome.FETCHED]
-    for page in pages:
-        if page.duplicate is not None and page.duplicate.distance is None:
-            # The same bytes are in the table already, in the row of the page this one repeats.
-            page.text = b""
     tables.add(pages, [arrival.fetch for arrival in counted])
 
 

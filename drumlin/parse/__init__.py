@@ -11,7 +11,8 @@ Invariants
 - No input raises, recurses in Python or takes longer than a second: not broken markup, NULs, bytes that are no text,
   or 100,000 nested elements.
 - The parallel lists of a `ParsedPage` have equal lengths, in the order of the document.
-- `text` is valid UTF-8, one line per block, no empty lines, no runs of spaces.
+- `text` is valid UTF-8, one line per block (a table's cell and what `<br>` ends are lines too), no empty lines, no runs
+  of spaces; but what stands in `<pre>` or `<textarea>` (`drumlin.parse.preformatted`), and a plain text, as it is.
 
 Limits. `PARSE_BYTES_MAX` of a page are read, `TEXT_BYTES_MAX` of its text and `LINKS_MAX` of its links kept. Some HTML
 makes any parser's work quadratic (`drumlin.parse.hostile`): such a page is read up to where it begins. At most

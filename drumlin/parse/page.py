@@ -9,13 +9,14 @@ from typing import NamedTuple
 import msgspec
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError
 
-from drumlin.parse.blocks import BLOCK_END, mark_blocks, unmarked
+from drumlin.parse.blocks import mark_blocks, unmarked
 from drumlin.parse.charset import to_utf8
 from drumlin.parse.hostile import tame
-from drumlin.parse.language import detected_language, language_codes
+from drumlin.parse.language import language_codes, page_language
 from drumlin.parse.links import KIND_OF_TAG, Attributes, Links, refresh_url, words
 from drumlin.parse.mime import HTML, PLAIN, XHTML, essence
-from drumlin.parse.text import BOILERPLATE_TAGS, INVISIBLE_TAGS, MAIN_TAGS, TextParts, tidy
+from drumlin.parse.preformatted import PREFORMATTED_TAGS
+from drumlin.parse.text import BOILERPLATE_TAGS, INVISIBLE_TAGS, MAIN_TAGS, TextParts, clipped, tidy
 
 PARSE_BYTES_MAX = 4 * 1024 * 1024
 # Pages are taken through the steps in groups of about this size: it bounds the copies that are held at a time.
@@ -82,8 +83,8 @@ def parse_all(
                 before_each(source.url)
             texts.append(_read(page, html, agent))
         for source, (page, _), text in zip(group, prepared, texts, strict=True):
-            page.text = tidy(text)
-            page.languages = page.languages or language_codes(source.content_language) or detected_language(page.text)
+            page.text = clipped(text.encode("utf-8", "replace")) if page.mime == PLAIN else tidy(text)
+            page.languages = page_language(page.languages or language_codes(source.content_language), page.text)
             pages.append(page)
     return pages
 
@@ -107,7 +108,7 @@ def _prepare(source: Source) -> tuple[ParsedPage, bytes]:
     charset, utf8 = to_utf8(source.body[:PARSE_BYTES_MAX], source.content_type)
     page = ParsedPage(mime, charset)
     if mime == PLAIN:
-        return page, utf8.replace(b"\n", BLOCK_END)
+        return page, utf8
     if mime == XHTML:
         utf8 = _SELF_CLOSED.sub(rb"<\1\2></\1>", utf8)
     return page, mark_blocks(tame(utf8))
@@ -152,6 +153,8 @@ class _Reader:
                     parts.invisible.append(node)
                 elif tag in _BOILERPLATE:
                     parts.boilerplate.append(node)
+                elif tag in _PREFORMATTED:
+                    parts.preformatted.append(node)
                 if tag in _SPEAKING:
                     self._read_element(node, roles[tag])
         page = self._page
@@ -168,7 +171,8 @@ class _Reader:
         elif role == "base":
             self._page.base_href = self._page.base_href or (node.attributes.get("href") or "").strip()
         elif role == "html":
-            self._page.languages = language_codes(node.attributes.get("lang") or "")
+            attributes = node.attributes
+            self._page.languages = language_codes(attributes.get("lang") or attributes.get("xml:lang") or "")
         elif role in MAIN_TAGS:
             self._parts.add_main(node, role)
 
@@ -195,7 +199,7 @@ class _Reader:
 
 def _roles() -> dict[int, str]:
     """The elements that matter, by lexbor's number for them."""
-    names = {*KIND_OF_TAG, *INVISIBLE_TAGS, *BOILERPLATE_TAGS, *_STRUCTURE_TAGS}
+    names = {*KIND_OF_TAG, *INVISIBLE_TAGS, *BOILERPLATE_TAGS, *PREFORMATTED_TAGS, *_STRUCTURE_TAGS}
     factory = LexborHTMLParser("")
     return {factory.create_node(name).tag_id: name for name in names}
 
@@ -204,6 +208,7 @@ _ROLES = _roles()
 _NUMBERS = {name: number for number, name in _ROLES.items()}
 _INVISIBLE = frozenset(_NUMBERS[name] for name in INVISIBLE_TAGS)
 _BOILERPLATE = frozenset(_NUMBERS[name] for name in BOILERPLATE_TAGS)
+_PREFORMATTED = frozenset(_NUMBERS[name] for name in PREFORMATTED_TAGS)
 # Elements that say something: what they link to, or what the page is.
 _SPEAKING = frozenset(_NUMBERS[name] for name in (*KIND_OF_TAG, *_STRUCTURE_TAGS))
 _ANCHOR = _NUMBERS["a"]

@@ -1,4 +1,4 @@
-"""The main text of a page: what a reader came for, one line per block."""
+"""The main text of a page: what a reader came for, one line per block, and preformatted text exactly as it stands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy
 from selectolax.lexbor import LexborNode
 
 from drumlin.parse.blocks import BLOCK_END
+from drumlin.parse.preformatted import hold_white_space, with_white_space
 
 TEXT_BYTES_MAX = 1024 * 1024
 # A <main> or <article> with less text than this is a shell, and the body is read.
@@ -17,7 +18,7 @@ BODY_SHARE_MIN = 0.1
 
 INVISIBLE_TAGS = frozenset(
     {"script", "style", "noscript", "template", "iframe", "noframes", "noembed", "object", "title"}
-    | {"svg", "math", "canvas", "audio", "video", "select", "textarea"}
+    | {"svg", "math", "canvas", "audio", "video", "select"}
 )
 MAIN_TAGS = frozenset({"main", "article"})
 BOILERPLATE_TAGS = frozenset({"nav", "header", "footer", "aside", "form", "dialog", "menu"})
@@ -29,11 +30,12 @@ _TO_LINES = bytes.maketrans(BLOCK_END + _WHITE, b"\n" + b" " * len(_WHITE))
 class TextParts:
     """The nodes that decide what the main text is, collected in the order of the document."""
 
-    __slots__ = ("_articles", "_main", "boilerplate", "invisible")
+    __slots__ = ("_articles", "_main", "boilerplate", "invisible", "preformatted")
 
     def __init__(self) -> None:
         self.invisible: list[LexborNode] = []
         self.boilerplate: list[LexborNode] = []
+        self.preformatted: list[LexborNode] = []
         self._main: tuple[LexborNode, int, int] | None = None
         self._articles = 0
 
@@ -52,6 +54,7 @@ class TextParts:
         """The main text, untidied. Destroys the tree."""
         if body is None:
             return ""
+        hold_white_space(self.preformatted)
         if self._main is not None:
             node, invisible, boilerplate = self._main
             # What stands before an element in the document is not inside it, and need not be cut out of it.
@@ -80,13 +83,16 @@ def _cut(nodes: Iterable[LexborNode]) -> None:
 
 
 def tidy(text: str) -> bytes:
-    """One line per block, no empty lines, single spaces; at most `TEXT_BYTES_MAX` of UTF-8."""
+    """One line per block, no empty lines, single spaces; at most `TEXT_BYTES_MAX` of UTF-8. Preformatted text keeps the
+    white space that was held in it."""
     raw = text[: 2 * TEXT_BYTES_MAX].encode("utf-8", "replace")
     lines = BLOCK_END.join([line for line in map(bytes.strip, raw.split(BLOCK_END)) if line])
     # Three quick looks often save the translation, which costs as much as the split.
     if b"\n" in lines or b"\t" in lines or b"\r" in lines:
-        return _clipped(_single_spaced(lines.translate(_TO_LINES)))
-    return _clipped(_single_spaced(lines.replace(BLOCK_END, b"\n")))
+        lines = _single_spaced(lines.translate(_TO_LINES))
+    else:
+        lines = _single_spaced(lines.replace(BLOCK_END, b"\n"))
+    return clipped(with_white_space(lines))
 
 
 def _single_spaced(text: bytes) -> bytes:
@@ -100,7 +106,8 @@ def _single_spaced(text: bytes) -> bytes:
     return text[:1] + kept
 
 
-def _clipped(text: bytes) -> bytes:
+def clipped(text: bytes) -> bytes:
+    """At most `TEXT_BYTES_MAX` of UTF-8, ended at a whole character."""
     if len(text) <= TEXT_BYTES_MAX:
         return text
     return text[:TEXT_BYTES_MAX].decode("utf-8", "ignore").encode()

@@ -207,7 +207,7 @@ def test_rejected_results_are_stored_nowhere(tmp_path: Path) -> None:
 
 
 def test_a_told_hash_without_a_body_makes_no_page_a_duplicate(tmp_path: Path) -> None:
-    """Else pages of honest nodes would be stored without their text, as duplicates of one that nobody has seen."""
+    """Else pages of honest nodes would be called duplicates of one that nobody has seen."""
     with RunningCoordinator(store=tmp_path) as running:
         running.enqueue("http://l.example/1", "http://l.example/2")
         node = RemoteNode(running, "batch")

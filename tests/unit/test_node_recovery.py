@@ -155,7 +155,7 @@ def test_what_is_still_anothers_stays_for_later_and_only_that_is_asked_again(dea
     assert titles(dead) == ["Page 0", "Page 2", "Page 3", "Page 4", "Page 5"]
 
 
-def test_a_page_that_repeats_another_is_marked_in_its_row(dead: CrawlPaths) -> None:
+def test_a_page_that_repeats_another_is_marked_in_its_row_and_keeps_its_text(dead: CrawlPaths) -> None:
     earlier = Duplicate("https://example.com/first", 1.0, "urn:x")
 
     def submit(results: list[Result], bundle: str) -> Accepted:
@@ -165,6 +165,7 @@ def test_a_page_that_repeats_another_is_marked_in_its_row(dead: CrawlPaths) -> N
     [file] = (dead.tables / "pages").glob("*.parquet")
     rows = {row["title"]: row for row in pq.read_table(file).to_pylist()}
     assert [rows[f"Page {n}"]["duplicate_of"] for n in (2, 3, 5)] == [None, earlier.url, earlier.url]
+    assert all(row["text"] for row in rows.values())
 
 
 def test_a_node_without_a_store_makes_bundles_of_what_is_left(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_self_closed_elements_of_xhtml_do_not_swallow_the_page() -> None:
 
 def test_plain_text_has_text_and_no_links() -> None:
     page = page_of("one  two\r\n\r\n<a href=x>three", "text/plain")
-    assert page.text == b"one two\n<a href=x>three"
+    assert page.text == b"one  two\r\n\r\n<a href=x>three"
     assert page.hrefs == []
 
 

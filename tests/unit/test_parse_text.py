@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape as html_escape
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,7 +74,7 @@ def test_white_space_collapses_and_source_lines_do_not_show() -> None:
 def test_invisible_elements_have_no_text() -> None:
     html = (
         "<head><title>t</title><style>s{}</style></head><p>seen<script>var x</script><noscript>n</noscript>"
-        "<template>t</template><svg><text>v</text></svg><iframe>i</iframe><textarea>a</textarea><!-- c -->"
+        "<template>t</template><svg><text>v</text></svg><iframe>i</iframe><!-- c -->"
     )
     assert text_of(html) == "seen"
 
@@ -105,6 +107,63 @@ def test_text_is_capped_at_a_whole_character() -> None:
     text = tidy("é" * TEXT_BYTES_MAX)
     assert len(text) == TEXT_BYTES_MAX
     text.decode()
+
+
+CODE = "def f(x):\n    if x:\n\treturn 1  # two  spaces\n\n    return 0\n"
+
+
+@pytest.mark.parametrize("tag", ["pre", "textarea", "listing"])
+def test_preformatted_text_survives_byte_for_byte(tag: str) -> None:
+    assert text_of(f"<p>before</p><{tag}>\n{CODE}</{tag}>  <p>after") == f"before\n{CODE}\nafter"
+
+
+def test_code_survives_whatever_marks_it_up() -> None:
+    html = "<pre><code><i>def</i> <b>f</b>(x):\n    <a href=/x>return</a>  {&quot;a&quot;:\t1}\n</code></pre>"
+    assert text_of(html) == 'def f(x):\n    return  {"a":\t1}\n'
+
+
+def test_a_raw_listing_keeps_its_tags() -> None:
+    assert text_of("<p>a<xmp><p>\n  <b>x</b></xmp>b") == "a\n<p>\n  <b>x</b>\nb"
+    assert text_of("<p>a<textarea><p>\n  <b>x</b></textarea><p>b") == "a\n<p>\n  <b>x</b>\nb"
+
+
+def test_line_breaks_and_blocks_within_preformatted_text_end_its_lines() -> None:
+    assert text_of("<pre>a<br>  b<br><br>c<div>  d</div>e\n<div>f</div></pre>") == "a\n  b\n\nc\n  d\ne\nf"
+
+
+def test_preformatted_text_has_no_scripts_and_may_be_nested() -> None:
+    assert text_of("<pre>a\n  b<script>no</script> c</pre>") == "a\n  b c"
+    assert text_of("<pre>a<pre>  b\n c</pre>  d</pre>e") == "a\n  b\n c\n  d\ne"
+
+
+def test_a_control_character_in_preformatted_text_is_kept_where_it_is_white_space() -> None:
+    assert text_of("<pre>a&#9;b</pre>") == "a\tb"
+    assert text_of("<pre>a&#13;b</pre>") == "a\rb"
+    assert text_of("<pre>\x0ca\n\x0cb</pre>") == "\x0ca\n\x0cb"
+
+
+def test_line_numbers_in_one_cell_do_not_disturb_the_code_in_the_next() -> None:
+    html = f"<table><tr><td><pre>1\n2\n</pre></td><td><pre>\n{CODE}</pre></td></tr></table>"
+    assert text_of(html) == f"1\n2\n\n{CODE}"
+
+
+def test_code_in_the_main_part_survives_and_code_outside_is_left_out() -> None:
+    html = f"<pre>x\n y</pre><noscript><pre>n</pre></noscript><main><p>{LONG}</p><pre>{CODE}</pre></main>"
+    assert text_of(html) == f"{LONG.strip()}\n{CODE}"
+    assert text_of(f"<nav><pre>x\n y</pre></nav><p>{LONG}<pre>{CODE}</pre>") == f"{LONG.strip()}\n{CODE}"
+
+
+def test_plain_text_is_as_it_came() -> None:
+    assert parse(CODE.encode(), "text/plain", "").text.decode() == CODE
+    assert (
+        parse("a  é\r\n\n\tb ".encode("latin-1"), "text/plain; charset=latin-1", "").text.decode() == "a  é\r\n\n\tb "
+    )
+
+
+@given(st.text(alphabet="ab<>& \n\t", max_size=100))
+def test_any_escaped_text_survives_in_a_preformatted_element(code: str) -> None:
+    # The line end before it is the one that HTML drops after the start tag.
+    assert text_of(f"<p>x<pre>\n{html_escape(code)}</pre>y") == ("x\n" + (code + "\n" if code else "") + "y")
 
 
 @given(st.text(alphabet=" \n\t\x0cab", max_size=100))

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO, cast
 
 import pytest
 
-from drumlin.node.bundles import BundleStored, BundleUploads
 from drumlin.node.answers import Refusal
+from drumlin.node.bundles import BundleStored, BundleUploads
 from drumlin.node.client import CoordinatorClient
 
 

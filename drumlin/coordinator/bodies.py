@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from drumlin.coordinator.plainly import plainly
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode as undo_encoding
 from drumlin.model import FailureKind
@@ -171,7 +172,8 @@ class Format(Generic[Message]):
             except msgspec.ValidationError as wrong:
                 # It may be found to be invalid before its end is seen.
                 self._whole[media_type](body)
-                raise Refused(422, "invalid", f"The body is not what is taken here: {wrong}.", self._hint) from wrong
+                message = f"The body is not what is taken here: {plainly(wrong)}."
+                raise Refused(422, "invalid", message, self._hint) from wrong
         except msgspec.DecodeError as wrong:
             raise Refused(400, "malformed", f"The body is not what is taken here: {wrong}.") from wrong
         except (RecursionError, UnicodeDecodeError) as wrong:

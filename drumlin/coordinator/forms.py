@@ -1,4 +1,4 @@
-"""The forms in which others write hashes, times and texts, and the one form that drumlin has for each.
+"""The forms in which others write hashes, URLs, times and texts, and the one form that drumlin has for each.
 
 A form's pattern says exactly what is understood, so that the OpenAPI document stays true.
 """
@@ -27,6 +27,16 @@ _HASH = "(?:[Ss][Hh][Aa]-?256[:=-])?([0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?)"
 HASH_PATTERN = rf"^(?:{_HASH})?\Z"
 HashText = Annotated[str, msgspec.Meta(pattern=HASH_PATTERN)]
 """A SHA-256 in hexadecimal or base64, alone or after `sha256:`, `sha256-` (Subresource Integrity) or `sha-256=`."""
+BASE64_PATTERN = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z"
+# A URL as RFC 3986 has it: absolute, ASCII, without credentials. Whatever has this form is accepted.
+_LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME = rf"(?:{_LABEL}\.){{0,30}}[A-Za-z](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?\.?"
+_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_GROUP = "[0-9A-Fa-f]{1,4}"
+_IPV6 = rf"\[(?:(?:{_GROUP}:){{7}}{_GROUP}|(?:{_GROUP}(?::{_GROUP}){{0,3}})?::(?:{_GROUP}(?::{_GROUP}){{0,2}})?)\]"
+_PORT = "(?::(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4}))?"
+_REST = r"(?:[/?#][A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*)?"
+WEB_URL_PATTERN = rf"^[Hh][Tt][Tt][Pp][Ss]?://(?:{_NAME}|{_BYTE}(?:\.{_BYTE}){{3}}|{_IPV6}){_PORT}{_REST}\Z"
 # What the document promises is narrower than what is understood.
 Moment = Annotated[
     datetime,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from drumlin.coordinator.audit import READ_MAX, AuditEntry
-from drumlin.coordinator.forms import EpochOrMs, HashText, Moment
+from drumlin.coordinator.forms import BASE64_PATTERN, WEB_URL_PATTERN, EpochOrMs, HashText, Moment
 from drumlin.coordinator.health import Trouble
 from drumlin.coordinator.telling import Head, TextURL
 from drumlin.model import PRIORITY_DEFAULT, DeadLetter, TaskState
@@ -37,15 +37,6 @@ DELAY_S_MAX = 86_400.0
 PAGES_MAX = 10**12
 ROBOTS_CHARS_MAX = 512 * 1024
 
-# A URL as RFC 3986 has it: absolute, ASCII, without credentials. Whatever has this form is accepted.
-_LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-_NAME = rf"(?:{_LABEL}\.){{0,30}}[A-Za-z](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?\.?"
-_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_GROUP = "[0-9A-Fa-f]{1,4}"
-_IPV6 = rf"\[(?:(?:{_GROUP}:){{7}}{_GROUP}|(?:{_GROUP}(?::{_GROUP}){{0,3}})?::(?:{_GROUP}(?::{_GROUP}){{0,2}})?)\]"
-_PORT = "(?::(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4}))?"
-_REST = r"(?:[/?#][A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*)?"
-WEB_URL_PATTERN = rf"^[Hh][Tt][Tt][Pp][Ss]?://(?:{_NAME}|{_BYTE}(?:\.{_BYTE}){{3}}|{_IPV6}){_PORT}{_REST}\Z"
 WEB_URL_CHARS_MAX = 1_900
 """A little less than a canonical URL may have, since some characters are escaped there."""
 WebURL = Annotated[str, msgspec.Meta(max_length=WEB_URL_CHARS_MAX, pattern=WEB_URL_PATTERN)]
@@ -54,7 +45,6 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_MAX)]
 RESULT_LINKS_MAX = 2_000
 """Links of one page that a simple worker returns; nodes send more in their batches."""
 RESULT_BODY_CHARS_MAX = 6 * 1024 * 1024
-BASE64_PATTERN = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z"
 
 
 # Workers that take one URL at a time

@@ -20,6 +20,7 @@ import msgspec
 from drumlin.coordinator.auth import Identity, Permission, Role
 from drumlin.coordinator.bodies import JSON, MSGPACK, Format, Receive, Refused, Send, read_body
 from drumlin.coordinator.calendar import Calendar
+from drumlin.coordinator.plainly import plainly
 
 QUERY_FIELDS_MAX = 16
 TARGET_BYTES_MAX = 40 * 1024
@@ -277,7 +278,7 @@ def read_query(query: bytes, takes: type[Any]) -> Any:
     try:
         return msgspec.convert(fields, takes, strict=False)
     except msgspec.ValidationError as wrong:
-        raise Refused(422, "invalid", f"The query string is not what is taken here: {wrong}.") from wrong
+        raise Refused(422, "invalid", f"The query string is not what is taken here: {plainly(wrong)}.") from wrong
 
 
 async def send_stream(send: Send, receive: Receive, stream: Stream) -> None:

@@ -155,6 +155,7 @@ def as_stored(told: ToldResults, now: float) -> Results:
 
 def telling_of(told: ToldResult, node: str, now: float) -> Telling:
     """A result in drumlin's form, with the capture that it tells of; `Refused` when it contradicts itself."""
+    _check_status(told)
     result = _result(told, now)
     host = host_or_nothing(result.url)
     key = read_assignment_id(result.assignment_id)
@@ -167,6 +168,15 @@ def telling_of(told: ToldResult, node: str, now: float) -> Telling:
         telling.capture.told = Told(node, result.size, text_data_url=_reference(told))
         fetch.record_id = result.record_id = telling.capture.record_id = record_id_of(telling.capture)
     return telling
+
+
+def _check_status(told: ToldResult) -> None:
+    """Without a status there was no answer. Who sends a page all the same has forgotten or misspelt the status, and
+    the page would count as a failed fetch."""
+    page = (told.body, told.response_head, told.text_data_url, told.content_hash or None)
+    if told.status_code is None and told.outcome is None and any(part is not None for part in page):
+        message = f"There is a page of {told.url[:SHOWN_CHARS]}, and no status code."
+        raise Refused(422, "invalid", message, "Give the status code; without one there was no answer.")
 
 
 def _result(told: ToldResult, now: float) -> Result:

@@ -111,6 +111,8 @@ def test_a_page_with_its_head_becomes_a_warc_record(tmp_path: Path) -> None:
         {"textDataUrl": "data:;base64,!"},
         {"fetchedAt": "yesterday"},
         {"statusCode": 1_000},
+        {"statusCode": None, "body": PAGE},
+        {"statusCode": None, "textDataUrl": "data:,hello"},
     ],
 )
 def test_what_contradicts_itself_is_422_and_changes_nothing(tmp_path: Path, more: dict[str, Any]) -> None:

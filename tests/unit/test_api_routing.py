@@ -20,7 +20,8 @@ from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, Permission
 from drumlin.coordinator.bodies import JSON, Refused
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.messages import WEB_URL_CHARS_MAX, WEB_URL_PATTERN, NodesView
+from drumlin.coordinator.forms import WEB_URL_PATTERN
+from drumlin.coordinator.messages import WEB_URL_CHARS_MAX, NodesView
 from drumlin.coordinator.openapi import document
 from drumlin.coordinator.routing import Call, Route, Router, read_query
 from drumlin.engines import open_engine

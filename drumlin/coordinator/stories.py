@@ -13,6 +13,7 @@ from drumlin.store.lookup import StoredFetch
 from drumlin.urls import host_of
 
 ATTEMPTS_TOLD_MAX = 5
+DAY_FORM = "%Y-%m-%d %H:%M:%S UTC"
 
 
 def url_story(
@@ -58,18 +59,20 @@ def _origin(task: Task | None) -> list[str]:
     if task is None:
         return []
     origin = f"Found on {task.found_on}" if task.found_on else "A seed, or enqueued by somebody"
-    through = f", reached through {len(task.redirects)} redirects" if task.redirects else ""
-    tried = f" It has failed {task.attempts} times." if task.attempts else ""
-    return [f"{origin}{through}, {task.depth} links from a seed, with priority {task.priority}.{tried}"]
+    through = f", reached through {_count(len(task.redirects), 'redirect')}" if task.redirects else ""
+    far = f", {_count(task.depth, 'link')} from a seed" if task.depth else ""
+    tried = f" It has failed {_count(task.attempts, 'time')}." if task.attempts else ""
+    return [f"{origin}{through}{far}, with priority {task.priority}.{tried}"]
 
 
 def _fate(story: TaskStory, state: HostState | None, letter: DeadLetter | None, calendar: Calendar) -> list[str]:
     if story.state is TaskState.LEASED and state is not None:
-        return [f"Leased to {state.node} until {calendar.shown(state.deadline):.3f}."]
+        return [f"{state.node} has it to fetch, until {_day(calendar.shown(state.deadline))}."]
     if story.state is TaskState.SCHEDULED:
-        return [f"To be tried again at {calendar.shown(story.retry_at):.3f}."]
+        return [f"To be tried again at {_day(calendar.shown(story.retry_at))}."]
     if story.state is TaskState.DEAD and letter is not None:
-        return [f"A dead letter since {calendar.shown(letter.last_failed):.3f}: {letter.kind}, {letter.last_error}"]
+        since = _day(calendar.shown(letter.last_failed))
+        return [f"A dead letter since {since}: {_cause(letter.kind, letter.last_error)}."]
     if story.capture_id == CAPTURE_ID:
         return ["Not fetched: the crawl's scope was narrowed before its turn came."]
     if story.state is TaskState.DONE:
@@ -92,12 +95,25 @@ def _told(story: TaskStory, attempts: Attempts) -> list[str]:
 
 
 def _attempt(one: StoredFetch) -> str:
-    status = f" with status {one.status}" if one.status else f": {one.kind} {one.error}".rstrip(" :")
-    when = datetime.fromtimestamp(one.fetched, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    status = f" with status {one.status}" if one.status else ""
+    cause = f": {said}" if (said := _cause(one.kind, one.error)) else ""
     record = f", its record at byte {one.warc_offset} of {one.warc_filename}" if one.warc_filename else ""
     place = "its page" if one.page else "its line"
     who = one.node or "somebody"
-    return f"{one.outcome.capitalize()} by {who} at {when}{status}; {place} is in {one.segment}{record}."
+    begun = f"{one.outcome.capitalize()} by {who} at {_day(one.fetched)}{status}{cause}"
+    return f"{begun}; {place} is in {one.segment}{record}."
+
+
+def _cause(kind: str, error: str) -> str:
+    return ", ".join(part for part in (kind, error.strip().rstrip(".")) if part)
+
+
+def _day(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime(DAY_FORM)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _fetch_view(one: StoredFetch) -> FetchView:

@@ -32,8 +32,9 @@ def why_idle(
     stopped = _stopped(state, stop_reason)
     if stopped is not None:
         return [stopped]
-    reasons = [*_nothing_queued(totals, now), *_nobody(totals, nodes)]
-    reasons += _hosts(totals, waiting, blocked, budgeted, now)
+    nobody = _nobody(totals, nodes)
+    reasons = [*_nothing_queued(totals, now), *nobody]
+    reasons += _hosts(totals, waiting, blocked, budgeted, now, held=not nobody)
     return reasons or [Reason("between", "There is work and there are nodes: they are about to ask for it.")]
 
 
@@ -78,6 +79,9 @@ def _nothing_queued(totals: Totals, now: float) -> list[Reason]:
     if totals.queued == 0 and totals.scheduled:
         message = f"{totals.scheduled:,} URLs failed and wait to be tried again{_when(totals.next_event, now)}."
         return [Reason("all_scheduled", message)]
+    if totals.queued == 0:
+        left = f"All {totals.leased:,} URLs that are left are" if totals.leased > 1 else "The one URL that is left is"
+        return [Reason("all_given", f"{left} with nodes or workers, which have not returned a result yet.")]
     return []
 
 
@@ -93,11 +97,17 @@ def _nobody(totals: Totals, nodes: Sequence[NodeRecord]) -> list[Reason]:
     return [Reason("no_active_nodes", f"No node is active: {listed}.")]
 
 
-def _hosts(totals: Totals, waiting: Sequence[HostState], blocked: int, budgeted: int, now: float) -> list[Reason]:
+def _hosts(
+    totals: Totals, waiting: Sequence[HostState], blocked: int, budgeted: int, now: float, *, held: bool
+) -> list[Reason]:
+    """What keeps the hosts with URLs; `held` says that there are nodes to hold them."""
     reasons: list[Reason] = []
     if totals.queued and not totals.hosts_ready:
         if totals.hosts_leased and not totals.hosts_waiting:
-            message = f"All {totals.hosts_leased:,} hosts with URLs are leased; their nodes keep to each host's delay."
+            then = (
+                "their nodes keep to each host's delay" if held else "they are free when the leases of lost nodes end"
+            )
+            message = f"All {totals.hosts_leased:,} hosts with URLs are leased; {then}."
             reasons.append(Reason("all_leased", message))
         elif totals.hosts_waiting:
             reasons.append(Reason("all_waiting", _waiting(totals, waiting, now)))

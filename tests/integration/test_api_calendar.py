@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from drumlin.coordinator.auth import Role
+from drumlin.coordinator.stories import DAY_FORM
 from drumlin.signing import TIME_HEADER
 from tests.harness.coordinators import CONFIG, RemoteNode, RunningCoordinator, results_body
 
@@ -20,6 +22,10 @@ URL = "http://a.test/1"
 def coordinator() -> Iterator[RunningCoordinator]:
     with RunningCoordinator(controlled=True, behind_s=RESTED_S) as one:
         yield one
+
+
+def read_day(said: str) -> float:
+    return datetime.strptime(said, DAY_FORM).replace(tzinfo=UTC).timestamp()
 
 
 def is_now(moment: float) -> bool:
@@ -41,7 +47,7 @@ def test_people_see_times_of_the_day(coordinator: RunningCoordinator) -> None:
         "found": story["first_seen"],
         "lease": story["lease_until"],
         "the host's lease": story["host_state"]["lease_until"],
-        "the sentence": float(story["story"][-1].rpartition(" ")[2].rstrip(".")),
+        "the sentence": read_day(story["story"][-1].partition("until ")[2].rstrip(".")),
         "not before": assignment["not_before"],
         "deadline": assignment["deadline"],
         "audit": audited["time"],

@@ -87,6 +87,21 @@ def test_leased_and_blocked_hosts_are_told() -> None:
     assert codes(totals(queued=9, hosts_leased=4), node(), budgeted=1) == ["all_leased", "budgeted"]
 
 
+def test_the_last_urls_are_said_to_be_with_those_who_took_them() -> None:
+    (one,) = reasons(totals(leased=1, hosts_leased=1), node())
+    assert (one.code, one.message.startswith("The one URL that is left is with nodes or workers")) == (
+        "all_given",
+        True,
+    )
+    assert reasons(totals(leased=3, hosts_leased=1), node())[0].message.startswith("All 3 URLs that are left are")
+
+
+def test_hosts_of_lost_nodes_are_not_said_to_be_looked_after() -> None:
+    lost, leased = reasons(totals(queued=9, hosts_leased=1), node(NodeStatus.FAILED))
+    assert (lost.code, leased.code) == ("no_active_nodes", "all_leased")
+    assert "free when the leases of lost nodes end" in leased.message
+
+
 def test_there_is_always_a_reason() -> None:
     assert codes(totals(queued=9, hosts_ready=4), node()) == ["between"]
 

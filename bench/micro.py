@@ -7,6 +7,7 @@ other end, and `make bench` measures it with everything else.
 from __future__ import annotations
 
 import argparse
+import io
 import random
 import tempfile
 import time
@@ -64,7 +65,7 @@ class Transferred(Transfer):
         super().__init__(None)
         head, _, body = response.partition(b"\r\n\r\n")
         self.header_lines = [line + b"\r\n" for line in head.split(b"\r\n")] + [b"\r\n"]
-        self.body = [body]
+        self.body = io.BytesIO(body)
         self.status = 200
         self.protocol = "http/1.1"
         self.ip = "127.0.0.1"

@@ -94,12 +94,10 @@ class Pipeline:
         self._followed = FOLLOWED_KINDS | ASSET_KINDS if reading.assets else FOLLOWED_KINDS
 
     def capture(self, transfer: Transfer, task: Assignment, host: str, *, request: bytes, now: float) -> Capture:
-        """A record of one response, its body decoded. Raises SiteError when the body cannot be."""
+        """A record of one response. Its body is still to be decoded (`decode_body`) if it came encoded."""
         headers_raw = transfer.response_headers()
         headers = header_fields(headers_raw)
-        body_raw = b"".join(transfer.body)
-        encoding = headers.get("content-encoding", "")
-        body = decode(body_raw, encoding, self._reading.body_decoded_bytes_max) if encoding else body_raw
+        body_raw = transfer.body.getvalue()
         return Capture(
             url=task.url,
             host=host,
@@ -115,9 +113,16 @@ class Pipeline:
             request_headers=request,
             response_headers=headers_raw,
             body_raw=body_raw,
-            body=body,
+            body=b"" if headers.get("content-encoding") else body_raw,
             headers=headers,
         )
+
+    def decode_body(self, capture: Capture) -> None:
+        """Decode the body of a capture that is about to be read. Raises SiteError when that cannot be. Not done when it
+        arrives: a few kilobytes may become as many megabytes, and hundreds of pages can arrive at once."""
+        encoding = capture.headers.get("content-encoding", "")
+        if encoding and capture.body_raw and not capture.body:
+            capture.body = decode(capture.body_raw, encoding, self._reading.body_decoded_bytes_max)
 
     def read(self, captures: Sequence[Capture]) -> None:
         """Parse and fingerprint a batch: fills in each capture's page, links and fingerprints."""

@@ -166,8 +166,10 @@ class Explained:
             raise _failed(transfer.failure, transfer.error)
         host = host_of(url)
         request = request_block(url, host, fetcher.request_headers)
+        pipeline = self._pipeline()
+        capture = pipeline.capture(transfer, task, host, request=request, now=time.time())
         try:
-            capture = self._pipeline().capture(transfer, task, host, request=request, now=time.time())
+            pipeline.decode_body(capture)
         except SiteError as broken:
             raise FetchFailed(f"{broken.kind}: {broken.message}.", _retry_hint(broken.kind)) from broken
         encoding = capture.headers.get("content-encoding", "identity")

@@ -7,6 +7,7 @@ raw (still content-encoded), so that the archive holds what the server sent and 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import select
 import socket
@@ -110,7 +111,8 @@ class Transfer:
     def __init__(self, curl: Any) -> None:
         self.curl = curl
         self.header_lines: list[bytes] = []
-        self.body: list[bytes] = []
+        self.body = io.BytesIO()
+        """A buffer, not a list of pieces: a server that sends two bytes at a time would make millions of those."""
         self.url = ""
         self.context: Any = None
         self.on_done: Callable[[Transfer], None]
@@ -244,7 +246,7 @@ class Fetcher:
         transfer.on_done = on_done
         transfer.started = self._clock()
         curl.setopt(pycurl.HEADERFUNCTION, transfer.header_lines.append)
-        curl.setopt(pycurl.WRITEFUNCTION, transfer.body.append)
+        curl.setopt(pycurl.WRITEFUNCTION, transfer.body.write)
         curl.setopt(pycurl.PREREQFUNCTION, transfer.before_send)
         self._active[curl] = transfer
         self._multi.add_handle(curl)
@@ -310,7 +312,8 @@ class Fetcher:
 
     def _recycle(self, transfer: Transfer) -> None:
         transfer.header_lines.clear()
-        transfer.body.clear()
+        transfer.body.seek(0)
+        transfer.body.truncate()
         transfer.context = None
         transfer.failure = transfer.error = ""
         transfer.refused = transfer.too_late = False
@@ -343,7 +346,7 @@ class Fetcher:
             pycurl.PATH_AS_IS: 1,
             pycurl.MAXAGE_CONN: CONNECTION_AGE_MAX_S,
             pycurl.HEADERFUNCTION: _header_taker(transfer, self._clock),
-            pycurl.WRITEFUNCTION: transfer.body.append,
+            pycurl.WRITEFUNCTION: transfer.body.write,
             pycurl.PREREQFUNCTION: transfer.before_send,
         }
         if self._ca_file:

@@ -37,14 +37,14 @@ def reply_of(transfer: Transfer, kind: type[Reply]) -> Reply | None:
     if transfer.failure or not 200 <= transfer.status < 300:
         return None
     try:
-        return msgspec.msgpack.decode(b"".join(transfer.body), type=kind)
+        return msgspec.msgpack.decode(transfer.body.getvalue(), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
 def refusal_of(transfer: Transfer) -> Refusal:
     """What a coordinator says of its refusal, in its own form or any other; without a code it is no coordinator's."""
-    body = b"".join(transfer.body)
+    body = transfer.body.getvalue()
     for decode in (msgspec.msgpack.decode, msgspec.json.decode):
         try:
             return decode(body, type=_Error).error

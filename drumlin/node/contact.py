@@ -171,7 +171,7 @@ def robots_redirect(transfer: Transfer, url: str) -> str:
 
 def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str]:
     """The file, and the failure of a body that does not decode or is too long."""
-    body = b"".join(transfer.body)
+    body = transfer.body.getvalue()
     encoding = headers.get("content-encoding", "")
     if transfer.failure:
         return body, ""

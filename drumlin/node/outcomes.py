@@ -7,6 +7,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from drumlin.errors import SiteError
 from drumlin.fetch import Transfer
 from drumlin.model import Capture, FailureKind, Outcome
 from drumlin.protocol import Assignment, Result
@@ -81,6 +82,15 @@ def result_without_capture(task: Assignment, outcome: Outcome, capture_id: str, 
     for name, value in more.items():
         setattr(result, name, value[:ERROR_CHARS_MAX] if name == "error" else value)
     return result
+
+
+def fail(result: Result, fetch: FetchRecord, broken: SiteError) -> None:
+    """Have a page that arrived count as failed: its body turned out to be broken when it was to be read."""
+    result.outcome = fetch.outcome = Outcome.FAILED
+    result.kind = fetch.kind = broken.kind
+    result.error = fetch.error = broken.message[:ERROR_CHARS_MAX]
+    result.size = fetch.bytes = 0
+    result.redirect_to = fetch.redirect_to = ""
 
 
 def fetch_record(

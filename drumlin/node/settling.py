@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drumlin.clock import monotonic
+from drumlin.errors import SiteError
 from drumlin.frontier import LINKS_TOO_LONG
 from drumlin.model import Capture
 from drumlin.node.archive import Arrival
@@ -20,10 +21,13 @@ from drumlin.node.blackbox import BlackBox
 from drumlin.node.client import PROBE_TIMEOUT_S, CoordinatorClient
 from drumlin.node.hosts import HostWork
 from drumlin.node.outbox import Outbox, held_bytes
+from drumlin.node.outcomes import fail
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import LINKS_BATCH_MAX, HostReport, Known, KnownRequest
 
 READ_BATCH = 64
+READ_BYTES_MAX = 32 * 1024 * 1024
+"""A batch of so many decoded bytes is large enough: with the last page it may be as much more as one page may be."""
 READ_WAIT_S = 0.005
 SETTLE_BATCH_MAX = 200
 SETTLE_WAIT_S = 0.02
@@ -81,6 +85,8 @@ class Settling:
         self._late = False
         self._pages = 0
         self._bytes = 0
+        self._read_bytes = 0
+        """Of these, what has been decoded and is not archived yet."""
 
     @property
     def full(self) -> bool:
@@ -131,7 +137,7 @@ class Settling:
 
     def due(self) -> float:
         """When `step` next has something to do, infinity when only the network can say."""
-        read_at = self._arrived_at + READ_WAIT_S if self._arrived else float("inf")
+        read_at = self._arrived_at + READ_WAIT_S if self._arrived and self._may_read else float("inf")
         if self._ready or (self._reports and not self._outbox.busy):
             return min(read_at, self._ready_at + self._fill_wait_s)
         return read_at
@@ -146,15 +152,46 @@ class Settling:
     def step(self) -> None:
         """Read one batch if one is ready, and archive and send what has been read."""
         arrived = len(self._arrived)
-        if arrived >= READ_BATCH or (arrived and monotonic() >= self._arrived_at + READ_WAIT_S):
+        ripe = arrived >= READ_BATCH or (arrived and monotonic() >= self._arrived_at + READ_WAIT_S)
+        if ripe and self._may_read:
             self._read()
         now = monotonic()
         self._hand_over(now)
         self._late = self.lag_s(now) > self._lag_s_max and not self._client.cut_off
 
+    @property
+    def _may_read(self) -> bool:
+        """Whether there is room for what another batch becomes when it is decoded."""
+        return self._read_bytes + self._outbox.held_bytes < UNSETTLED_BYTES_MAX
+
+    def _take_arrived(self) -> list[Held]:
+        """The next batch, decoded: as many pages as are read at a time, and fewer if they are large."""
+        count = size = 0
+        for _, arrival in self._arrived[:READ_BATCH]:
+            before = held_bytes(arrival.capture)
+            self._decode(arrival)
+            after = held_bytes(arrival.capture)
+            self._bytes += after - before
+            size += after
+            count += 1
+            if size >= READ_BYTES_MAX:
+                break
+        self._read_bytes += size
+        batch, self._arrived = self._arrived[:count], self._arrived[count:]
+        return batch
+
+    def _decode(self, arrival: Arrival) -> None:
+        if arrival.capture is None:
+            return
+        try:
+            self._pipeline.decode_body(arrival.capture)
+        except SiteError as broken:
+            fail(arrival.result, arrival.fetch, broken)
+            arrival.capture = None
+
     def _read(self) -> None:
         """Parse and fingerprint a batch, then ask which of its contents are known already."""
-        batch, self._arrived = self._arrived[:READ_BATCH], self._arrived[READ_BATCH:]
+        batch = self._take_arrived()
         captures = [arrival.capture for _, arrival in batch if arrival.capture is not None]
         self._blackbox.reading({arrival.result.url: arrival.result.assignment_id for _, arrival in batch})
         self._pipeline.read(captures)
@@ -229,9 +266,12 @@ class Settling:
         sent = self._take_ready()
         self._ready_at = now
         counts: dict[HostWork, int] = {}
+        size = 0
         for host, arrival in sent:
             counts[host] = counts.get(host, 0) + 1
-            self._bytes -= held_bytes(arrival.capture)
+            size += held_bytes(arrival.capture)
+        self._bytes -= size
+        self._read_bytes -= size
         self._pages -= len(sent)
         for host, count in counts.items():
             host.unsettled -= count

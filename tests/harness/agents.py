@@ -60,7 +60,8 @@ class Web(Around):
         """Answer the oldest request; what it was for."""
         url, _, on_done, context = self.begun.pop(0)
         transfer = Transfer(None)
-        transfer.context, transfer.status, transfer.body = context, status, [body]
+        transfer.context, transfer.status = context, status
+        transfer.body.write(body)
         transfer.first_byte = transfer.finished = monotonic()
         transfer.header_lines = [b"HTTP/1.1 %d X\r\n" % status, b"Location: %b\r\n" % location.encode()]
         on_done(transfer)

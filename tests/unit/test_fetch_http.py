@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from drumlin.fetch import Fetcher, FetchLimits
@@ -47,7 +49,7 @@ def kept(transfer: Transfer) -> Fetched:
         transfer.failure,
         transfer.error,
         transfer.response_headers(),
-        b"".join(transfer.body),
+        transfer.body.getvalue(),
         transfer.ip,
         transfer.protocol,
         transfer.started,
@@ -113,6 +115,35 @@ def test_what_is_sent_is_what_the_archive_says_was_sent(web: FakeWeb, fetcher: F
 def test_bodies_are_left_encoded(web: FakeWeb) -> None:
     got = fetch(web.respond("packed", "/", Response(body="hello " * 100, encoding="gzip")))
     assert (got.failure, got.body[:2]) == ("", b"\x1f\x8b")
+
+
+def test_a_body_in_tiny_pieces_takes_hardly_more_memory_than_it_has_bytes() -> None:
+    """Two bytes at a time: each piece, kept as it came, would take twenty times as much."""
+    pieces = 1_000_000
+    limits = msgspec.structs.replace(LIMITS, body_bytes_max=4 * pieces, fetch_timeout_s=60.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sending = threading.Thread(target=send_in_pieces, args=(server, pieces))
+        sending.start()
+        tracemalloc.start()
+        try:
+            got = fetch(f"http://127.0.0.1:{server.getsockname()[1]}/", limits)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            sending.join()
+    assert (got.failure, len(got.body)) == ("", 2 * pieces)
+    assert peak_bytes < 6 * 2 * pieces
+
+
+def send_in_pieces(server: socket.socket, pieces: int) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65_536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        thousand = b"2\r\nab\r\n" * 1_000
+        for _ in range(pieces // 1_000):
+            connection.sendall(thousand)
+        connection.sendall(b"0\r\n\r\n")
 
 
 def test_connections_are_kept_and_used_again(web: FakeWeb, fetcher: Fetcher) -> None:
@@ -225,7 +256,7 @@ def test_many_transfers_run_at_once(web: FakeWeb, fetcher: Fetcher) -> None:
     urls = [web.respond(f"many{number}", "/", Response(body=str(number), delay_s=0.1)) for number in range(50)]
     bodies: list[bytes] = []
     for url in urls:
-        fetcher.start(url, lambda transfer: bodies.append(b"".join(transfer.body)), "context")
+        fetcher.start(url, lambda transfer: bodies.append(transfer.body.getvalue()), "context")
     assert fetcher.in_flight == 50
     while fetcher.in_flight:
         fetcher.run_once(1.0)

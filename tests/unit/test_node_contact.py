@@ -23,7 +23,7 @@ RULES = b"User-agent: *\nDisallow: /\n"
 def arrived(body: bytes, failure: str = "") -> Transfer:
     transfer = Transfer(None)
     transfer.status, transfer.failure = 200, failure
-    transfer.body.append(body)
+    transfer.body.write(body)
     return transfer
 
 

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from drumlin.model import Capture, Duplicate, Outcome
+from drumlin.errors import SiteError
+from drumlin.model import Capture, Duplicate, FailureKind, Outcome
 from drumlin.node import settling
 from drumlin.node.archive import Archive, Arrival, StoredBatch
 from drumlin.node.blackbox import BlackBox
@@ -38,6 +39,7 @@ class Parts:
         self.on_failure: Callable[[], None] | None = None
         self.cut_off = False
         self.journal: list[list[Result]] = []
+        self.decoded_bytes = 0
 
     # the coordinator's client
     def post(
@@ -50,6 +52,12 @@ class Parts:
         self.on_failure = more.get("on_failure")
 
     # the pipeline
+    def decode_body(self, capture: Capture) -> None:
+        if capture.headers.get("content-encoding") == "broken":
+            raise SiteError(FailureKind.DECODE, "It is broken.")
+        if capture.headers.get("content-encoding"):
+            capture.body = bytes(self.decoded_bytes)
+
     def read(self, captures: list[Capture]) -> None:
         self.heard.append(f"read {len(captures)}")
         for capture in captures:
@@ -162,6 +170,51 @@ def test_a_page_is_read_asked_for_stored_sent_and_only_then_published(parts: Par
     assert (made.empty, made.due()) == (True, float("inf"))
     (sent,) = message.results
     assert (sent.links, sent.traps, sent.record_id) == (["http://a.test/1/next"], {"calendar": 1}, "r")
+
+
+def encoded(number: int, encoding: str = "gzip") -> Arrival:
+    """A page whose body is decoded when it is read, not before."""
+    made = arrival(number)
+    assert made.capture is not None
+    made.capture.headers["content-encoding"] = encoding
+    made.capture.body = b""
+    return made
+
+
+def test_pages_that_grow_when_they_are_decoded_are_decoded_a_few_at_a_time(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred bodies of 64 KB that arrive together may stand for 6 GB."""
+    monkeypatch.setattr(settling, "READ_BYTES_MAX", 100)
+    monkeypatch.setattr(settling, "UNSETTLED_BYTES_MAX", 250)
+    parts.decoded_bytes = 60
+    made = settling_of(parts)
+    for number in range(10):
+        made.arrive(host(), encoded(number))
+    for _ in range(6):
+        parts.now += 1.0
+        made.step()
+    assert [heard for heard in parts.heard if heard.startswith("read")] == ["read 2", "read 2"]
+    assert made.due() == float("inf"), "nothing to do before an answer"
+    for _ in range(40):
+        while parts.sent:
+            parts.answer()
+        parts.now += 1.0
+        made.step()
+    assert [heard for heard in parts.heard if heard.startswith("read")] == ["read 2"] * 5
+    assert (made.empty, made.full) == (True, False)
+
+
+def test_a_page_whose_body_does_not_decode_has_failed(parts: Parts) -> None:
+    made = settling_of(parts)
+    made.arrive(host(), encoded(1, "broken"))
+    for _ in range(3):
+        parts.now += 1.0
+        made.step()
+    (sent,) = parts.answer().results
+    assert (sent.outcome, sent.kind, sent.error, sent.size) == (Outcome.FAILED, "decode", "It is broken.", 0)
+    made.step()
+    assert (made.empty, made.full) == (True, False)
 
 
 def settle(made: Settling, parts: Parts, number: int) -> Callable[[Accepted], None]:

@@ -38,7 +38,7 @@ def pipeline(parsed: list[str] | None = None, *, scope: str = "host", **reading:
 def transfer(body: bytes = PAGE, head: bytes = HEAD, status: int = 200) -> Transfer:
     made = Transfer(None)
     made.header_lines += head.splitlines(keepends=True)
-    made.body.append(body)
+    made.body.write(body)
     made.status, made.protocol, made.ip = status, "http/1.1", "192.0.2.1"
     made.started, made.finished = 1.0, 1.5
     return made
@@ -47,6 +47,7 @@ def transfer(body: bytes = PAGE, head: bytes = HEAD, status: int = 200) -> Trans
 def captured(made: Pipeline, arrived: Transfer, url: str = HOME, *, depth: int = 0, **task: Any) -> Capture:
     of = Assignment("n0:t/1.0.0.s", url, 5, 0.0, "a.test", 0.0, depth, **task)
     capture = made.capture(arrived, of, "a.test", request=b"GET / HTTP/1.1\r\n\r\n", now=9.0)
+    made.decode_body(capture)
     made.read([capture])
     return capture
 

@@ -33,6 +33,7 @@ from drumlin.parse import (
     looks_like_sitemap,
     parse_all,
     parse_sitemap,
+    queries_in,
     sniff,
     style_hrefs,
 )
@@ -157,9 +158,10 @@ class Pipeline:
         base = capture.url
         if page.base_href:
             base = canonical(page.base_href, capture.url) or base
-        urls = self._resolver.resolve(base, page.hrefs)
-        if page.canonical_href in page.hrefs:
-            capture.canonical = urls[page.hrefs.index(page.canonical_href)] or ""
+        urls = self._resolver.resolve(base, queries_in(page.charset, page.hrefs))
+        if page.canonical_href:
+            (preferred,) = self._resolver.resolve(base, queries_in(page.charset, [page.canonical_href]))
+            capture.canonical = preferred or ""
         capture.links = LinkSet(urls, page.kinds, page.rels, page.texts)
 
     def discover(self, capture: Capture) -> Discovered:

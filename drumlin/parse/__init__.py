@@ -5,7 +5,10 @@ already), lets lexbor build the tree, walks its elements once, and takes the tex
 tree: scripts, navigation and the like are cut out and what is left is read. `parse_all` does the same for many pages,
 step by step, and is cheaper per page. `parse_sitemap` reads sitemaps, sitemap indexes, lists of URLs and feeds with
 regular expressions, so that no XML entity is ever expanded. An href is given as found; resolving it is for
-`drumlin.urls`, with `base_href` where there is one.
+`drumlin.urls`, with `base_href` where there is one; `queries_in` writes their queries in the page's own encoding first.
+
+Encodings are those of the WHATWG standard: `labels` (names), `prescan` (declarations), `decoders` (characters; Python's
+codecs, corrected), `encoders` (queries), and `charset`, which decides.
 
 Invariants
 - No input raises, recurses in Python or takes longer than a second: not broken markup, NULs, bytes that are no text,
@@ -21,6 +24,7 @@ A process that parses many pages should call `keep_freed_memory` once: it nearly
 """
 
 from drumlin.parse.charset import to_utf8
+from drumlin.parse.encoders import queries_in
 from drumlin.parse.language import language_codes
 from drumlin.parse.links import ASSET_KINDS, FOLLOWED_KINDS, LINK_TEXT_CHARS_MAX, LINKS_MAX
 from drumlin.parse.memory import keep_freed_memory
@@ -56,6 +60,7 @@ __all__ = [
     "parse",
     "parse_all",
     "parse_sitemap",
+    "queries_in",
     "sniff",
     "style_hrefs",
     "to_utf8",

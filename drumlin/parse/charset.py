@@ -1,6 +1,6 @@
 """Which characters the bytes mean: byte-order mark, header, declaration in the page, validity, and at last a guess.
 
-Labels mean what the WHATWG Encoding Standard says, so iso-8859-1 is windows-1252 and gb2312 is GBK.
+All of it as browsers do, by the WHATWG standards for HTML and for encodings; the guess is Firefox's.
 """
 
 from __future__ import annotations
@@ -8,91 +8,70 @@ from __future__ import annotations
 import functools
 import re
 
-from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
+from chardetng_py.detector import EncodingDetector
+
+from drumlin.http.mime import extract_mime_type
+from drumlin.parse.decoders import BAD, decode
+from drumlin.parse.labels import encoding_of
+from drumlin.parse.prescan import prescan
 
 PRESCAN_BYTES = 1024
+# A browser that meets a declaration later begins anew. Where nothing else tells the encoding, we look so far.
+LATE_PRESCAN_BYTES = 16 * 1024
 DETECT_BYTES_MAX = 64 * 1024
 UTF8 = "UTF-8"
 
 _UTF8_BOM = b"\xef\xbb\xbf"
-_HEADER_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s\"';,]{1,64})", re.IGNORECASE)
-_META_CHARSET = re.compile(rb"<meta[\s/][^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,64})", re.IGNORECASE)
-_XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']\s*([\w.:-]{1,64})", re.IGNORECASE)
-
-# resiliparse names an encoding by a Python codec. This is the standard's own name of each, and the codec that comes
-# nearest to what the standard means by it, which is often a larger one.
-_NAME_AND_CODEC = {
-    "utf-8": (UTF8, "utf-8"),
-    "utf-16-le": ("UTF-16LE", "utf-16-le"),
-    "utf-16-be": ("UTF-16BE", "utf-16-be"),
-    "gbk": ("GBK", "gb18030"),
-    "gb18030": ("gb18030", "gb18030"),
-    "big5": ("Big5", "big5hkscs"),
-    "euc_jp": ("EUC-JP", "euc_jp"),
-    "iso2022_jp": ("ISO-2022-JP", "iso2022_jp"),
-    "shift_jis": ("Shift_JIS", "cp932"),
-    "euc_kr": ("EUC-KR", "cp949"),
-    "koi8-r": ("KOI8-R", "koi8-r"),
-    "koi8-u": ("KOI8-U", "koi8-u"),
-    "mac-roman": ("macintosh", "mac-roman"),
-    "iso8859-11": ("windows-874", "cp874"),
-    "cp866": ("IBM866", "cp866"),
-}
+_JAPANESE_ESCAPE = re.compile(rb"\x1b(?:\$[@B]|\([IJ])")
+_TOP_LEVEL = re.compile(r"https?://[^/?#]*\.([a-z0-9-]*[a-z][a-z0-9-]*)(?::\d+)?(?:[/?#]|$)").match
 
 
-def to_utf8(body: bytes, content_type: str) -> tuple[str, bytes]:
-    """The name of a body's encoding, and the body in UTF-8: the same object when it is UTF-8 without a mark."""
+def to_utf8(body: bytes, content_type: str, url: str = "") -> tuple[str, bytes]:
+    """The name of a body's encoding, and the body in UTF-8: the same object when it is UTF-8 without a mark.
+
+    The country in `url` helps where nothing is declared and the encoding must be guessed.
+    """
     if body.startswith(_UTF8_BOM):
         return UTF8, body[3:]
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
-        little = body.startswith(b"\xff")
-        return _decoded(body[2:], ("UTF-16LE", "utf-16-le") if little else ("UTF-16BE", "utf-16-be"))
-    declared = _from_header(content_type) or _from_prescan(body[:PRESCAN_BYTES])
-    return _decoded(body, declared or _detected(body))
+        return _decoded(body[2:], "UTF-16LE" if body.startswith(b"\xff") else "UTF-16BE")
+    declared = _from_header(content_type) or prescan(body[:PRESCAN_BYTES])
+    return _decoded(body, declared or _detected(body, url))
 
 
-def _decoded(body: bytes, encoding: tuple[str, str]) -> tuple[str, bytes]:
-    name, codec = encoding
+def _decoded(body: bytes, name: str) -> tuple[str, bytes]:
     if name == UTF8:
         return name, body
-    return name, body.decode(codec, "replace").encode("utf-8", "replace")
+    return name, decode(name, body).encode("utf-8", "replace")
 
 
 @functools.lru_cache(maxsize=1024)
-def _from_header(content_type: str) -> tuple[str, str] | None:
-    found = _HEADER_CHARSET.search(content_type)
-    return _encoding_of(found[1]) if found else None
+def _from_header(content_type: str) -> str | None:
+    # Single quotes mean nothing in a header, and servers write them all the same.
+    return encoding_of(extract_mime_type(content_type).charset.strip("'"))
 
 
-def _from_prescan(start: bytes) -> tuple[str, str] | None:
-    found = _META_CHARSET.search(start) or _XML_ENCODING.match(start)
-    if found is None:
-        return None
-    encoding = _encoding_of(found[1].decode("ascii", "replace"))
-    # The declaration was read as ASCII, so it cannot be right about UTF-16: the standard says to take UTF-8 then.
-    return (UTF8, "utf-8") if encoding and encoding[0].startswith("UTF-16") else encoding
-
-
-@functools.lru_cache(maxsize=1024)
-def _encoding_of(label: str) -> tuple[str, str] | None:
-    codec = map_encoding_to_html5(label, False)
-    if codec is None:
-        return None
-    return _NAME_AND_CODEC.get(codec) or (_standard_name(codec), codec)
-
-
-def _standard_name(codec: str) -> str:
-    if codec.startswith("cp125"):
-        return "windows-" + codec[2:]
-    return codec.upper().replace("ISO8859", "ISO-8859").replace("_", "-")
-
-
-def _detected(body: bytes) -> tuple[str, str]:
+def _detected(body: bytes, url: str) -> str:
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
         # A page cut short at a limit may end inside a character; that alone does not make it something else.
         if error.start < len(body) - 3:
-            guess = _encoding_of(detect_encoding(body, DETECT_BYTES_MAX) or "")
-            return guess if guess and guess[0] != UTF8 else ("windows-1252", "cp1252")
-    return UTF8, "utf-8"
+            return prescan(body[:LATE_PRESCAN_BYTES]) or _guessed(body[:DETECT_BYTES_MAX], url)
+    return "ISO-2022-JP" if _is_iso_2022_jp(body) else UTF8
+
+
+def _guessed(start: bytes, url: str) -> str:
+    country = _TOP_LEVEL(url)
+    detector = EncodingDetector()
+    detector.feed(start, last=True)
+    return str(detector.guess(tld=country[1].encode() if country else None, allow_utf8=False))
+
+
+def _is_iso_2022_jp(body: bytes) -> bool:
+    """Whether this is Japanese in seven bits. It is valid UTF-8 too: only its escapes tell, if all make sense."""
+    start = body[:DETECT_BYTES_MAX]
+    if b"\x1b" not in start or not start.isascii() or _JAPANESE_ESCAPE.search(start) is None:
+        return False
+    # The last character may be cut in two.
+    return BAD not in decode("ISO-2022-JP", start)[:-1]

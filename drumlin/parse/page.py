@@ -52,7 +52,7 @@ class ParsedPage(msgspec.Struct):
 
 
 class Source(NamedTuple):
-    """A page as it came. Nothing is resolved against `url`: it only names the page."""
+    """A page as it came. Nothing is resolved against `url`: it names the page, and a country."""
 
     body: bytes
     content_type: str
@@ -105,7 +105,7 @@ def _groups(sources: Sequence[Source]) -> Iterator[list[Source]]:
 def _prepare(source: Source) -> tuple[ParsedPage, bytes]:
     """A page of which only the encoding is known, and its source: in UTF-8, harmless, with marks where lines end."""
     mime = essence(source.content_type) or HTML
-    charset, utf8 = to_utf8(source.body[:PARSE_BYTES_MAX], source.content_type)
+    charset, utf8 = to_utf8(source.body[:PARSE_BYTES_MAX], source.content_type, source.url)
     page = ParsedPage(mime, charset)
     if mime == PLAIN:
         return page, utf8

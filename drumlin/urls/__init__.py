@@ -13,7 +13,8 @@ Invariants (property-tested in tests/unit/test_urls*.py):
 - LinkResolver().resolve(b, [h]) == [canonical(h, b)], whatever was resolved before.
 
 Limits: a canonical URL has at most URL_LENGTH_MAX characters. A host is an address or a name that DNS could hold
-(WHATWG also allows "http://{x}/"). Queries are encoded as UTF-8 whatever the page's charset was.
+(WHATWG also allows "http://{x}/"). Queries are encoded as UTF-8 here; on pages in other encodings
+`drumlin.parse.queries_in` comes before.
 """
 
 from drumlin.urls.canonical import HREF_LENGTH_MAX, URL_LENGTH_MAX, canonical, spelled

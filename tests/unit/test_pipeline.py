@@ -94,6 +94,13 @@ def test_the_links_of_a_page_whose_result_did_not_count_are_told_again_and_other
     assert (made.discover(capture).urls, made.discover(other).urls) == (told, [])
 
 
+def test_queries_of_links_are_written_in_the_encoding_of_their_page() -> None:
+    page = "<link rel=canonical href=' /s?q=ж '><a href='/поиск?q=привет'>x</a>".encode("cp1251")
+    capture = captured(pipeline(), transfer(page, HEAD.replace(b"utf-8", b"windows-1251")))
+    assert capture.canonical == "http://a.test/s?q=%E6"
+    assert "http://a.test/%D0%BF%D0%BE%D0%B8%D1%81%D0%BA?q=%EF%F0%E8%E2%E5%F2" in capture.links.urls
+
+
 def test_links_out_of_scope_are_counted() -> None:
     made = pipeline()
     assert made.discover(captured(made, transfer())).refused == {"out_of_scope": 1}

@@ -45,7 +45,11 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--insecure", is_flag=True, help="permit plain HTTP, or no tokens, beyond this machine")
 @click.option("--no-auth", is_flag=True, help="ask for no tokens")
-@click.option("--finish/--no-finish", default=False, help="end the crawl when nothing is left, or wait for more URLs")
+@click.option(
+    "--finish/--no-finish",
+    default=None,
+    help="end the crawl when nothing is left, or wait for more URLs; left out, as other coordinators were told",
+)
 @config_options("engine", "sync", "quiet", "color", *CRAWL_SETTINGS)
 def command(
     loaded: Loaded,
@@ -61,7 +65,7 @@ def command(
     trusted_proxy: tuple[str, ...],
     insecure: bool,
     no_auth: bool,
-    finish: bool,
+    finish: bool | None,
 ) -> None:
     """Give work to nodes and answer people, until SIGTERM.
 

@@ -109,7 +109,7 @@ class Dispatcher:
         self.leads = False
         self.latest = add_up([])
         """The totals of the last tick."""
-        self._ends = ends
+        self.ends = ends
         self._seeds = seeds
         self.lanes = Lanes()
         """Let others have their turn between the parts of long work. Embedded engines never wait, so that nobody else
@@ -377,7 +377,7 @@ class Dispatcher:
     @property
     def may_be_finished(self) -> bool:
         """As much has been settled as was pending at the last tick: the next one may find that nothing is."""
-        return self._ends and self._settled_since_tick >= self.latest.pending
+        return self.ends and self._settled_since_tick >= self.latest.pending
 
     async def _owners(self, node: str | None, batch: Batch) -> set[str] | None:
         """The nodes whose leases the sender may settle; None for all."""
@@ -441,7 +441,7 @@ class Dispatcher:
         spent = self.budget.exhausted(totals.pages, totals.bytes, self.elapsed_s)
         if spent:
             await self.stop(spent)
-        elif self._ends and await self._nothing_left(totals):
+        elif self.ends and await self._nothing_left(totals):
             await self._enter(CrawlState.FINISHED)
 
     async def _nothing_left(self, totals: Totals) -> bool:

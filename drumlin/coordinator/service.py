@@ -59,6 +59,8 @@ GC_THRESHOLDS = (100_000, 50, 100)
 SHARDS_ASKED_MAX = 3
 SHARD_COUNT_FLEET = 128
 SEEDS_KEY = "seeds"
+FINISH_KEY = "finish"
+YES, NO = b"1", b"0"
 
 
 class Listen(msgspec.Struct, frozen=True):
@@ -83,14 +85,15 @@ class Listen(msgspec.Struct, frozen=True):
 
 
 class ServiceOptions(msgspec.Struct, frozen=True):
-    """What one coordinator process is told. `finish` ends the crawl when nothing is left; else it waits for more."""
+    """What one coordinator process is told. `finish` ends the crawl when nothing is left; else it waits for more. It is
+    the crawl's, since any coordinator may lead: None leaves it as it is, anything else changes it for all."""
 
     engine: str
     listen: Listen
     store: Path | None = None
     public_endpoint: str = ""
     auth: bool = True
-    finish: bool = False
+    finish: bool | None = None
     shard_count: int | None = None
     name: str = ""
     sync: bool = False
@@ -232,8 +235,10 @@ class _Service:
             chance=random.Random(),  # noqa: S311  # spreads retries; nothing secret
             name=options.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
             shards_asked_max=SHARDS_ASKED_MAX if options.engine.startswith("redis") else None,
-            ends=options.finish,
+            ends=False,
         )
+        if options.finish is not None:
+            await self.engine.put_meta(FINISH_KEY, YES if options.finish else NO)
         await dispatcher.open()
         await dispatcher.seed(seeds, await self.time.now())
         app = CoordinatorApp(
@@ -281,6 +286,7 @@ class _Service:
             now = await self.time.now()
             await access.refresh(self.engine)
             await self._count_time(dispatcher, now)
+            dispatcher.ends = await self.engine.get_meta(FINISH_KEY) == YES
             await dispatcher.tick(now, self._elapsed_s)
             dispatcher.nodes.let_go(now)
             app.work_may_have_come()

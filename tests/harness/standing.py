@@ -28,9 +28,12 @@ def free_port() -> int:
 
 class Standing:
     """One coordinator on the rocksdb engine, started again on the same frontier and port as often as wanted. `client`
-    are the certificates to speak TLS to it with, where its arguments say so."""
+    are the certificates to speak TLS to it with, where its arguments say so; `founds` is whether it names settings of
+    the crawl."""
 
-    def __init__(self, folder: Path, *arguments: str, client: CertificateFiles | None = None) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, client: CertificateFiles | None = None, founds: bool = True
+    ) -> None:
         self.store = folder / "store"
         self.port = free_port()
         self.endpoint = f"{'https' if client else 'http'}://127.0.0.1:{self.port}"
@@ -42,14 +45,13 @@ class Standing:
             "--engine",
             f"rocksdb:{folder / 'frontier'}",
             "--no-auth",
-            "--finish",
+            *(("--finish", "--allow-private") if founds else ()),
         ]
         self._command += [
             "--store",
             str(self.store),
             "--listen",
             f"127.0.0.1:{self.port}",
-            "--allow-private",
             *arguments,
         ]
         self._coordinator: subprocess.Popen[bytes] | None = None
@@ -135,9 +137,11 @@ def _drumlin(verb: str) -> list[str]:
 
 
 @contextmanager
-def standing(folder: Path, *arguments: str, client: CertificateFiles | None = None) -> Iterator[Standing]:
+def standing(
+    folder: Path, *arguments: str, client: CertificateFiles | None = None, founds: bool = True
+) -> Iterator[Standing]:
     """A coordinator that answers; whatever the test does, no process is left afterwards."""
-    made = Standing(folder, *arguments, client=client)
+    made = Standing(folder, *arguments, client=client, founds=founds)
     try:
         made.start()
         yield made

@@ -82,6 +82,24 @@ def test_whichever_coordinator_is_killed_another_with_the_store_finishes_it(tmp_
             check_complete(left, PAGES)
 
 
+@needs_redis
+def test_the_crawl_ends_also_when_the_one_that_was_told_to_finish_it_is_gone(tmp_path: Path) -> None:
+    """The others are started without any options, and one of them leads."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with FakeWeb(hosts=0) as web, redis_server(tmp_path / "redis") as redis:
+        shared = ("--engine", url_of(redis, namespace="hand"), "--store", str(tmp_path / "store"))
+        with (
+            standing(tmp_path / "a", shop(web), *shared, *SHORT) as first,
+            standing(tmp_path / "b", *shared, founds=False) as second,
+        ):
+            first.kill()
+            second.store = tmp_path / "store"
+            second.node("n0")
+            second.wait_for_nodes(STEP_S_MAX)
+            check_complete(second, PAGES)
+
+
 def test_a_store_whose_coordinators_are_gone_is_finished_by_a_command(tmp_path: Path) -> None:
     with FakeWeb(hosts=0) as web, standing(tmp_path, shop(web), *SHORT) as crawl:
         crawl.node("n0")

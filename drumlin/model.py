@@ -301,6 +301,8 @@ class Capture(msgspec.Struct):
     body_raw: bytes
     body: bytes
     headers: dict[str, str]
+    truncated: str = ""
+    """Why the body is not all there, in the words of WARC: `disconnect`, `time`, `length` or `unspecified`."""
     # parse
     mime: str = ""
     charset: str = ""

@@ -19,10 +19,10 @@ import msgspec
 
 from drumlin.dedupe import digest, simhashes
 from drumlin.errors import SiteError
-from drumlin.fetch.decode import decode
+from drumlin.fetch.decode import decode_body
 from drumlin.fetch.http import Transfer
 from drumlin.frontier import OUT_OF_SCOPE, SOFT_404, TrapFilter, TrapLimits, soft_404
-from drumlin.http.headers import header_fields, header_values, location_of
+from drumlin.http.headers import header_fields, header_values, holds_all, location_of
 from drumlin.http.mime import extract_mime_type
 from drumlin.model import Capture, FailureKind, LinkSet
 from drumlin.parse import (
@@ -39,12 +39,13 @@ from drumlin.parse import (
 )
 from drumlin.protocol import Assignment
 from drumlin.robots import directives
-from drumlin.store import record_id_of
+from drumlin.store import UNSPECIFIED, record_id_of
 from drumlin.urls import LinkResolver, Scope, canonical, domain_of
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 PLAIN_TYPE = "text/plain"
 STYLE_TYPE = "text/css"
+PARTIAL_CONTENT = 206
 RECENT_URLS_MAX = 100_000
 # How far beyond the crawl's depth a page's assets may be: a stylesheet imports others, and those use images.
 ASSET_DEPTH_EXTRA = 5
@@ -99,6 +100,7 @@ class Pipeline:
         headers_raw = transfer.response_headers()
         headers = header_fields(headers_raw)
         body_raw = transfer.body.getvalue()
+        whole = transfer.status != PARTIAL_CONTENT or holds_all(headers.get("content-range", ""))
         return Capture(
             url=task.url,
             host=host,
@@ -116,6 +118,7 @@ class Pipeline:
             body_raw=body_raw,
             body=b"" if headers.get("content-encoding") else body_raw,
             headers=headers,
+            truncated=transfer.truncated or ("" if whole else UNSPECIFIED),
         )
 
     def decode_body(self, capture: Capture) -> None:
@@ -123,7 +126,8 @@ class Pipeline:
         arrives: a few kilobytes may become as many megabytes, and hundreds of pages can arrive at once."""
         encoding = capture.headers.get("content-encoding", "")
         if encoding and capture.body_raw and not capture.body:
-            capture.body = decode(capture.body_raw, encoding, self._reading.body_decoded_bytes_max)
+            capture.body, complete = decode_body(capture.body_raw, encoding, self._reading.body_decoded_bytes_max)
+            capture.truncated = capture.truncated or ("" if complete else UNSPECIFIED)
 
     def read(self, captures: Sequence[Capture]) -> None:
         """Parse and fingerprint a batch: fills in each capture's page, links and fingerprints."""

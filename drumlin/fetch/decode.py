@@ -9,6 +9,7 @@ Rubbish after the end of a gzip or deflate stream is ignored; gzip members and z
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import brotli
 import zstandard
@@ -47,7 +48,20 @@ _RAW_BITS = -15
 _ZLIB_METHOD = 8
 
 
+class Decoded(NamedTuple):
+    """A body without its encodings, and whether the encoded stream had an end: one that was cut is kept as far as it
+    goes."""
+
+    body: bytes
+    complete: bool = True
+
+
 def decode(body: bytes, encoding: str, bytes_max: int) -> bytes:
+    """The body of `decode_body`, complete or not."""
+    return decode_body(body, encoding, bytes_max).body
+
+
+def decode_body(body: bytes, encoding: str, bytes_max: int) -> Decoded:
     """The body as it was before `encoding`, a Content-Encoding header; the same object if there is none.
 
     Raises `SiteError`: TOO_LARGE when more than `bytes_max` would come out, DECODE when the body is damaged or in an
@@ -57,16 +71,16 @@ def decode(body: bytes, encoding: str, bytes_max: int) -> bytes:
     names = [name for name in map(_coding_name, encoding.split(",")) if name and name not in _MEANS_NOTHING]
     if len(names) > ENCODINGS_MAX:
         raise SiteError(FailureKind.DECODE, f"The body is encoded {len(names)} times; the limit is {ENCODINGS_MAX}.")
-    undone = ""
+    undone, complete = "", True
     for name in reversed(names):
         # An empty body has no encoding to undo: answers to HEAD, 304 and 204 say what it would have been. And gzip that
         # is said twice, by a server and by what stands before it, may have been done once.
         if body and (name != undone or name not in _GZIP_NAMES or body.startswith(_GZIP_MAGIC)):
-            body = _undo(name, body, bytes_max)
-            undone = name
+            body, whole = _undo(name, body, bytes_max)
+            undone, complete = name, complete and whole
     if len(body) > bytes_max:
         raise _too_large(bytes_max)
-    return body
+    return Decoded(body, complete)
 
 
 def looks_compressed(body: bytes) -> bool:
@@ -79,44 +93,44 @@ def _coding_name(said: str) -> str:
     return said.partition(";")[0].strip(" \t\"'").lower()
 
 
-def _undo(name: str, body: bytes, bytes_max: int) -> bytes:
+def _undo(name: str, body: bytes, bytes_max: int) -> Decoded:
     decoder = _DECODERS.get(name)
     if decoder is not None:
         return decoder(body, bytes_max)
     if name in _NOT_UNDONE or looks_compressed(body):
         raise SiteError(FailureKind.DECODE, f"The Content-Encoding {name[:40]!r} cannot be undone.")
-    return body
+    return Decoded(body)
 
 
-def _gunzip(body: bytes, bytes_max: int) -> bytes:
+def _gunzip(body: bytes, bytes_max: int) -> Decoded:
     parts: list[bytes] = []
-    rest = body
+    rest, complete = body, True
     # What follows a member and is no gzip is padding, or rubbish.
     while not parts or rest.startswith(_GZIP_MAGIC):
         if len(parts) == GZIP_MEMBERS_MAX:
             raise SiteError(FailureKind.DECODE, f"The gzip body has more than {GZIP_MEMBERS_MAX} members.")
-        part, rest = _inflate(rest, _GZIP_BITS, bytes_max - sum(map(len, parts)))
+        part, complete, rest = _inflate(rest, _GZIP_BITS, bytes_max - sum(map(len, parts)))
         parts.append(part)
-    return b"".join(parts)
+    return Decoded(b"".join(parts), complete)
 
 
-def _inflate_either(body: bytes, bytes_max: int) -> bytes:
+def _inflate_either(body: bytes, bytes_max: int) -> Decoded:
     """`deflate` means a zlib stream, but some servers send the bare deflate stream: then the two bytes do not check."""
     is_zlib = body[0] & 0x0F == _ZLIB_METHOD and int.from_bytes(body[:2], "big") % 31 == 0
-    return _inflate(body, _ZLIB_BITS if is_zlib else _RAW_BITS, bytes_max)[0]
+    return Decoded(*_inflate(body, _ZLIB_BITS if is_zlib else _RAW_BITS, bytes_max)[:2])
 
 
-def _inflate(body: bytes, bits: int, bytes_max: int) -> tuple[bytes, bytes]:
-    """What one stream holds, and what follows it."""
+def _inflate(body: bytes, bits: int, bytes_max: int) -> tuple[bytes, bool, bytes]:
+    """What one stream holds, whether it has an end, and what follows it."""
     inflater = isal_zlib.decompressobj(bits)
     try:
         part = inflater.decompress(body, bytes_max + 1)
     except _InflateError as error:
         raise _damaged(error) from error
-    return _checked(part, bytes_max, complete=inflater.eof), inflater.unused_data
+    return *_checked(part, bytes_max, complete=inflater.eof), inflater.unused_data
 
 
-def _unbrotli(body: bytes, bytes_max: int) -> bytes:
+def _unbrotli(body: bytes, bytes_max: int) -> Decoded:
     decompressor = brotli.Decompressor()
     try:
         part = decompressor.process(body, output_buffer_limit=bytes_max + 1)
@@ -125,7 +139,7 @@ def _unbrotli(body: bytes, bytes_max: int) -> bytes:
     return _checked(part, bytes_max, complete=decompressor.is_finished())
 
 
-def _unzstd(body: bytes, bytes_max: int) -> bytes:
+def _unzstd(body: bytes, bytes_max: int) -> Decoded:
     parts: list[bytes] = []
     room = bytes_max + 1
     try:
@@ -137,17 +151,17 @@ def _unzstd(body: bytes, bytes_max: int) -> bytes:
                 room -= len(part)
     except zstandard.ZstdError as error:
         raise _damaged(error) from error
-    # The reader does not tell a stream that was cut before its first byte from one that holds nothing, which
-    # nobody sends.
-    return _checked(b"".join(parts), bytes_max, complete=False)
+    # The reader does not tell where a stream was cut, nor one that was cut before its first byte from one that holds
+    # nothing, which nobody sends.
+    return Decoded(_checked(b"".join(parts), bytes_max, complete=False).body)
 
 
-def _checked(decoded: bytes, bytes_max: int, complete: bool) -> bytes:
+def _checked(decoded: bytes, bytes_max: int, complete: bool) -> Decoded:
     if len(decoded) > bytes_max:
         raise _too_large(bytes_max)
     if not decoded and not complete:
         raise SiteError(FailureKind.DECODE, "The encoded body ends before its first byte.")
-    return decoded
+    return Decoded(decoded, complete)
 
 
 def _too_large(bytes_max: int) -> SiteError:
@@ -158,7 +172,7 @@ def _damaged(error: Exception) -> SiteError:
     return SiteError(FailureKind.DECODE, f"The encoded body is damaged: {error}.")
 
 
-_DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
+_DECODERS: dict[str, Callable[[bytes, int], Decoded]] = {
     "gzip": _gunzip,
     "x-gzip": _gunzip,
     "deflate": _inflate_either,

@@ -37,6 +37,12 @@ CA_FILES = (
     "/etc/ssl/cert.pem",
 )
 
+BLANK_LINES = frozenset({b"\r\n", b"\n"})
+
+# Errors of libcurl that pycurl has no name for: one stream of a connection broke; a header line of more than 100 KB.
+E_HTTP2_STREAM = 92
+E_TOO_LARGE = 100
+
 _PROTOCOLS = {
     pycurl.CURL_HTTP_VERSION_1_0: "http/1.0",
     pycurl.CURL_HTTP_VERSION_1_1: "http/1.1",
@@ -62,8 +68,11 @@ _KIND_OF_ERROR = {
     pycurl.E_SEND_ERROR: FailureKind.RESET,
     pycurl.E_GOT_NOTHING: FailureKind.RESET,
     pycurl.E_PARTIAL_FILE: FailureKind.RESET,
+    pycurl.E_HTTP2: FailureKind.RESET,
+    E_HTTP2_STREAM: FailureKind.RESET,
     pycurl.E_ABORTED_BY_CALLBACK: FailureKind.RESET,
     pycurl.E_FILESIZE_EXCEEDED: FailureKind.TOO_LARGE,
+    E_TOO_LARGE: FailureKind.TOO_LARGE,
 }
 
 
@@ -81,7 +90,8 @@ class FetchLimits(msgspec.Struct, frozen=True):
 class Transfer:
     """One request on one pooled handle, and after it what came back.
 
-    `failure` is empty when a complete response arrived. `first_byte` and `finished` are on the fetcher's clock.
+    `failure` is empty when a complete response arrived; who keeps one that was cut short empties it and says why in
+    `truncated`. `first_byte` and `finished` are on the fetcher's clock.
     `too_late` says that nothing was sent, because `may_send` forbade it at the last moment.
     """
 
@@ -105,6 +115,7 @@ class Transfer:
         "started",
         "status",
         "too_late",
+        "truncated",
         "url",
     )
 
@@ -120,6 +131,7 @@ class Transfer:
         self.protocol = ""
         self.ip = ""
         self.failure = ""
+        self.truncated = ""
         self.error = ""
         self.refused = False
         self.may_send: Callable[[], bool] | None = None
@@ -137,6 +149,15 @@ class Transfer:
         if self.sends == 1 and self.may_send is not None and not self.may_send():
             self.too_late = True
         return int(pycurl.PREREQFUNC_OK if self.sends == 1 and not self.too_late else pycurl.PREREQFUNC_ABORT)
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the head of the answer came as far as its blank line."""
+        return bool(self.body_bytes) or any(line in BLANK_LINES for line in self.header_lines[-1:])
+
+    @property
+    def body_bytes(self) -> int:
+        return self.body.getbuffer().nbytes
 
     def response_headers(self) -> bytes:
         """The header block of the final response: neither what came before it (100 Continue, 103) nor trailers."""
@@ -315,7 +336,7 @@ class Fetcher:
         transfer.body.seek(0)
         transfer.body.truncate()
         transfer.context = None
-        transfer.failure = transfer.error = ""
+        transfer.failure = transfer.error = transfer.truncated = ""
         transfer.refused = transfer.too_late = False
         transfer.may_send = None
         transfer.sends = 0
@@ -420,4 +441,6 @@ def _error_text(code: int, refused: bool, message: str) -> str:
     """What libcurl says, except where it does not know why it failed."""
     if refused:
         return "the address is private; --allow-private permits it"
+    if code == E_TOO_LARGE:
+        return "a header line that is too long"
     return "the connection broke before the answer" if code == pycurl.E_ABORTED_BY_CALLBACK else message

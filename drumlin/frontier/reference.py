@@ -14,14 +14,25 @@ MEANINGS: dict[FailureKind, str] = {
     FailureKind.DNS: "the host's name has no address",
     FailureKind.CONNECT: "no connection: refused, unreachable, or the host failed several times in a row just before",
     FailureKind.TLS: "no secure connection: a bad certificate, or a server that does not speak TLS",
-    FailureKind.TIMEOUT: "no complete answer within `connect_timeout` or `fetch_timeout`, or slower than `speed_min`",
-    FailureKind.RESET: "the connection broke before or within the answer",
-    FailureKind.PROTOCOL: "the answer is not HTTP",
+    FailureKind.TIMEOUT: (
+        "no complete answer within `connect_timeout` or `fetch_timeout`, or slower than `speed_min`; what came of a"
+        " body is stored at the last try"
+    ),
+    FailureKind.RESET: (
+        "the connection broke before or within the answer; what came of a body is stored at the last try, with"
+        " `content_truncated`"
+    ),
+    FailureKind.PROTOCOL: (
+        "the answer is not HTTP (a header line without a colon, two lengths that differ), or is none to what was asked:"
+        " an unasked 304 or 101"
+    ),
     FailureKind.HTTP_4XX: "not given by this version: an answer of 400 to 499 is stored as a page, but for 429",
     FailureKind.RATE_LIMITED: "status 429",
     FailureKind.HTTP_5XX: "status 500 or above",
     FailureKind.ROBOTS_UNREACHABLE: "robots.txt could not be had, so nothing of the host may be requested",
-    FailureKind.TOO_LARGE: "larger than `body_bytes_max`, `body_decoded_bytes_max` or `header_bytes_max`",
+    FailureKind.TOO_LARGE: (
+        "larger than `body_bytes_max`, `body_decoded_bytes_max` or `header_bytes_max`, or a header line over 100 KB"
+    ),
     FailureKind.DECODE: "the body does not decode as its Content-Encoding says",
     FailureKind.REDIRECT_LOOP: "a redirect to a URL that the chain has been to",
     FailureKind.REDIRECT_LIMIT: "a chain of more than `redirects_max` redirects",

@@ -17,6 +17,7 @@ WHITE: Final = " \t\r\n\f\v"
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 _STATUS_LINE: Final = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})(?![0-9])")
+_RANGE: Final = re.compile(r"bytes 0-([0-9]{1,18})/([0-9]{1,18})", re.IGNORECASE)
 _FOLD: Final = re.compile(r"\n[ \t]+")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
@@ -75,6 +76,12 @@ def location_of(block: bytes) -> str:
     """
     targets = set(header_values(block, "location"))
     return _NOT_ASCII.sub(_escaped, targets.pop()) if len(targets) == 1 else ""
+
+
+def holds_all(content_range: str) -> bool:
+    """Whether a Content-Range is that of the whole: `bytes 0-99/100`."""
+    found = _RANGE.fullmatch(content_range)
+    return found is not None and int(found[1]) + 1 == int(found[2])
 
 
 def _escaped(character: re.Match[str]) -> str:

@@ -32,10 +32,12 @@ from drumlin.node.outcomes import (
     SLOW_DOWN,
     fetch_record,
     hsts_until,
+    is_redirect,
     result_of_capture,
     result_without_capture,
     retry_after_s,
     status_failure,
+    truncation,
 )
 from drumlin.node.settling import Settling
 from drumlin.node.steps import Step, asked_url, next_step
@@ -59,6 +61,7 @@ PAUSE_HELD_MAX_S = 2.0
 HSTS_RENEW_S = 3600.0
 HSTS_STATUS = 307
 LEASES_TOLD_MAX = 64
+UNASKED = ", which was not asked for"
 ASK_WAIT_S = 0.01
 DRAIN_S = 30.0
 END_WAIT_S = 60.0
@@ -78,6 +81,7 @@ class NodeSettings(msgspec.Struct, frozen=True):
     robots_ttl_s: float
     sitemaps: bool
     lease_s: float
+    retries_max: int = 0
     spool_bytes_max: int = SPOOL_BYTES_MAX
     """What may wait on disk to be sent by a node that has no store of its own."""
     config_version: int = 0
@@ -341,6 +345,8 @@ class Agent:
             self.came_too_late(host)
             return
         self.ended_contact(host, transfer)
+        if transfer.failure:
+            self._keep_cut(transfer, task)
         step = self._next_step(transfer, task)
         if step is not None:
             host.tasks.appendleft(step)
@@ -348,8 +354,16 @@ class Agent:
             self._settling.arrive(host, self._arrival(transfer, host, task))
         self.advance(host, transfer.finished)
 
+    def _keep_cut(self, transfer: Transfer, task: Assignment) -> None:
+        """Keep what arrived of an answer that broke off, when no further try is left. Of a redirect nothing else
+        matters than where it leads, so that it need not be tried again."""
+        if is_redirect(transfer.status) or task.attempts >= self.settings.retries_max:
+            transfer.truncated = truncation(transfer)
+            if transfer.truncated:
+                transfer.failure = ""
+
     def _next_step(self, transfer: Transfer, task: Assignment) -> Step | None:
-        if transfer.failure or not 300 <= transfer.status < 400:
+        if transfer.failure or not is_redirect(transfer.status):
             return None
         return next_step(transfer.response_headers(), task, self.settings.redirects_max)
 
@@ -362,7 +376,7 @@ class Agent:
             except SiteError as broken:
                 kind, error = broken.kind, broken.message
         elif not transfer.failure:
-            error = f"status {transfer.status}"
+            error = f"status {transfer.status}" + (UNASKED if kind == FailureKind.PROTOCOL else "")
             asked_s = self._slow_down(transfer, host, wall)
         result = self._result(
             task,
@@ -378,9 +392,7 @@ class Agent:
         request = request_block(asked_url(task), host.host, self._request_headers)
         capture = self.pipeline.capture(transfer, task, host.host, request=request, now=wall)
         outcome, target = Outcome.FETCHED, ""
-        if transfer.status == 304:
-            outcome = Outcome.NOT_MODIFIED
-        elif 300 <= transfer.status < 400:
+        if is_redirect(transfer.status):
             outcome, target = Outcome.REDIRECTED, redirect_target(capture, self.settings.redirects_max)
         if "strict-transport-security" in capture.headers and task.url.startswith("https:"):
             self._remember_hsts(host, capture.headers["strict-transport-security"], wall)

@@ -13,6 +13,7 @@ from drumlin.fetch.decode import GZIP, decode, looks_compressed
 from drumlin.http.headers import header_fields, location_of
 from drumlin.model import FailureKind
 from drumlin.node.hosts import HostWork, Robots
+from drumlin.node.outcomes import is_redirect, truncation
 from drumlin.robots import BODY_BYTES_MAX, REDIRECTS_MAX, decide, parse
 from drumlin.urls import canonical, host_of
 
@@ -162,7 +163,7 @@ def robots_url(scheme: str, host: str) -> str:
 
 def robots_redirect(transfer: Transfer, url: str) -> str:
     """Where the answer to a request for robots.txt at `url` sends us; empty when nowhere."""
-    if transfer.failure or not 300 <= transfer.status < 400:
+    if not is_redirect(transfer.status) or (transfer.failure and not truncation(transfer)):
         return ""
     location = location_of(transfer.response_headers())
     target = canonical(location, url) if location else None

@@ -286,6 +286,7 @@ def node_settings(config: CrawlConfig, options: NodeOptions, name: str, config_v
         # What a sitemap lists is one link away from it.
         sitemaps=config.sitemaps and config.depth != 0,
         lease_s=config.lease_s,
+        retries_max=config.retries_max,
         spool_bytes_max=options.spool_bytes_max,
         config_version=config_version,
     )

@@ -16,18 +16,37 @@ from drumlin.store import FetchRecord
 ERROR_CHARS_MAX = 500
 HSTS_MAX_AGE_S = 365 * 86400.0
 RETRY_AFTER_MAX_S = 999_999_999.0
+OK = 200
+NOT_MODIFIED = 304
 TOO_MANY_REQUESTS = 429
 SERVICE_UNAVAILABLE = 503
+_TRUNCATIONS: dict[str, str] = {FailureKind.RESET: "disconnect", FailureKind.TIMEOUT: "time"}
 SLOW_DOWN = frozenset({TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE})
 
 
 def status_failure(status: int) -> str:
-    """The failure that a status code means; empty when the response is an answer worth keeping."""
+    """The failure that a status code means; empty when the response is an answer worth keeping. Nobody asked whether a
+    page has changed (304) or for anything but HTTP (101): such answers are no pages."""
+    if status < OK or status == NOT_MODIFIED:
+        return FailureKind.PROTOCOL
     if status == TOO_MANY_REQUESTS:
         return FailureKind.RATE_LIMITED
     if status >= 500:
         return FailureKind.HTTP_5XX
     return ""
+
+
+def truncation(transfer: Transfer) -> str:
+    """Why an answer whose transfer failed is worth keeping as far as it came, in the words of WARC: the connection
+    broke or time was up within its body. Empty when there is nothing to keep."""
+    reason = _TRUNCATIONS.get(transfer.failure, "")
+    if not reason or not transfer.has_head or status_failure(transfer.status):
+        return ""
+    return reason if transfer.body_bytes or is_redirect(transfer.status) else ""
+
+
+def is_redirect(status: int) -> bool:
+    return 300 <= status < 400 and status != NOT_MODIFIED
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float:
@@ -97,6 +116,7 @@ def fetch_record(
     result: Result, task: Assignment, host: str, node: str, transfer: Transfer | None = None
 ) -> FetchRecord:
     """The line of the fetch log that belongs to a result; without a transfer there was no contact."""
+    cut_short = f"cut short: {transfer.error}"[:ERROR_CHARS_MAX] if transfer and transfer.truncated else ""
     return FetchRecord(
         url=result.url,
         host=host,
@@ -104,7 +124,7 @@ def fetch_record(
         outcome=result.outcome,
         status=result.status_code,
         kind=result.kind,
-        error=result.error,
+        error=result.error or cut_short,
         duration_s=transfer.finished - transfer.started if transfer else 0.0,
         attempt=task.attempts + 1,
         bytes=result.size,

@@ -23,7 +23,7 @@ Limits
 
 from drumlin.store.cdxj import merge
 from drumlin.store.reader import read_capture, read_captures
-from drumlin.store.records import is_revisit, record_id_of
+from drumlin.store.records import UNSPECIFIED, is_revisit, record_id_of
 from drumlin.store.repair import Repaired, repair
 from drumlin.store.rows import FetchRecord
 from drumlin.store.surt import surt
@@ -32,6 +32,7 @@ from drumlin.store.warc import WarcWriter
 from drumlin.store.warcfile import StoredCapture
 
 __all__ = [
+    "UNSPECIFIED",
     "FetchRecord",
     "Repaired",
     "SegmentWriter",

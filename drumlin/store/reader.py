@@ -148,6 +148,7 @@ def _capture(record: Record, filename: str, member: Member) -> Capture:
         body_raw=body,
         body=b"",
         headers=header_fields(block),
+        truncated=fields.get("warc-truncated", ""),
         duplicate=_refers_to(fields),
         record_id=fields.get("warc-record-id", "").strip("<>"),
         warc_filename=filename,

@@ -27,7 +27,8 @@ RECORD_END: Final = b"\r\n\r\n"
 SURPLUS_MARK: Final = b"drumlin-status: surplus\r\n"
 """How the block of a record begins that says of a response that it is surplus."""
 REVISIT_PROFILE: Final = b"http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
-TRUNCATED_REASONS: Final = frozenset({"length", "time", "disconnect", "unspecified"})
+UNSPECIFIED: Final = "unspecified"
+TRUNCATED_REASONS: Final = frozenset({"length", "time", "disconnect", UNSPECIFIED})
 
 _ID_PREFIX: Final = "urn:uuid:"
 _PAYLOAD_MASK: Final = 0xFFFF_FFFF_FFFF
@@ -156,15 +157,16 @@ class RecordBuilder:
         )
         return b"".join((head, block, RECORD_END))
 
-    def response(self, capture: Capture, digest: str, truncated: str = "") -> bytes:
+    def response(self, capture: Capture, digest: str) -> bytes:
         """A response record, or a revisit record without the body when the payload is stored already."""
         body = capture.body_raw
         block = stored_block(capture.response_headers, capture.status, len(body))
         kind, extra = b"response", _contact(capture)
         if is_revisit(capture):
             kind, body, extra = b"revisit", b"", extra + _refers_to(capture)
-        if truncated:
-            extra += b"WARC-Truncated: %b\r\n" % truncated.encode()
+        if capture.truncated:
+            reason = capture.truncated if capture.truncated in TRUNCATED_REASONS else UNSPECIFIED
+            extra += b"WARC-Truncated: %b\r\n" % reason.encode()
         head = _RESPONSE % (
             kind,
             capture.record_id.encode(),

@@ -46,7 +46,7 @@ def micros(when: float) -> int:
     return round(when * MICROSECONDS)
 
 
-def page_row(capture: Capture, node: str, truncated: str) -> tuple[Any, ...]:
+def page_row(capture: Capture, node: str) -> tuple[Any, ...]:
     """The row of `pages`, in the order of `schema.PAGE_COLUMNS`. None stands for "does not apply"."""
     url = capture.url
     scheme, _, rest = url.partition("://")
@@ -70,7 +70,7 @@ def page_row(capture: Capture, node: str, truncated: str) -> tuple[Any, ...]:
         capture.mime,
         capture.charset or None,
         capture.languages or None,
-        truncated or None,
+        capture.truncated or None,
         capture.warc_filename or None,
         capture.warc_offset if capture.warc_filename else None,
         capture.warc_length if capture.warc_filename else None,

@@ -8,7 +8,7 @@ any other segment is deleted on start by `discard_unfinished`. Its rows are then
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -74,11 +74,10 @@ class SegmentWriter:
         self,
         captures: Sequence[Capture],
         fetches: Sequence[FetchRecord] = (),
-        truncated: Mapping[str, str] | None = None,
     ) -> None:
         """Add rows. Captures must have been stored already: their rows say where."""
         for capture in captures:
-            self._pages.append(page_row(capture, self._node, truncated.get(capture.url, "") if truncated else ""))
+            self._pages.append(page_row(capture, self._node))
             self._links.add(capture)
             self._text_bytes += len(capture.text)
             if self._is_full():

@@ -19,7 +19,7 @@ from drumlin.errors import ConfigError, StorageError
 from drumlin.model import Capture
 from drumlin.store.cdxj import REVISIT_MIME, index_line, mime_of
 from drumlin.store.disk import OPEN_SUFFIX, storage_error
-from drumlin.store.records import TRUNCATED_REASONS, is_revisit, payload_digest, record_id_of, warc_date
+from drumlin.store.records import is_revisit, payload_digest, record_id_of, warc_date
 from drumlin.store.warcfile import WARC_SUFFIX, StoredCapture, WarcFile
 
 ROTATE_BYTES: Final = 1_000_000_000
@@ -81,13 +81,12 @@ class WarcWriter:
         except OSError as cause:
             raise storage_error(directory, cause) from cause
 
-    def append(self, captures: Sequence[Capture], truncated: Mapping[str, str] | None = None) -> None:
+    def append(self, captures: Sequence[Capture]) -> None:
         """Store captures that count whatever happens, and index them."""
-        self.settle(self.store(captures, truncated))
+        self.settle(self.store(captures))
 
-    def store(self, captures: Sequence[Capture], truncated: Mapping[str, str] | None = None) -> list[StoredCapture]:
-        """Store captures and note in each where it went; `truncated` says for a URL why its body was cut short. Whether
-        they count is told by `settle`.
+    def store(self, captures: Sequence[Capture]) -> list[StoredCapture]:
+        """Store captures and note in each where it went. Whether they count is told by `settle`.
 
         When this returns, the records are safe from the death of the process (from a power cut with `sync`). When it
         raises `StorageError`, the file ends where it did before the piece that failed, and captures of that piece
@@ -95,7 +94,7 @@ class WarcWriter:
         """
         stored: list[StoredCapture] = []
         while len(stored) < len(captures):
-            stored += self._append_piece(captures[len(stored) :] if stored else captures, truncated or {})
+            stored += self._append_piece(captures[len(stored) :] if stored else captures)
         return stored
 
     def settle(self, stored: Sequence[StoredCapture], surplus: Collection[int] = ()) -> None:
@@ -133,7 +132,7 @@ class WarcWriter:
             file.close()
         self._ending.clear()
 
-    def _append_piece(self, captures: Sequence[Capture], truncated: Mapping[str, str]) -> list[StoredCapture]:
+    def _append_piece(self, captures: Sequence[Capture]) -> list[StoredCapture]:
         """Write as many captures as fit in one piece."""
         self._now = max(self._now, captures[0].fetched)
         file = self._open_file()
@@ -142,7 +141,7 @@ class WarcWriter:
         end = file.size
         limit = min(self._rotate_bytes, end + BATCH_BYTES_MAX)
         for capture in captures:
-            request, response, digest = self._members(file, capture, truncated)
+            request, response, digest = self._members(file, capture)
             placed.append(_Placed(capture, digest, end + len(request), len(response)))
             members += (request, response)
             end += len(request) + len(response)
@@ -151,14 +150,11 @@ class WarcWriter:
         file.append(members, len(placed))
         return [_stored(file, *place) for place in placed]
 
-    def _members(self, file: WarcFile, capture: Capture, truncated: Mapping[str, str]) -> tuple[bytes, bytes, str]:
+    def _members(self, file: WarcFile, capture: Capture) -> tuple[bytes, bytes, str]:
         if not capture.record_id:
             capture.record_id = record_id_of(capture)
         digest = payload_digest(capture)
-        reason = truncated.get(capture.url, "") if truncated else ""
-        if reason and reason not in TRUNCATED_REASONS:
-            reason = "unspecified"
-        response = file.compressed(file.builder.response(capture, digest, reason))
+        response = file.compressed(file.builder.response(capture, digest))
         if not capture.request_headers:
             return b"", response, digest
         return _compress(file.builder.request(capture), _REQUEST_LEVEL, _GZIP), response, digest

@@ -166,7 +166,7 @@ def broken(site: Site) -> None:
     site.page("/", links=["/once.html", "/always.html", "/cut.html"])
     site.answer("/once.html", once)
     site.dead("reset", "/always.html", Response(ending=Ending.RESET))
-    site.dead("reset", "/cut.html", Response(body=site.html("/cut.html"), ending=Ending.CUT))
+    site.answer("/cut.html", Response(body=site.html("/cut.html"), ending=Ending.CUT))
 
 
 def encodings(site: Site) -> None:

@@ -75,7 +75,7 @@ def test_the_demo_crawls_its_web_keeps_its_rules_and_exits_0(tmp_path: Path) -> 
     assert check_index_matches_tables(tmp_path / "demo")["indexed"] > said["pages"]
     assert (said["state"], said["urls_pending"], said["robots_denied"]) == ("finished", 0, 3)
     assert said["dead_letters"] == {
-        "reset": 2,
+        "reset": 1,
         "http_5xx": 1,
         "too_large": 1,
         "bad_redirect": 1,

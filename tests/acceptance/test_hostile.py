@@ -77,7 +77,7 @@ def test_a_hostile_site_costs_no_node_its_life(tmp_path: Path) -> None:
     assert {f"/{path}" for path in ANSWERS} <= asked
     assert "/from-utf-16" in asked
     assert [log.read_text() for log in (tmp_path / "crawl" / "logs").iterdir()] == [""], "no node died or complained"
-    assert set(said["dead_letters"]) == {"http_5xx", "bad_redirect", "decode", "rate_limited", "too_large"}
+    assert set(said["dead_letters"]) == {"http_5xx", "bad_redirect", "decode", "protocol", "rate_limited", "too_large"}
     assert drumlin(tmp_path, "dead-letters", "list").returncode == EXIT_OK
     for warc in (tmp_path / "crawl" / "warc").glob("*.warc.gz"):
         subprocess.run([sys.executable, "-m", "warcio.cli", "check", str(warc)], check=True)

@@ -34,7 +34,6 @@ BAD_HOSTS = {
     "refusing": "connect",
     "unresolvable": "dns",
     "resetting": "reset",
-    "cut-short": "reset",
     "empty": "reset",
     "no-http": "protocol",
 }
@@ -147,6 +146,14 @@ def test_a_bad_host_is_classified_and_tried_as_often_as_documented(
     tries = query(out, "SELECT outcome, kind, attempt FROM {fetches} WHERE url = ? ORDER BY fetch_time", site.bad[name])
     expected = 1 + RETRIES_MAX if RETRY_RULES[kind].retries else 1
     assert tries == [("failed", kind, attempt + 1) for attempt in range(expected)]
+
+
+def test_a_body_that_breaks_off_is_tried_again_and_at_last_stored_as_far_as_it_came(crawled: tuple[Site, Path]) -> None:
+    site, out = crawled
+    tries = query(out, "SELECT outcome, kind FROM {fetches} WHERE url = ? ORDER BY fetch_time", site.bad["cut-short"])
+    assert tries == [("failed", "reset")] * RETRIES_MAX + [("fetched", "")]
+    rows = query(out, "SELECT text, content_truncated FROM {pages} WHERE url = ?", site.bad["cut-short"])
+    assert rows == [("A beginning", "disconnect")]
 
 
 def test_every_bad_host_ends_as_a_dead_letter(crawled: tuple[Site, Path]) -> None:

@@ -32,7 +32,9 @@ TASK = Assignment(
     ("status", "kind"),
     [
         (200, ""),
-        (304, ""),
+        (304, FailureKind.PROTOCOL),
+        (101, FailureKind.PROTOCOL),
+        (206, ""),
         (404, ""),
         (429, FailureKind.RATE_LIMITED),
         (500, "http_5xx"),

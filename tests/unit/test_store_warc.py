@@ -191,7 +191,8 @@ def test_the_length_in_a_304_speaks_of_another_body_and_stays() -> None:
 def test_truncation_is_recorded(tmp_path: Path) -> None:
     writer = new_writer(tmp_path)
     capture = make_capture()
-    writer.append([capture], truncated={capture.url: "length"})
+    capture.truncated = "length"
+    writer.append([capture])
     writer.close()
     record = parse_record(next(members(tmp_path / writer.filename, capture.warc_offset)))
     assert record is not None

@@ -62,6 +62,9 @@ RESTART_WAIT_S = 0.2
 RESTARTS_IN_A_ROW_MAX = 5
 LEAVE_WAIT_S = 90.0
 SOCKET_FOLDER_BYTES_MAX = 95
+SOCKET_ADDRESS = "address"
+"""A file that says where the socket is."""
+SOCKET_PROBE_S = 2.0
 HEARTBEAT_S = 0.5
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS})
 
@@ -281,9 +284,10 @@ class LocalCrawl:
                 return False
             if self._interrupts:
                 await self.dispatcher.stop("interrupted")
-            totals = await self.dispatcher.tick(await self._time.now(), self.elapsed_s)
+            now = await self._time.now()
+            totals = await self.dispatcher.tick(now, self.elapsed_s)
             await self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
-            app.work_may_have_come()
+            app.ticked(totals, now)
             self._on_progress(totals, self)
             self._end_hung_parses()
             for keeper in keepers:
@@ -363,13 +367,26 @@ class LocalCrawl:
 def _socket_path(out: Path) -> str:
     """Where the coordinator listens: in a folder of the crawl directory that is closed to other users, or in one in the
     temporary folder where the name would be longer than the kernel takes."""
-    folder = str(out / "run")
+    own = folder = str(out / "run")
+    os.makedirs(own, mode=0o700, exist_ok=True)
+    os.chmod(own, 0o700)
     if len(os.fsencode(folder)) > SOCKET_FOLDER_BYTES_MAX:
         folder = tempfile.mkdtemp(prefix="drumlin-")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    os.chmod(folder, 0o700)
     path = f"{folder}/socket"
     Path(path).unlink(missing_ok=True)
+    (out / "run" / SOCKET_ADDRESS).write_text(path)
+    return path
+
+
+def socket_of(out: Path) -> str | None:
+    """Where the coordinator of the crawl that runs in this directory listens; None when none does."""
+    try:
+        path = (out / "run" / SOCKET_ADDRESS).read_text()
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(SOCKET_PROBE_S)
+            probe.connect(path)
+    except OSError:
+        return None
     return path
 
 

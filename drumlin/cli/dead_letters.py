@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from drumlin.cli.console import results, write_json
+from drumlin.cli.remote import ListsByDefault, remote_options
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
 from drumlin.lines import one_line
 
 if TYPE_CHECKING:
-    from drumlin.coordinator.calendar import Calendar
-    from drumlin.engines.blocking import BlockingEngine
-    from drumlin.model import DeadLetter
+    from drumlin.fleet.remote import Remote
 
-LISTED_MAX = 100_000
+AT_ONCE = 1_000
+"""As many as a coordinator lists or changes with one call."""
 
 
 def _selection(function: click.decorators.FC) -> click.decorators.FC:
@@ -28,111 +25,86 @@ def _selection(function: click.decorators.FC) -> click.decorators.FC:
     return click.option("--host", default="", help="only of this host")(function)
 
 
-@click.group("dead-letters")
+@click.group("dead-letters", cls=ListsByDefault)
 def command() -> None:
     """List, retry or drop the URLs that used up their retries."""
 
 
 @command.command("list")
 @_selection
-@config_options("out", "json", "color")
-def list_letters(loaded: Loaded, kind: str, host: str) -> None:
+@click.option(
+    "--limit", type=click.IntRange(1, AT_ONCE), default=AT_ONCE, show_default=True, help="show at most so many"
+)
+@remote_options
+@config_options("json", "color")
+def list_letters(loaded: Loaded, remote: Remote, kind: str, host: str, limit: int) -> None:
     """Show dead letters: what failed, how often, and why."""
-    import msgspec
-
-    from drumlin.coordinator.calendar import TABLE, Calendar
-
-    calendar = Calendar()
-    with _frontier(loaded) as engine:
-        calendar.read(engine.get_entries(TABLE))
-        letters = [_dated(letter, calendar) for letter in _select(engine, kind, host)]
+    letters = remote.get("/api/v1/dead-letters", kind=kind, host=host, limit=limit)["dead_letters"]
+    letters.sort(key=lambda letter: letter["last_failed"])
     if loaded.process.json:
-        write_json([msgspec.structs.asdict(letter) for letter in letters])
+        write_json(letters)
         return
     console = results(loaded.process)
     for letter in letters:
-        when = datetime.fromtimestamp(letter.last_failed, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        error = f"{letter.last_error or 'no details'}{_found_on(letter)}"
-        console.print(one_line(f"{when}  {letter.kind}  {letter.url}"), soft_wrap=True)
+        when = datetime.fromtimestamp(letter["last_failed"], UTC).strftime("%Y-%m-%d %H:%M:%S")
+        error = f"{letter['last_error'] or 'no details'}{_found_on(letter)}"
+        console.print(one_line(f"{when}  {letter['kind']}  {letter['url']}"), soft_wrap=True)
         console.print(one_line(f"    {_attempts(letter)}: {error}"), soft_wrap=True)
-    console.print(f"{len(letters)} dead letters.")
+    more = " There may be more: narrow the list by --kind or --host." if len(letters) == limit else ""
+    console.print(f"{len(letters):,} dead letters.{more}")
 
 
-def _dated(letter: DeadLetter, calendar: Calendar) -> DeadLetter:
-    from msgspec.structs import replace
-
-    failed = calendar.shown(letter.first_failed), calendar.shown(letter.last_failed)
-    return replace(letter, first_failed=failed[0], last_failed=failed[1])
+def _attempts(letter: dict[str, Any]) -> str:
+    return "1 attempt" if letter["attempts"] == 1 else f"{letter['attempts']} attempts"
 
 
-def _attempts(letter: DeadLetter) -> str:
-    return "1 attempt" if letter.attempts == 1 else f"{letter.attempts} attempts"
-
-
-def _found_on(letter: DeadLetter) -> str:
-    return f" (found on {letter.found_on})" if letter.found_on else ""
+def _found_on(letter: dict[str, Any]) -> str:
+    return f" (found on {letter['found_on']})" if letter["found_on"] else ""
 
 
 @command.command("retry")
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @_selection
-@config_options("out", "json", "color")
-def retry(loaded: Loaded, urls: tuple[str, ...], kind: str, host: str) -> None:
-    """Put dead letters back into the frontier: those named, or all that are selected."""
-    with _frontier(loaded) as engine:
-        chosen, now = _chosen(engine, urls, kind, host), engine.keep_time(0.0)
-        done = sum(engine.revive(shard, members, now) for shard, members in chosen.items())
-    results(loaded.process).print(f"{done} URLs will be fetched again by the next `drumlin crawl`.")
+@click.option("--all", "everything", is_flag=True, help="all of them; the same as no selection")
+@remote_options
+@config_options("json", "color")
+def retry(loaded: Loaded, remote: Remote, urls: tuple[str, ...], kind: str, host: str, everything: bool) -> None:
+    """Put dead letters back into the frontier: those named, those selected, or all."""
+    done = _change(remote, "retry", urls, kind, host)
+    by = "by the next `drumlin crawl`" if remote.standing else "in their turn"
+    _tell(loaded, done, f"{done:,} URLs will be fetched again {by}.")
 
 
 @command.command("drop")
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @_selection
-@config_options("out", "json", "color")
-def drop(loaded: Loaded, urls: tuple[str, ...], kind: str, host: str) -> None:
-    """Forget dead letters: those named, or all that are selected. They are not fetched again."""
-    with _frontier(loaded) as engine:
-        chosen = _chosen(engine, urls, kind, host)
-        done = sum(engine.drop(shard, members) for shard, members in chosen.items())
-    results(loaded.process).print(f"{done} dead letters dropped.")
+@click.option("--all", "everything", is_flag=True, help="all of them")
+@remote_options
+@config_options("json", "color")
+def drop(loaded: Loaded, remote: Remote, urls: tuple[str, ...], kind: str, host: str, everything: bool) -> None:
+    """Forget dead letters: those named or selected, or --all. They are not fetched again."""
+    if not (urls or kind or host or everything):
+        raise ConfigError("Which dead letters?", "Name URLs, select with --kind or --host, or give --all.")
+    done = _change(remote, "drop", urls, kind, host)
+    _tell(loaded, done, f"{done:,} dead letters dropped.")
 
 
-@contextmanager
-def _frontier(loaded: Loaded) -> Iterator[BlockingEngine]:
-    """The frontier of a crawl that is not running."""
-    from drumlin.engines.blocking import open_blocking
-    from drumlin.local import CrawlDirectory
-
-    out = Path(loaded.process.out)
-    if not (out / "frontier").is_dir():
-        raise ConfigError(f"There is no crawl in {out}.", "Name a crawl directory with --out.")
-    directory = CrawlDirectory(out)
-    directory.open()
-    try:
-        engine = open_blocking(f"rocksdb:{out / 'frontier'}")
-        try:
-            yield engine
-        finally:
-            engine.close()
-    finally:
-        directory.close()
+def _change(remote: Remote, verb: str, urls: tuple[str, ...], kind: str, host: str) -> int:
+    """Retry or drop part by part, until a part is not full."""
+    path, done = f"/api/v1/dead-letters/{verb}", 0
+    if urls:
+        for start in range(0, len(urls), AT_ONCE):
+            done += remote.post(path, {"urls": urls[start : start + AT_ONCE]})["changed"]
+        return done
+    while True:
+        part: int = remote.post(path, {"kind": kind, "host": host, "limit": AT_ONCE})["changed"]
+        done += part
+        if part < AT_ONCE:
+            return done
 
 
-def _select(engine: BlockingEngine, kind: str, host: str) -> list[DeadLetter]:
-    letters = [
-        letter
-        for shard in range(engine.shard_count)
-        for letter in engine.dead_letters(shard, kind=kind, host=host, limit=LISTED_MAX)
-    ]
-    return sorted(letters, key=lambda letter: letter.last_failed)
-
-
-def _chosen(engine: BlockingEngine, urls: tuple[str, ...], kind: str, host: str) -> dict[int, list[str]]:
-    """By shard: the named URLs, or without names all that fit the selection."""
-    from drumlin.urls import canonical, host_of
-
-    chosen: dict[int, list[str]] = {}
-    named = [canonical(url) or url for url in urls]
-    for url in named or [letter.url for letter in _select(engine, kind, host)]:
-        chosen.setdefault(engine.shard_of(host_of(url)), []).append(url)
-    return chosen
+def _tell(loaded: Loaded, done: int, sentence: str) -> None:
+    if loaded.process.json:
+        write_json({"changed": done})
+    else:
+        results(loaded.process).print(sentence)

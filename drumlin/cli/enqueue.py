@@ -11,24 +11,30 @@ from drumlin.cli.console import results, say, write_json
 from drumlin.cli.crawl import read_seeds
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded, config_options
+from drumlin.errors import ConfigError
 
 if TYPE_CHECKING:
     from drumlin.fleet.remote import Remote
 
 BATCH_URLS = 1_000
+REASON = "drumlin enqueue --known"
 
 
 @click.command("enqueue")
 @click.argument("urls", nargs=-1, metavar="URL...")
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read URLs from FILE, one a line; - for stdin")
 @click.option("--priority", type=click.IntRange(0, 9), help="from 0 to 9, the most urgent")
+@click.option("--known", is_flag=True, help="give URLs that are queued already the --priority, and add none")
 @remote_options
 @config_options("json", "color")
 def command(
-    loaded: Loaded, remote: Remote, urls: tuple[str, ...], input_file: str | None, priority: int | None
+    loaded: Loaded, remote: Remote, urls: tuple[str, ...], input_file: str | None, priority: int | None, known: bool
 ) -> None:
-    """Put URLs into the frontier of a running crawl. Those that it knows already are not fetched again."""
+    """Put URLs into the frontier of a crawl. Those that it knows already are not fetched again."""
     wanted = read_seeds(urls, input_file)
+    if known:
+        _reprioritise(loaded, remote, wanted, priority)
+        return
     counts: Counter[str] = Counter(added=0, seen=0, capped=0)
     for start in range(0, len(wanted), BATCH_URLS):
         batch: dict[str, object] = {"urls": wanted[start : start + BATCH_URLS]}
@@ -44,7 +50,21 @@ def command(
     results(loaded.process).print(f"{counts['added']:,} URLs added, {counts['seen']:,} known before{capped}.")
 
 
+def _reprioritise(loaded: Loaded, remote: Remote, urls: list[str], priority: int | None) -> None:
+    if priority is None:
+        raise ConfigError("--known needs a --priority.", "From 0 to 9, the most urgent.")
+    for url in urls:
+        remote.post("/v1/frontier/reprioritize", {"url": url, "newPriority": priority, "reason": REASON})
+    if loaded.process.json:
+        write_json({"moved": len(urls)})
+    else:
+        results(loaded.process).print(f"{len(urls):,} URLs have priority {priority} now.")
+
+
 def _say_unless_running(loaded: Loaded, remote: Remote) -> None:
+    if remote.standing:
+        say(loaded.process, "The crawl is not running: the same `drumlin crawl` command fetches them.")
+        return
     state = remote.get("/api/v1/crawl")["state"]
     if state != "running":
         say(loaded.process, f"The crawl is {state}: `drumlin resume` lets it go on with them.")

@@ -34,14 +34,14 @@ def command(loaded: Loaded, remote: Remote, watch: bool) -> None:
     elif watch:
         watch_until_ended(results(loaded.process), remote)
     else:
-        results(loaded.process).print(status_table(remote.get("/api/v1/stats"), remote.get("/api/v1/why-idle")))
+        results(loaded.process).print(_table_of(remote, remote.get("/api/v1/stats")))
 
 
 def _print_json(remote: Remote, *, watch: bool) -> None:
     while True:
         stats = remote.get("/api/v1/stats")
         write_json(stats)
-        if not watch or stats["state"] == "finished":
+        if not watch or _has_ended(remote, stats):
             return
         time.sleep(WATCH_S)
 
@@ -56,12 +56,25 @@ def watch_until_ended(console: Console, remote: Remote, *, quiet: bool = False) 
             if quiet:
                 pass
             elif console.is_terminal:
-                live.update(status_table(stats, remote.get("/api/v1/why-idle")), refresh=True)
+                live.update(_table_of(remote, stats), refresh=True)
             else:
                 console.print(status_line(stats), soft_wrap=True)
-            if stats["state"] == "finished" or (stats["state"] == "draining" and not stats["nodes"].get("active")):
+            if _has_ended(remote, stats):
                 return
             time.sleep(WATCH_S)
+
+
+def _has_ended(remote: Remote, stats: dict[str, Any]) -> bool:
+    left = stats["state"] == "draining" and not stats["nodes"].get("active")
+    return left or stats["state"] == "finished" or remote.standing
+
+
+def _table_of(remote: Remote, stats: dict[str, Any]) -> Table:
+    why = remote.get("/api/v1/why-idle")
+    if remote.standing and stats["state"] != "finished":
+        # The engine has the state that the last process left: killed, it could not say that it ended.
+        stats = {**stats, "state": "not running"}
+    return status_table(stats, why)
 
 
 def status_line(stats: dict[str, Any]) -> str:

@@ -61,6 +61,10 @@ class Figures:
         self._nodes: tuple[float, list[NodeRecord]] | None = None
         self._rates = Rates()
 
+    def ticked(self, totals: Totals, now: float) -> None:
+        """Time has passed: so the first who looks sees how fast the crawl is, too."""
+        self._rates.add(Sample(now, totals.pages, totals.bytes))
+
     async def totals(self, now: float) -> Totals:
         if self._totals is None or not 0 <= now - self._totals[0] < TOTALS_FRESH_S:
             totals = await self._dispatcher.totals(now)

@@ -45,6 +45,7 @@ from drumlin.coordinator.messages import (
 )
 from drumlin.coordinator.routing import Answer, Call, Route, Stream, Text
 from drumlin.coordinator.settling import by_host
+from drumlin.coordinator.totals import Totals
 from drumlin.coordinator.watch import Watch
 from drumlin.coordinator.why import bound_by, troubled, why_idle
 from drumlin.engines.base import Added
@@ -87,6 +88,9 @@ class PeopleFace:
         self._time = engine_time
         self._events = Events(self._figures, engine_time, health)
         self._work_may_have_come = work_may_have_come
+
+    def ticked(self, totals: Totals, now: float) -> None:
+        self._figures.ticked(totals, now)
 
     def close(self) -> None:
         """End what would go on by itself."""

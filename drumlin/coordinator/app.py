@@ -59,6 +59,7 @@ from drumlin.coordinator.routing import (
     send_stream,
 )
 from drumlin.coordinator.shown import on_calendar
+from drumlin.coordinator.totals import Totals
 from drumlin.coordinator.watch import Watch
 from drumlin.errors import DrumlinError, StorageError
 from drumlin.protocol import Failure
@@ -173,6 +174,11 @@ class CoordinatorApp:
     def work_may_have_come(self) -> None:
         """Wake the nodes that wait for work."""
         self._nodes.work_may_have_come()
+
+    def ticked(self, totals: Totals, now: float) -> None:
+        """The dispatcher has ticked: there may be work again for nodes that wait, and there are new figures."""
+        self.work_may_have_come()
+        self._people.ticked(totals, now)
 
     def close(self) -> None:
         """End what would go on without an end, so that the server can stop."""

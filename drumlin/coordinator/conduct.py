@@ -13,7 +13,7 @@ from drumlin.coordinator.audit import AuditLog
 from drumlin.coordinator.auth import Identity, Role
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.limits import QUARANTINE_S, Limits
+from drumlin.coordinator.limits import Limits
 from drumlin.coordinator.misdeeds import Misdeed
 from drumlin.protocol import NodeStatus
 
@@ -22,6 +22,8 @@ JOINS_PER_S = 2_000.0
 JOINS_BURST = 20_000.0
 BYTES_PER_REQUEST = 128 * 1024
 """What a busy node's batches have; together with its other requests it stays far below its share."""
+RELEASED_WITHIN_S = 10.0
+"""How often a node in quarantine asks whether it was released: so long it takes at most to hear of it."""
 QUARANTINE_ACTION = "node.quarantine"
 """What the audit log calls it, whether a person or a coordinator did it; the latter's entries name the node as who."""
 
@@ -71,7 +73,7 @@ class Gate:
         record, ordered = self._dispatcher.nodes.get(who.id), self._dispatcher.orders.nodes.get(who.id)
         if NodeStatus.QUARANTINED in (ordered, record.status if record is not None else None):
             hint = "An operator can release it: POST /api/v1/nodes/{id}/release."
-            raise Refused(429, "quarantined", "This node is in quarantine.", hint, retry_after_s=QUARANTINE_S)
+            raise Refused(429, "quarantined", "This node is in quarantine.", hint, retry_after_s=RELEASED_WITHIN_S)
 
     def counted(self, who: Identity, settled: int, now: float) -> None:
         """A batch of results counted in full."""

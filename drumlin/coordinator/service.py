@@ -287,9 +287,9 @@ class _Service:
             await access.refresh(self.engine)
             await self._count_time(dispatcher, now)
             dispatcher.ends = await self.engine.get_meta(FINISH_KEY) == YES
-            await dispatcher.tick(now, self._elapsed_s)
+            totals = await dispatcher.tick(now, self._elapsed_s)
             dispatcher.nodes.let_go(now)
-            app.work_may_have_come()
+            app.ticked(totals, now)
             if self._finisher is not None:
                 await self._finisher.tick(now)
         except DrumlinError as broken:

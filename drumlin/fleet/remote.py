@@ -47,6 +47,9 @@ class Remote:
     """The coordinators of one fleet: `https://HOST:PORT`, `http://HOST:PORT` or `unix:PATH`, asked in this order until
     one answers."""
 
+    standing = False
+    """Whether this answers for a crawl of which no process runs."""
+
     def __init__(
         self,
         endpoints: Sequence[str],
@@ -65,6 +68,9 @@ class Remote:
         for endpoint in endpoints:
             _check_address(endpoint)
             check_endpoint(endpoint, insecure=insecure or not token)
+
+    def close(self) -> None:
+        """There is nothing to close: each question has a connection of its own."""
 
     def get(self, path: str, **query: object) -> Any:
         asked = f"{path}?{urlencode(query)}" if query else path
@@ -95,7 +101,7 @@ class Remote:
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            return _read(endpoint, answer.status, answer.read(ANSWER_BYTES_MAX))
+            return read_answer(endpoint, answer.status, answer.read(ANSWER_BYTES_MAX))
         finally:
             connection.close()
 
@@ -143,7 +149,7 @@ def _unreachable(endpoint: str, cause: Exception) -> CoordinatorError:
     return CoordinatorError(f"Cannot reach the coordinator at {endpoint}: {reason}.", "Check the address.")
 
 
-def _read(endpoint: str, status: int, body: bytes) -> Any:
+def read_answer(endpoint: str, status: int, body: bytes) -> Any:
     """The answer's document; CoordinatorError when it is a refusal or none of ours."""
     try:
         document = msgspec.json.decode(body) if body else {}

@@ -114,6 +114,15 @@ def test_a_certificate_that_nobody_vouches_for_is_not_trusted(running: Fleet) ->
     assert "--ca" in done.stderr
 
 
+def test_every_look_finds_the_fleet_by_its_directory_and_by_its_coordinators(running: Fleet) -> None:
+    paths = running.paths
+    coordinator = ("--coordinator", ",".join(running.record.coordinators), "--ca", str(paths.certs / "ca.pem"))
+    for where in (("--out", str(running.root)), (*coordinator, "--token-file", str(paths.operator_token))):
+        for verb in (("status",), ("why",), ("nodes",), ("hosts",), ("audit",), ("dead-letters",)):
+            done = drumlin(running.root.parent, *verb, *where)
+            assert done.returncode == 0, (verb, where, done.stderr)
+
+
 def test_a_second_fleet_in_the_same_directory_is_refused(running: Fleet) -> None:
     done = drumlin(running.root.parent, "fleet", "up", "--out", str(running.root), "http://127.0.0.1:9/")
     assert done.returncode == 5

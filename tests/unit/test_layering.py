@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"coordinator", "node"},
     {"processes"},
     {"local", "fleet"},
+    {"standing"},
     {"testing"},
     {"cli", "dashboard", "sim"},
 ]

@@ -1,0 +1,136 @@
+"""`drumlin hosts`: how hosts stand, and what to change of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drumlin.cli.console import results, write_json
+from drumlin.cli.remote import ListsByDefault, remote_options
+from drumlin.config import Loaded, config_options
+from drumlin.config.quantities import format_duration, parse_duration
+from drumlin.errors import ConfigError
+from drumlin.lines import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from drumlin.fleet.remote import Remote
+
+STATES = ("ready", "waiting", "leased", "blocked")
+SHOWN_MAX = 1_000
+COLUMNS = ("host", "queued", "pages", "delay", "why")
+NONE = "none"
+
+
+@click.group("hosts", cls=ListsByDefault)
+def command() -> None:
+    """List hosts, show one, or change its delay or budget, or block it."""
+
+
+@command.command("list")
+@click.option("--state", type=click.Choice(STATES), help="only hosts that stand so [default: all]")
+@click.option("--limit", type=click.IntRange(1, SHOWN_MAX), default=50, show_default=True, help="of each state")
+@remote_options
+@config_options("json", "color")
+def list_hosts(loaded: Loaded, remote: Remote, state: str | None, limit: int) -> None:
+    """List hosts that have URLs left: ready for a node, waiting for their time, with a node, or blocked."""
+    hosts = [
+        host
+        for wanted in ([state] if state else STATES)
+        for host in remote.get("/api/v1/hosts", state=wanted, limit=limit)["hosts"]
+    ]
+    if loaded.process.json:
+        write_json(hosts)
+        return
+    console = results(loaded.process)
+    if hosts:
+        console.print(_table(hosts))
+    console.print(f"{len(hosts):,} hosts.")
+
+
+def _table(hosts: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column in ("host", "why") else "right", no_wrap=column != "why")
+    for host in hosts:
+        delay = format_duration(host["delay_s"])
+        table.add_row(one_line(host["host"]), f"{host['queued']:,}", f"{host['pages']:,}", delay, one_line(host["why"]))
+    return table
+
+
+@command.command("show")
+@click.argument("host")
+@remote_options
+@config_options("json", "color")
+def show(loaded: Loaded, remote: Remote, host: str) -> None:
+    """Show one host: its queue, its pace and why, and what its robots.txt says."""
+    _print(loaded, remote.get(_path(host)))
+
+
+@command.command("set")
+@click.argument("host")
+@click.option("--delay", metavar="DURATION", help="between two contacts, 5s say; `none` for the crawl's own")
+@click.option("--budget", metavar="PAGES", help="take at most so many pages of it; `none` for no bound")
+@click.option("--block/--unblock", "blocked", default=None, help="give its URLs to nobody, or to nodes again")
+@remote_options
+@config_options("json", "color")
+def change(
+    loaded: Loaded, remote: Remote, host: str, delay: str | None, budget: str | None, blocked: bool | None
+) -> None:
+    """Change a host's delay or budget, block it or let it be crawled again."""
+    wanted: dict[str, object] = {}
+    if delay is not None:
+        wanted["delay_s"] = None if delay == NONE else _duration(delay)
+    if budget is not None:
+        wanted["budget"] = None if budget == NONE else _count(budget)
+    if blocked is not None:
+        wanted["blocked"] = blocked
+    if not wanted:
+        raise ConfigError("What shall be changed?", "Give --delay, --budget, --block or --unblock.")
+    _print(loaded, remote.patch(_path(host), wanted))
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise ConfigError(f"--delay must be a duration or `none`, not {text!r}.", "5s, say.") from None
+
+
+def _count(text: str) -> int:
+    digits = text.replace("_", "").replace(",", "")
+    if not (digits.isascii() and digits.isdigit()):
+        raise ConfigError(f"--budget must be a number of pages or `none`, not {text!r}.", "1000, say.")
+    return int(digits)
+
+
+def _path(host: str) -> str:
+    from urllib.parse import quote
+
+    return f"/api/v1/hosts/{quote(host, safe=':')}"
+
+
+def _print(loaded: Loaded, host: dict[str, Any]) -> None:
+    if loaded.process.json:
+        write_json(host)
+        return
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 3))
+    budget = "none" if host["budget"] is None else f"{host['budget']:,} pages"
+    rows = [
+        ("host", f"{host['host']} (domain {host['domain']})"),
+        ("state", f"{host['state']}: {host['why']}"),
+        ("URLs", f"{host['urls']:,} known, {host['queued']:,} queued"),
+        ("pages", f"{host['pages']:,} ({host['bytes']:,} bytes)"),
+        ("delay", format_duration(host["delay_s"])),
+        ("budget", budget),
+        *((f"robots ({scheme})", rules["reason"]) for scheme, rules in host["robots"].items()),
+    ]
+    for name, value in rows:
+        table.add_row(name, one_line(value))
+    results(loaded.process).print(table)

@@ -17,12 +17,14 @@ from drumlin.coordinator.dispatch import ENDED, Dispatcher
 from drumlin.coordinator.nodes import PRESENT
 from drumlin.coordinator.report import COMPLETE_KEY, ELAPSED_KEY, REPORT_NAME, YES, make_report
 from drumlin.errors import DrumlinError
-from drumlin.protocol import THROUGH_COORDINATOR
+from drumlin.protocol import THROUGH_COORDINATOR, NodeRecord, NodeStatus
 from drumlin.store.cdxj import CDXJ_SUFFIX, INDEX_NAME
 from drumlin.store.finish import finish
 
 CLAIM = "finisher"
 CLAIM_S = 5.0
+SILENT_S_MAX = 30.0
+"""How long a silent node that sends bundles is waited for: it may be busy with its last one, or cut off."""
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -49,8 +51,11 @@ class Finisher:
         if not await dispatcher.engine.claim(CLAIM, dispatcher.name, now, until=now + CLAIM_S):
             self._done = None
             return
+        if await self._bundles_to_come(now):
+            await self._reopen()
+            return
         indexes = await asyncio.to_thread(_indexes, self._store)
-        if indexes != self._done and not await self._bundles_to_come():
+        if indexes != self._done:
             self._work = asyncio.create_task(self._finish(indexes))
 
     async def close(self) -> None:
@@ -66,17 +71,18 @@ class Finisher:
         if await engine.get_meta(COMPLETE_KEY) == YES:
             await engine.put_meta(COMPLETE_KEY, b"")
 
-    async def _bundles_to_come(self) -> bool:
-        """Whether nodes are present that send bundles; those that write to the store themselves hold locks in it."""
+    async def _bundles_to_come(self, now: float) -> bool:
+        """Whether there are nodes that send bundles, or were lately; those that write to the store hold locks in it."""
         records = await self._dispatcher.node_records()
-        return any(one.status in PRESENT and one.metadata.get("store") == THROUGH_COORDINATOR for one in records)
+        senders = [one for one in records if one.metadata.get("store") == THROUGH_COORDINATOR]
+        return any(one.status in PRESENT or _may_come_back(one, now) for one in senders)
 
     async def _finish(self, indexes: frozenset[str]) -> None:
         dispatcher = self._dispatcher
         try:
-            if not indexes and not await asyncio.to_thread(self._store.exists):
-                # Nothing was ever stored here: perhaps all workers keep what they fetch.
-                await asyncio.to_thread((self._store / "warc").mkdir, parents=True)
+            if not indexes:
+                # Perhaps nothing was ever stored here: no page was fetched, or all workers keep what they fetch.
+                await asyncio.to_thread((self._store / "warc").mkdir, parents=True, exist_ok=True)
             await asyncio.to_thread(finish, self._store)
             elapsed_s = float(await dispatcher.engine.get_meta(ELAPSED_KEY) or 0.0)
             report = await make_report(dispatcher.engine, dispatcher.state, dispatcher.stop_reason, elapsed_s)
@@ -92,6 +98,10 @@ class Finisher:
         if sentence != self._told:
             self._told = sentence
             log.info("%s", sentence)
+
+
+def _may_come_back(record: NodeRecord, now: float) -> bool:
+    return record.status is NodeStatus.FAILED and now - record.last_seen < SILENT_S_MAX
 
 
 def _indexes(store: Path) -> frozenset[str]:

@@ -22,7 +22,7 @@ from drumlin.model import FailureKind, Outcome
 from drumlin.node.archive import Archive, Arrival
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.bundles import SPOOL_BYTES_MAX, BundleUploads
-from drumlin.node.client import FOREVER, PROBE_TIMEOUT_S, CoordinatorClient
+from drumlin.node.client import FOREVER, CoordinatorClient
 from drumlin.node.contact import RobotsContact, request_block
 from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork, Robots
 from drumlin.node.leases import Leases
@@ -39,6 +39,7 @@ from drumlin.node.outcomes import (
     status_failure,
     truncation,
 )
+from drumlin.node.pulse import Pulse
 from drumlin.node.settling import Settling
 from drumlin.node.steps import Step, asked_url, next_step
 from drumlin.node.visits import Visits
@@ -125,8 +126,7 @@ class Agent:
         self._process = os.urandom(PROCESS_BYTES).hex()
         self._attempts = 0
         self._load = Load(monotonic())
-        self._heartbeat_at = 0.0
-        self._beating = False
+        self.pulse = Pulse(settings.node, client, self.heartbeat, self._beat_answered)
         self._drain_asked = False
         self._leave_by = FOREVER
 
@@ -147,7 +147,7 @@ class Agent:
             self.fetcher.run_once(self._idle_s(now))
             self._client.repeat_failed()
             self._settling.step()
-            self._send_heartbeat(monotonic())
+            self.pulse.step(monotonic())
             self._archive.end_old_segment(now)
             if self._uploads is not None:
                 self._uploads.step(now)
@@ -174,9 +174,7 @@ class Agent:
 
     def _idle_s(self, now: float) -> float:
         """How long the loop may sleep for network events without being late for anything else."""
-        until = min(self._settling.due(), self._client.due())
-        if not self._beating:
-            until = min(until, self._heartbeat_at)
+        until = min(self._settling.due(), self._client.due(), self.pulse.due())
         if self.state is CrawlState.RUNNING and not self._full:
             until = min(until, max(now, self._leases.due()) + ASK_WAIT_S)
             if self.fetcher.in_flight < self.settings.concurrency:
@@ -443,25 +441,20 @@ class Agent:
 
     # Heartbeat
 
-    def _send_heartbeat(self, now: float) -> None:
-        if now < self._heartbeat_at or self._beating:
-            return
-        self._beating = True
-        hosts = self.hosts.by_name.values()
-        beat = Heartbeat(
+    def heartbeat(self, now: float) -> Heartbeat:
+        """How this node does."""
+        return Heartbeat(
             status=self.state,
             current_load=round(self._load.take_mean(now), 3),
             total_crawled=self.fetched,
             leases=self._last_leases(),
-            hosts=len(hosts),
+            hosts=len(self.hosts.by_name),
             unstarted=self.hosts.unstarted,
             total_bytes=self.fetched_bytes,
             unanswered=self._settling.unanswered,
             lag_s=self._settling.lag_s(now),
             config_version=self.settings.config_version,
         )
-        path = f"/api/v1/nodes/{self.settings.node}/heartbeat"
-        self._client.post(path, beat, HeartbeatReply, self._beat_answered, timeout_s=PROBE_TIMEOUT_S)
 
     def _last_leases(self) -> list[str]:
         """Some leases with URLs not begun, those that are contacted last first."""
@@ -470,9 +463,6 @@ class Agent:
         return [host.lease_id for host in last]
 
     def _beat_answered(self, reply: HeartbeatReply) -> None:
-        self._beating = False
-        self._heartbeat_at = monotonic() + reply.next_heartbeat
-        self._client.renewed(reply.token)
         self.follow(reply.state)
         if reply.settings is not None:
             self._follow_settings(reply.settings)

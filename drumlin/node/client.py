@@ -164,6 +164,8 @@ class CoordinatorClient:
         self._rejoins = 0
         self._idle: dict[str, list[Any]] = {endpoint: [] for endpoint in coordinators.endpoints}
         self._repeat: list[tuple[float, _Call]] = []
+        self.meanwhile: Callable[[float], None] = lambda now: None
+        """What else is to be done while `wait_for` waits."""
 
     @property
     def cut_off(self) -> bool:
@@ -241,6 +243,7 @@ class CoordinatorClient:
     def wait_for(self, done: Callable[[], bool]) -> None:
         """Let calls run until `done`; for when no other loop turns."""
         while not done():
+            self.meanwhile(monotonic())
             self._fetcher.run_once(min(CALL_POLL_S, max(0.0, self.due() - monotonic())))
             self.repeat_failed()
 

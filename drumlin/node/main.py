@@ -30,10 +30,18 @@ from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.archive import Archive
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.bundles import BUNDLE_SUFFIX, REFUSED_FOLDER, BundleUploads
-from drumlin.node.client import Access, CoordinatorClient, CoordinatorGone, CoordinatorRefused, Coordinators
+from drumlin.node.client import (
+    PROBE_TIMEOUT_S,
+    Access,
+    CoordinatorClient,
+    CoordinatorGone,
+    CoordinatorRefused,
+    Coordinators,
+)
 from drumlin.node.limits import allow_open_files, limit_memory
 from drumlin.node.membership import Membership, NodeOptions, die_with_parent
 from drumlin.node.outbox import results_message, tellable
+from drumlin.node.pulse import Pulse
 from drumlin.node.recovery import dead_spools, recover, report_killer
 from drumlin.parse import keep_freed_memory
 from drumlin.pipeline import Pipeline, Reading
@@ -96,6 +104,7 @@ class Node:
         self._curl_options = curl_options(options.authority, options.certificate, options.key)
         self._gateway = self._client(_plain_fetcher())
         self._agent: Agent | None = None
+        self._pulse: Pulse | None = None
         self._joined = False
         self._signals = 0
 
@@ -126,6 +135,9 @@ class Node:
         if self._signals:
             agent.drain()
         settled = agent.run()
+        # Its last bundles may take minutes, and a node that says nothing for seconds counts as failed.
+        self._pulse = agent.pulse.handed_on(self._gateway)
+        self._gateway.meanwhile = self._pulse.step
         archive.close()
         self._leave(pipeline, settled)
 
@@ -247,8 +259,16 @@ class Node:
         self._say("left.")
 
     def _say_goodbye(self) -> None:
+        self._end_pulse()
         path = f"{self._api}?boot={self._membership.boot}"
         self._gateway.call(path, None, Done, method="DELETE", within_s=LEAVE_WAIT_S)
+
+    def _end_pulse(self) -> None:
+        """Send no further heartbeat, and wait a little for the last: after a good-bye it would bring the node back."""
+        pulse, deadline = self._pulse, monotonic() + PROBE_TIMEOUT_S
+        self._gateway.meanwhile = lambda now: None
+        if pulse is not None:
+            self._gateway.wait_for(lambda: not pulse.beating or monotonic() > deadline)
 
     def _send_bundles(self) -> None:
         uploads = BundleUploads(self._name, self._gateway, self._paths.spool(self._name))

@@ -1,5 +1,5 @@
 """A TCP proxy that can cut the network between two programs, and mend it: bytes stop, connections stay, as when a cable
-is pulled."""
+is pulled. It can also keep back requests of one kind alone, as if they took long."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class CuttingProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._held: list[tuple[socket.socket, socket.socket, bytes]] = []
+        self._hold = b""
         self._cut = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -43,6 +45,18 @@ class CuttingProxy:
     def mend(self) -> None:
         self._cut.clear()
 
+    def hold(self, start: bytes) -> None:
+        """Keep back what begins so, and all that follows on its connection, until `let_go`."""
+        self._hold = start
+
+    def let_go(self) -> None:
+        self._hold = b""
+
+    @property
+    def holds(self) -> int:
+        """How many connections are kept back."""
+        return len(self._held)
+
     def _run(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ, None)
@@ -50,6 +64,8 @@ class CuttingProxy:
                 if self._cut.is_set():
                     self._closing.wait(POLL_S)
                     continue
+                if self._held and not self._hold:
+                    self._pass_on_held(selector)
                 for key, _ in selector.select(POLL_S):
                     if key.data is None:
                         self._accept(selector)
@@ -73,6 +89,10 @@ class CuttingProxy:
         data = b""
         with suppress(OSError):
             data = source.recv(CHUNK_BYTES)
+            if self._hold and data.startswith(self._hold):
+                selector.unregister(source)
+                self._held.append((source, sink, data))
+                return
             sink.sendall(data)
         if data:
             return
@@ -81,3 +101,10 @@ class CuttingProxy:
                 selector.unregister(one)
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+    def _pass_on_held(self, selector: selectors.BaseSelector) -> None:
+        held, self._held = self._held, []
+        for source, sink, data in held:
+            with suppress(OSError):
+                sink.sendall(data)
+            selector.register(source, selectors.EVENT_READ, sink)

@@ -10,6 +10,7 @@ import pytest
 
 from drumlin.testing import FakeWeb
 from tests.harness.crawls import wait_until
+from tests.harness.cutting import CuttingProxy
 from tests.harness.fleet import drumlin, needs_redis
 from tests.harness.outputs import check_index_matches_tables, check_no_leftovers
 from tests.harness.redis import redis_server, url_of
@@ -18,6 +19,8 @@ from tests.harness.standing import Standing, standing
 STEP_S_MAX = 120.0
 SHORT = ("--delay", "0", "--lease", "5s")
 PAGES = 30
+SILENT_S = 10.0
+"""A node that says nothing for so long counts as failed."""
 
 
 def shop(web: FakeWeb) -> str:
@@ -27,9 +30,23 @@ def shop(web: FakeWeb) -> str:
     return web.page("shop", "/", f"<!DOCTYPE html><title>Shop</title>{links}")
 
 
+def ended(crawl: Standing) -> bool:
+    return bool(crawl.remote.get("/api/v1/crawl")["state"] == "finished")
+
+
+def complete(crawl: Standing) -> bool:
+    return bool(crawl.remote.get("/api/v1/crawl")["complete"])
+
+
+def seen(crawl: Standing) -> float:
+    """When the only node was last heard of."""
+    [node] = crawl.remote.get("/api/v1/nodes")["nodes"]
+    return float(node["last_seen"])
+
+
 def wait_until_complete(crawl: Standing) -> dict[str, Any]:
     """Until the store has its index and its report; the report."""
-    wait_until(lambda: bool(crawl.remote.get("/api/v1/crawl")["complete"]), STEP_S_MAX, "the store to be complete")
+    wait_until(lambda: complete(crawl), STEP_S_MAX, "the store to be complete")
     report: dict[str, Any] = json.loads((crawl.store / "report.json").read_text())
     return report
 
@@ -57,6 +74,25 @@ def test_the_leader_merges_the_index_and_writes_the_report_when_the_nodes_have_l
         crawl.node("n0")
         crawl.wait_for_nodes(STEP_S_MAX)
         check_complete(crawl, PAGES + 1)
+
+
+def test_the_store_is_not_complete_while_a_node_sends_its_last_bundle(tmp_path: Path) -> None:
+    with (
+        FakeWeb(hosts=0) as web,
+        standing(tmp_path, shop(web), *SHORT) as crawl,
+        CuttingProxy(crawl.port) as line,
+    ):
+        line.hold(b"PUT ")
+        far = ("--spool", str(tmp_path / "spool"))
+        crawl.node("far", *far, endpoints=(f"http://127.0.0.1:{line.port}",), store=False)
+        wait_until(lambda: line.holds > 0, STEP_S_MAX, "the bundle")
+        wait_until(lambda: ended(crawl), STEP_S_MAX, "the end of the crawl")
+        begun = seen(crawl)
+        wait_until(lambda: seen(crawl) > begun + SILENT_S or complete(crawl), STEP_S_MAX, "heartbeats, or a wrong word")
+        assert not complete(crawl)
+        line.let_go()
+        crawl.wait_for_nodes(STEP_S_MAX)
+        check_complete(crawl, PAGES)
 
 
 @needs_redis

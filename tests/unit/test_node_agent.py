@@ -13,6 +13,8 @@ from drumlin.node.hosts import Robots
 from drumlin.protocol import Assignment, CrawlState, Heartbeat, HeartbeatReply, WorkLease, WorkRequest
 from tests.harness.agents import ALLOWED, Around, agent_in, reports
 
+BEAT_S = 5.0
+
 
 @pytest.fixture
 def around() -> Around:
@@ -36,10 +38,9 @@ def grant(agent: Agent, name: str, urls: int = 3, *, ttl_s: float = 100.0) -> Wo
 
 def beat(agent: Agent, around: Around, **reply: Any) -> Heartbeat:
     """Let the agent send a heartbeat, and answer it."""
-    agent._heartbeat_at = 0.0
-    agent._send_heartbeat(monotonic())
+    agent.pulse.step(monotonic() + BEAT_S)
     message, on_reply = around.said.pop()
-    on_reply(HeartbeatReply("ok", 5.0, "hash", **reply))
+    on_reply(HeartbeatReply("ok", BEAT_S, "hash", **reply))
     return cast(Heartbeat, message)
 
 
@@ -47,8 +48,8 @@ def test_a_heartbeat_says_how_the_node_does_and_is_not_sent_twice_at_once(agent:
     grant(agent, "a.test", 3)
     grant(agent, "b.test", 2)
     agent.hosts.by_name["b.test"].next_contact += 50
-    agent._send_heartbeat(monotonic())
-    agent._send_heartbeat(monotonic() + 1000)
+    agent.pulse.step(monotonic() + BEAT_S)
+    agent.pulse.step(monotonic() + 1000)
     [(message, _)] = around.said
     assert (message.hosts, message.unstarted, message.leases) == (2, 5, ["n0:b.test", "n0:a.test"])
 

@@ -19,6 +19,8 @@ from tests.harness.agents import NODE, Around, agent_in
 OLD_S, NEW_S = 2.0, 10.0
 ASKS_FOR_5_S = Decision(b"User-agent: *\nCrawl-delay: 5\n", False, False, 1e12, False, "rules")
 
+BEAT_S = 5.0
+
 
 def host_work(*, wait_s: float = 0.0, host_delay_s: float = 0.0, delay_s: float = OLD_S) -> HostWork:
     lease = WorkLease("n0:a", "a.test", 100.0, max(delay_s, host_delay_s), [], wait_s, host_delay_s=host_delay_s)
@@ -105,11 +107,10 @@ def agent(around: Around) -> Agent:
 
 def beat(agent: Agent, around: Around, version: int, **config: Any) -> int | None:
     """Have a heartbeat answered with these settings; the version that the node said it follows."""
-    agent._heartbeat_at = 0.0
-    agent._send_heartbeat(monotonic())
+    agent.pulse.step(monotonic() + BEAT_S)
     message, on_reply = around.said.pop()
     settings = ChangedSettings(version, {"delay_s": OLD_S, "per_host": 1} | config, [])
-    on_reply(HeartbeatReply("ok", 5.0, "hash", settings=settings))
+    on_reply(HeartbeatReply("ok", BEAT_S, "hash", settings=settings))
     follows: int | None = message.config_version
     return follows
 

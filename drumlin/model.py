@@ -302,7 +302,7 @@ class Capture(msgspec.Struct):
     body: bytes
     headers: dict[str, str]
     truncated: str = ""
-    """Why the body is not all there, in the words of WARC: `disconnect`, `time`, `length` or `unspecified`."""
+    """Why the body is not all there, in the words of WARC: `disconnect` or `unspecified`."""
     # parse
     mime: str = ""
     charset: str = ""

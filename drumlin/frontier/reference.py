@@ -14,10 +14,7 @@ MEANINGS: dict[FailureKind, str] = {
     FailureKind.DNS: "the host's name has no address",
     FailureKind.CONNECT: "no connection: refused, unreachable, or the host failed several times in a row just before",
     FailureKind.TLS: "no secure connection: a bad certificate, or a server that does not speak TLS",
-    FailureKind.TIMEOUT: (
-        "no complete answer within `connect_timeout` or `fetch_timeout`, or slower than `speed_min`; what came of a"
-        " body is stored at the last try"
-    ),
+    FailureKind.TIMEOUT: "no complete answer within `connect_timeout` or `fetch_timeout`, or slower than `speed_min`",
     FailureKind.RESET: (
         "the connection broke before or within the answer; what came of a body is stored at the last try, with"
         " `content_truncated`"

@@ -20,7 +20,7 @@ OK = 200
 NOT_MODIFIED = 304
 TOO_MANY_REQUESTS = 429
 SERVICE_UNAVAILABLE = 503
-_TRUNCATIONS: dict[str, str] = {FailureKind.RESET: "disconnect", FailureKind.TIMEOUT: "time"}
+DISCONNECTED = "disconnect"
 SLOW_DOWN = frozenset({TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE})
 
 
@@ -37,12 +37,11 @@ def status_failure(status: int) -> str:
 
 
 def truncation(transfer: Transfer) -> str:
-    """Why an answer whose transfer failed is worth keeping as far as it came, in the words of WARC: the connection
-    broke or time was up within its body. Empty when there is nothing to keep."""
-    reason = _TRUNCATIONS.get(transfer.failure, "")
-    if not reason or not transfer.has_head or status_failure(transfer.status):
+    """Why an answer whose connection broke within its body is worth keeping as far as it came, in the words of WARC.
+    Empty when there is nothing to keep. (What took too long may be a trap that drips for ever.)"""
+    if transfer.failure != FailureKind.RESET or not transfer.has_head or status_failure(transfer.status):
         return ""
-    return reason if transfer.body_bytes or is_redirect(transfer.status) else ""
+    return DISCONNECTED if transfer.body_bytes or is_redirect(transfer.status) else ""
 
 
 def is_redirect(status: int) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from drumlin.coordinator.bodies import Format, Refused
 from drumlin.coordinator.forms import Epoch, HashText, Moment, is_data_url, read_hash, read_moment
 from drumlin.coordinator.settling import host_or_nothing, kind_of_status, outcome_of
-from drumlin.http.headers import final_block, header_fields, status_of
+from drumlin.http.headers import final_block, header_fields, location_of, status_of
 from drumlin.http.mime import extract_mime_type
 from drumlin.model import Capture, LinkSet, Outcome, Told
 from drumlin.protocol import (
@@ -46,6 +46,8 @@ HEAD_CHARS_MAX = 256 * 1024
 LINK_KIND = "a"
 SHOWN_CHARS = 200
 CAPTURE_PREFIX = "told-"
+ANSWERED = frozenset({Outcome.FETCHED, Outcome.REDIRECTED, Outcome.NOT_MODIFIED})
+"""Of these outcomes a head belongs to the answer that is told of."""
 
 
 TextURL = Annotated[str, msgspec.Meta(max_length=TEXT_URL_CHARS_MAX)]
@@ -157,13 +159,17 @@ def telling_of(told: ToldResult, node: str, now: float) -> Telling:
     """A result in drumlin's form, with the capture that it tells of; `Refused` when it contradicts itself."""
     _check_status(told)
     result = _result(told, now)
+    head = _head(told) if result.outcome in ANSWERED else b""
+    if result.outcome == Outcome.REDIRECTED:
+        result.redirect_to = canonical(told.redirect_to or location_of(head), result.url) or ""
     host = host_or_nothing(result.url)
     key = read_assignment_id(result.assignment_id)
     fetch = _fetch(result, host, node, key)
     telling = Telling(result, fetch, text_url=_data_url(told), told_hash=read_hash(told.content_hash))
     if host and key is not None and _tells_of_a_page(told, result):
-        head = _head(told)
-        telling.with_head, telling.with_body = bool(head), told.body is not None
+        # What was not modified is answered without a body.
+        telling.with_body = told.body is not None or result.outcome == Outcome.NOT_MODIFIED
+        telling.with_head = bool(head)
         telling.capture = _capture(told, result, key, host, head)
         telling.capture.told = Told(node, result.size, text_data_url=_reference(told))
         fetch.record_id = result.record_id = telling.capture.record_id = record_id_of(telling.capture)
@@ -233,10 +239,11 @@ def _fetch(result: Result, host: str, node: str, key: AssignmentKey | None) -> F
 
 
 def _tells_of_a_page(told: ToldResult, result: Result) -> bool:
-    """A page, or a redirect of which all is known that a WARC record holds."""
+    """A page, or a redirect or a 304 of which all is known that a WARC record holds."""
     if result.outcome == Outcome.FETCHED:
         return True
-    return result.outcome == Outcome.REDIRECTED and bool(told.response_head) and told.body is not None
+    whole = told.body is not None if result.outcome == Outcome.REDIRECTED else result.outcome == Outcome.NOT_MODIFIED
+    return whole and bool(told.response_head)
 
 
 def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, head: bytes) -> Capture:

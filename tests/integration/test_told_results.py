@@ -100,6 +100,43 @@ def test_a_page_with_its_head_becomes_a_warc_record(tmp_path: Path) -> None:
     check_no_leftovers(tmp_path)
 
 
+@pytest.mark.parametrize("more", [{"bodyBase64": ""}, {}, {"redirectTo": "/new"}])
+def test_a_redirect_is_followed_to_where_its_head_or_the_worker_says(tmp_path: Path, more: dict[str, Any]) -> None:
+    url, target = "http://d.example/old", "http://d.example/new"
+    location = "" if "redirectTo" in more else "Location: /new\r\n"
+    head = f"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\n{location}\r\n"
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, url)
+        assert give(running, url, statusCode=301, responseHead=head, **more).status == 204
+        assert running.get(f"/api/v1/urls?url={target}").json["state"] == "queued"
+    assert query(tmp_path, "SELECT outcome, redirect_to FROM {fetches}") == [("redirected", target)]
+    if "bodyBase64" in more:
+        check_warcs(tmp_path)
+
+
+def test_a_redirect_in_a_batch_may_be_relative(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        running.enqueue("http://e.example/a/old")
+        node = RemoteNode(running, "batch")
+        [one] = node.take()
+        told = result_of(one, content_hash=None, status_code=302, redirect_to="new")
+        assert send(node, [told]).json["accepted_count"] == 1
+        assert running.get("/api/v1/urls?url=http://e.example/a/new").json["state"] == "queued"
+
+
+def test_a_304_with_its_head_becomes_a_warc_record(tmp_path: Path) -> None:
+    url = "http://f.example/"
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, url)
+        head = 'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n'
+        assert give(running, url, statusCode=304, responseHead=head).status == 204
+    check_warcs(tmp_path)
+    [(record_id,)] = query(tmp_path, "SELECT record_id FROM {fetches}")
+    [path] = (tmp_path / "warc").glob("*.cdxj")
+    assert (path.read_text().count("\n"), record_id.startswith("urn:uuid:")) == (1, True)
+    assert query(tmp_path, "SELECT url FROM {pages}") == []
+
+
 @pytest.mark.parametrize(
     "more",
     [

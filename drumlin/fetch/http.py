@@ -11,6 +11,7 @@ import io
 import os
 import select
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,8 @@ EVENTS_MAX = 256
 RECEIVE_BUFFER_BYTES = 64 * 1024
 CONNECTION_AGE_MAX_S = 120
 POLL_MAX_S = 1.0
+FINISHING_S_MAX = 0.25
+"""After so long the caller's loop gets its turn again: it has leases to renew, and what arrives may be slow to read."""
 # libcurl itself cuts off a response head at 300 KiB, so that no more than this is ever held.
 HEADER_BYTES_MAX = 256 * 1024
 
@@ -215,6 +218,8 @@ class Fetcher:
         self._timer_at: float | None = None
         self._idle: list[Transfer] = []
         self._active: dict[Any, Transfer] = {}
+        self._ended: deque[tuple[Any, int, str]] = deque()
+        """Transfers that libcurl is done with, with its error if there was one, still to be reported."""
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
@@ -277,6 +282,8 @@ class Fetcher:
         """Wait for network events no longer than `timeout_s`, act on them, and report transfers that ended."""
         if self._timer_at is not None:
             timeout_s = min(timeout_s, self._timer_at - self._clock())
+        if self._ended:
+            timeout_s = 0.0
         events = self._epoll.poll(max(0.0, min(timeout_s, POLL_MAX_S)), EVENTS_MAX)
         action = self._multi.socket_action
         for fd, mask in events:
@@ -298,16 +305,29 @@ class Fetcher:
         self._epoll.close()
 
     def _finish_transfers(self) -> int:
-        finished = 0
-        while True:
+        """Report what ended: of callers' own handles at once, of sites for `FINISHING_S_MAX`, the rest next time."""
+        finished = self._take_ended()
+        until = self._clock() + FINISHING_S_MAX
+        while self._ended:
+            self._finish(*self._ended.popleft())
+            finished += 1
+            if self._clock() > until:
+                break
+        return finished
+
+    def _take_ended(self) -> int:
+        """Hear from libcurl what has ended. How many were callers' own handles, which are finished."""
+        ended: list[tuple[Any, int, str]] = []
+        queued = 1
+        while queued:
             queued, succeeded, failed = self._multi.info_read(EVENTS_MAX)
-            for curl in succeeded:
-                self._finish(curl, 0, "")
-            for curl, code, message in failed:
-                self._finish(curl, code, message)
-            finished += len(succeeded) + len(failed)
-            if not queued:
-                return finished
+            ended += [(curl, 0, "") for curl in succeeded]
+            ended += failed
+        own = [one for one in ended if self._active[one[0]].context is None]
+        self._ended += [one for one in ended if self._active[one[0]].context is not None] if own else ended
+        for one in own:
+            self._finish(*one)
+        return len(own)
 
     def _finish(self, curl: Any, code: int, message: str) -> None:
         transfer = self._active.pop(curl)

@@ -64,6 +64,9 @@ HSTS_STATUS = 307
 LEASES_TOLD_MAX = 64
 UNASKED = ", which was not asked for"
 ASK_WAIT_S = 0.01
+CONTACTING_S_MAX = 0.25
+"""After so long the loop looks after all else before it contacts further hosts: robots rules that are slow to match, of
+hundreds of hosts, would hold it up for longer than leases last."""
 DRAIN_S = 30.0
 END_WAIT_S = 60.0
 PROCESS_BYTES = 6
@@ -259,9 +262,12 @@ class Agent:
     # Contact
 
     def _contact_due(self, now: float) -> None:
-        if not self._full:
-            for host in self.hosts.take_due(now, self.settings.concurrency - self.fetcher.in_flight):
-                self.advance(host, now)
+        if self._full:
+            return
+        for host in self.hosts.take_due(now, self.settings.concurrency - self.fetcher.in_flight):
+            self.advance(host, now)
+            if monotonic() > now + CONTACTING_S_MAX:
+                return
 
     def advance(self, host: HostWork, now: float) -> None:
         """Contact the host if it may be contacted now; else have it wait; without URLs or guests, give it back."""

@@ -14,7 +14,7 @@ from drumlin.http.headers import header_fields, location_of
 from drumlin.model import FailureKind
 from drumlin.node.hosts import HostWork, Robots
 from drumlin.node.outcomes import is_redirect, truncation
-from drumlin.robots import BODY_BYTES_MAX, REDIRECTS_MAX, decide, parse
+from drumlin.robots import BODY_BYTES_MAX, REDIRECTS_MAX, decide
 from drumlin.urls import canonical, host_of
 
 if TYPE_CHECKING:
@@ -148,10 +148,9 @@ class RobotsContact:
         settings = self._agent.settings
         host.robots[scheme] = robots
         host.robots_failures = 0
-        rules = parse(robots.decision.rules_body or b"")
         host.delay_s = max(host.delay_s, robots.crawl_delay_s)
         host.next_contact = max(host.next_contact, heard + host.delay_s)
-        sitemaps = [canonical(href) for href in rules.sitemaps[:SITEMAPS_MAX]] if settings.sitemaps else []
+        sitemaps = [canonical(href) for href in robots.rules.sitemaps[:SITEMAPS_MAX]] if settings.sitemaps else []
         # The crawl's own delay is not the host's: a crawl that is resumed with a shorter one means it.
         own_delay_s = host.delay_s if robots.crawl_delay_s == host.delay_s > settings.delay_s else None
         self._agent.report_note(host, [url for url in sitemaps if url], own_delay_s)

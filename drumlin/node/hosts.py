@@ -16,7 +16,7 @@ import msgspec
 
 from drumlin.clock import monotonic
 from drumlin.protocol import Assignment, HostNote, WorkLease
-from drumlin.robots import Decision, Matcher, parse, product_token
+from drumlin.robots import CRAWL_DELAY_MAX_S, Decision, PreparedFiles, Rules, product_token
 
 if TYPE_CHECKING:
     from drumlin.node.contact import RobotsContact
@@ -29,23 +29,39 @@ FAILURES_MAX = 3
 _note_encoder = msgspec.msgpack.Encoder()
 _note_decoder = msgspec.msgpack.Decoder(HostNote)
 _decision_decoder = msgspec.msgpack.Decoder(Decision)
+_files = PreparedFiles()
 
 
 class Robots:
-    """What robots.txt of one scheme of a host lets us do, until it expires."""
+    """What robots.txt of one scheme of a host lets us do, until it expires. Leases come with the rules of hundreds of
+    hosts at once: a file is parsed when the first URL is asked about."""
 
-    __slots__ = ("crawl_delay_s", "decision", "matcher")
+    __slots__ = ("_agent", "crawl_delay_s", "decision")
 
     def __init__(self, decision: Decision, agent: str) -> None:
-        rules = parse(decision.rules_body or b"")
+        self._agent = agent
         self.decision = decision
-        self.matcher: Matcher = rules.for_agent(agent)
-        self.crawl_delay_s = rules.crawl_delay(agent) or 0.0
+        self.crawl_delay_s = self._known_delay_s()
+        if self.crawl_delay_s < 0.0:
+            self.crawl_delay_s = self.rules.crawl_delay(agent) or 0.0
+            delay = (product_token(agent), self.crawl_delay_s)
+            self.decision = msgspec.structs.replace(decision, asked_delay=delay)
+
+    def _known_delay_s(self) -> float:
+        """The delay that was found when the file was read; less than 0 when it was read for somebody else."""
+        if self.decision.rules_body is None:
+            return 0.0
+        reader, delay_s = self.decision.asked_delay or ("", -1.0)
+        return delay_s if reader == product_token(self._agent) and 0.0 <= delay_s <= CRAWL_DELAY_MAX_S else -1.0
+
+    @property
+    def rules(self) -> Rules:
+        return _files.of(self.decision.rules_body or b"")
 
     def allows(self, url: str) -> bool:
         if self.decision.deny_all:
             return False
-        return self.decision.allow_all or self.matcher.allowed(url)
+        return self.decision.allow_all or self.rules.allowed(self._agent, url)
 
 
 def read_note(raw: bytes) -> HostNote:

@@ -11,7 +11,8 @@ Invariants
 - No input makes matching backtrack: a rule costs at most one pass over the URL.
 - Whenever the answer is unknown (no contact, 5xx, 429, a body cut short) the answer is "denied, ask again".
 
-Limits. A file longer than `BODY_BYTES_MAX`, or with more than `KEPT_BYTES_MAX` of rules for us, denies everything. Of a
+Limits. A file longer than `BODY_BYTES_MAX`, of more than `LINES_MAX` lines, or with more than `KEPT_BYTES_MAX` or
+`RULES_MAX` of rules for us, denies everything. Of a
 line at most `LINE_BYTES_MAX` are read, and a Crawl-delay counts for at most `CRAWL_DELAY_MAX_S`.
 docs/reference/robots.md has the policy for every ambiguous case.
 """
@@ -20,6 +21,7 @@ from drumlin.robots.agent import product_token
 from drumlin.robots.match import Matcher, Rule
 from drumlin.robots.meta import Directives, directives
 from drumlin.robots.policy import REDIRECTS_MAX, Decision, Policy, decide
+from drumlin.robots.prepared import PreparedFiles
 from drumlin.robots.rules import (
     BODY_BYTES_MAX,
     CRAWL_DELAY_MAX_S,
@@ -40,6 +42,7 @@ __all__ = [
     "Directives",
     "Matcher",
     "Policy",
+    "PreparedFiles",
     "Rule",
     "Rules",
     "condensed",

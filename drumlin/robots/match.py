@@ -59,11 +59,9 @@ class Matcher:
         "_lengths",
         "_prefixes",
         "_shortest",
-        "crawl_delay",
     )
 
-    def __init__(self, rules: Iterable[Rule], crawl_delay: float | None = None) -> None:
-        self.crawl_delay = crawl_delay
+    def __init__(self, rules: Iterable[Rule]) -> None:
         self._prefixes: dict[str, bool] = {}
         self._exact: dict[str, bool] = {}
         globs: set[_Glob] = set()

@@ -62,6 +62,8 @@ class Decision(msgspec.Struct, frozen=True):
     expires_shared: float = 0.0
     agent: str = ""
     """The product token that the rules were picked for; empty when they are the whole file."""
+    asked_delay: tuple[str, float] | None = None
+    """The Crawl-delay in seconds, 0 for none, and for which product token: to know it, the file need not be parsed."""
 
     def expired(self, wall: float, shared: float) -> bool:
         return self.expires <= wall or 0.0 < self.expires_shared <= shared

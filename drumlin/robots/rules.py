@@ -10,6 +10,8 @@ from drumlin.robots.match import Matcher, Rule
 BODY_BYTES_MAX = 4 * 1024 * 1024  # RFC 9309 2.5: a crawler must read at least 500 KiB.
 WHOLE_BYTES_MAX = 64 * 1024  # A file of up to this size is remembered as it is, for people to read.
 KEPT_BYTES_MAX = 1024 * 1024  # Of a longer one, the rules for one crawler, up to this size.
+RULES_MAX = 10_000  # Of these, too: each rule with a star is tried on every URL.
+LINES_MAX = 200_000  # A file of nothing but short lines takes as long to read as hundreds of pages.
 SITEMAPS_KEPT_MAX = 100
 LINE_BYTES_MAX = 16 * 1024  # Longer than any URL that is in use; the rest of the line is dropped.
 CRAWL_DELAY_MAX_S = 86_400.0
@@ -66,7 +68,8 @@ class Rules:
 
     def crawl_delay(self, agent: str) -> float | None:
         """The least seconds between two requests that the file asks of `agent`, if it asks."""
-        return self.for_agent(agent).crawl_delay
+        delays = (group.crawl_delay for group in self._groups_of(product_token(agent)))
+        return max((delay for delay in delays if delay is not None), default=None)
 
     def for_agent(self, agent: str) -> Matcher:
         """The matcher of `agent`: its own groups merged, or else those of `*`. Prepared once."""
@@ -78,19 +81,21 @@ class Rules:
             self._matchers[agent] = matcher
         return matcher
 
+    def _groups_of(self, token: str) -> list[Group]:
+        return self.groups.get(token) or self.groups.get(ANY_AGENT, [])
+
     def _prepare(self, token: str) -> Matcher:
-        groups = self.groups.get(token) or self.groups.get(ANY_AGENT, [])
-        delays = [group.crawl_delay for group in groups if group.crawl_delay is not None]
-        return Matcher((rule for group in groups for rule in group.rules), max(delays, default=None))
+        return Matcher(rule for group in self._groups_of(token) for rule in group.rules)
 
 
 def parse(body: bytes) -> Rules:
     """Read a robots.txt. Any bytes are accepted; what cannot be understood is skipped. A file that is too long to be
     read to its end denies everything: a line that is not read could be the one that denies."""
-    if len(body) > BODY_BYTES_MAX:
+    lines = body.removeprefix(_BOM).splitlines() if len(body) <= BODY_BYTES_MAX else None
+    if lines is None or len(lines) > LINES_MAX:
         return Rules({ANY_AGENT: [_nothing_allowed()]}, [])
     reader = _Reader()
-    for line in body.removeprefix(_BOM).splitlines():
+    for line in lines:
         entry = _entry(line)
         if entry is not None:
             reader.take(*entry)
@@ -159,7 +164,10 @@ def condensed(body: bytes, agent: str) -> bytes | None:
     rules = parse(body)
     groups = rules.groups.get(product_token(agent)) or rules.groups.get(ANY_AGENT, [])
     lines = [b"User-agent: *", b"Disallow:"]
-    for allow, pattern in dict.fromkeys(rule for group in groups for rule in group.rules):
+    distinct = dict.fromkeys(rule for group in groups for rule in group.rules)
+    if len(distinct) > RULES_MAX:
+        return None
+    for allow, pattern in distinct:
         lines.append((b"Allow: " if allow else b"Disallow: ") + pattern)
     delay_s = rules.crawl_delay(agent)
     if delay_s is not None:

@@ -146,6 +146,21 @@ def send_in_pieces(server: socket.socket, pieces: int) -> None:
         connection.sendall(b"0\r\n\r\n")
 
 
+def test_what_arrives_together_and_is_slow_to_take_leaves_the_loop_its_turn(
+    web: FakeWeb, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drumlin.fetch.http.FINISHING_S_MAX", -1.0)
+    url = web.page("together", "/", "x")
+    bodies: list[bytes] = []
+    for _ in range(6):
+        fetcher.start(url, lambda transfer: bodies.append(transfer.body.getvalue()), "context")
+    at_once = []
+    while len(bodies) < 6:
+        at_once.append(fetcher.run_once(1.0))
+    assert max(at_once) == 1
+    assert set(map(len, bodies)) == {len(bodies[0])}
+
+
 def test_connections_are_kept_and_used_again(web: FakeWeb, fetcher: Fetcher) -> None:
     url = web.page("kept", "/", "x")
     before = open_sockets()

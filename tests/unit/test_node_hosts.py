@@ -16,7 +16,7 @@ from drumlin.node.hosts import LEASE_MARGIN_S, RENEW_EMPTY_WAIT_S, HostTable, Ho
 from drumlin.node.leases import HOSTS_PER_REQUEST, Leases
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import Assignment, CrawlState, HostNote, Work, WorkLease, WorkRequest
-from drumlin.robots import Decision
+from drumlin.robots import Decision, PreparedFiles
 
 AGENT = "drumlin"
 RULES = Decision(b"User-agent: *\nDisallow: /no\n", False, False, 1e12, False, "rules")
@@ -91,6 +91,25 @@ def test_what_was_learnt_of_a_host_comes_back_with_its_next_lease() -> None:
 def test_an_answer_without_rules_allows_or_denies_everything(allow_all: bool, deny_all: bool) -> None:
     robots = Robots(Decision(None, allow_all, deny_all, 1e12, False, "status"), AGENT)
     assert robots.allows("http://a.test/") == allow_all
+
+
+def test_rules_that_come_with_a_lease_are_parsed_when_a_url_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer brings hundreds of leases, and each file may take as long to parse as hundreds of pages."""
+    first = work_on(lease())
+    asking = msgspec.structs.replace(RULES, rules_body=b"User-agent: *\nDisallow: /no\nCrawl-delay: 9\n")
+    first.robots["http"] = Robots(asking, AGENT)
+    files = PreparedFiles()
+    monkeypatch.setattr("drumlin.node.hosts._files", files)
+    again = work_on(lease(note=first.note()))
+    assert (len(files), again.delay_s) == (0, 9.0)
+    assert not again.robots["http"].allows("http://a.test/no")
+    assert len(files) == 1
+
+
+def test_a_delay_that_was_found_for_another_crawler_is_looked_up_again() -> None:
+    body = b"User-agent: *\nCrawl-delay: 2\nDisallow:\n\nUser-agent: other\nCrawl-delay: 7\nDisallow:\n"
+    found = Robots(msgspec.structs.replace(RULES, rules_body=body), AGENT)
+    assert (found.crawl_delay_s, Robots(found.decision, "other").crawl_delay_s) == (2.0, 7.0)
 
 
 def test_a_host_is_idle_only_when_nothing_of_it_is_on_its_way() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin import robots
+from drumlin.robots import rules
 from drumlin.robots.agent import group_tokens
 from drumlin.robots.match import normalise_path, normalise_pattern
 
@@ -305,6 +306,30 @@ def test_rules_for_us_that_are_too_many_to_be_kept_are_not_kept_in_part() -> Non
     body = b"User-agent: *\n" + b"".join(b"Disallow: /path/number/%08d\n" % one for one in range(50_000))
     assert robots.KEPT_BYTES_MAX < len(body) < robots.BODY_BYTES_MAX
     assert robots.condensed(body, "drumlin") is None
+
+
+def test_more_rules_for_us_than_can_be_tried_on_every_url_are_not_kept_in_part() -> None:
+    body = b"User-agent: *\n" + b"".join(b"Disallow: /%d*x\n" % one for one in range(rules.RULES_MAX + 1))
+    assert len(body) < robots.KEPT_BYTES_MAX
+    assert robots.condensed(body, "drumlin") is None
+
+
+def test_a_file_of_more_lines_than_are_read_denies_everything() -> None:
+    body = b"User-agent: *\n" + b"\n" * rules.LINES_MAX
+    assert len(body) < robots.BODY_BYTES_MAX
+    assert not allowed(body, "/")
+
+
+def test_parsed_files_are_kept_within_bounds_those_used_last() -> None:
+    files = robots.PreparedFiles(bytes_max=100, files_max=3)
+    small, large = [b"Sitemap: http://h/%d" % number for number in range(5)], b"#" * 200
+    first = files.of(small[0])
+    for body in (small[1], small[2], small[0], small[3]):
+        files.of(body)
+    assert len(files) == 3
+    assert files.of(small[0]) is first, "used lately"
+    files.of(large)
+    assert len(files) == 1, "a file that is too large is kept alone"
 
 
 def test_an_empty_file_allows_everything_and_asks_for_nothing() -> None:

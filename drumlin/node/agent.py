@@ -151,7 +151,7 @@ class Agent:
             self._client.repeat_failed()
             self._settling.step()
             self.pulse.step(monotonic())
-            self._archive.end_old_segment(now)
+            self._archive.show_old_rows(now)
             if self._uploads is not None:
                 self._uploads.step(now)
         return True

@@ -4,6 +4,7 @@ Order is what makes it safe: capture into the WARC file, entry into the journal,
 after its answer the answer into the journal, and then what follows from it: a line in the index and rows in the tables,
 or, for a result that did not count, a mark in the WARC file. A segment ends after so many pages; when all its results
 are answered its tables are completed and its journal is deleted. What a crash leaves is finished by `recovery`.
+Tables are shown before they are complete, so that a row is seen within a minute of its page.
 
 A node that cannot write to the store keeps all this in a folder of its own, in smaller segments, each with its own WARC
 files, so that a complete segment can be sent as one bundle (`bundles`).
@@ -70,6 +71,10 @@ class SegmentLimits(msgspec.Struct, frozen=True):
 
 
 BUNDLE_LIMITS = SegmentLimits(1_000, 64 * 1024 * 1024, 60.0)
+SHOWN_WITHIN_S = 30.0
+"""How old a row gets before it is seen; with the wait for its answer and a node that looks seldom, within a minute."""
+SHOWN_PAGES_MAX = 2_500
+"""A segment with more is ended, not shown: showing it again and again would cost more than further files."""
 
 
 class _Segment:
@@ -85,6 +90,8 @@ class _Segment:
         self.pages = 0
         self.bytes = 0
         self.waiting = 0
+        self.unshown_since = float("inf")
+        """When the first row came that readers do not see yet, as of the last look."""
         self._paths = paths
 
     def finish(self) -> None:
@@ -148,10 +155,19 @@ class Archive:
             self._closing.remove(segment)
             self._finish(segment)
 
-    def end_old_segment(self, now: float) -> None:
-        """Complete a segment that has been open for long, so that what is in it is seen."""
-        if self._segment is not None and now - self._segment.started >= self._limits.age_s:
+    def show_old_rows(self, now: float) -> None:
+        """Have rows seen that have waited for long. A bundle is sent whole, so that its segment ends."""
+        segment = self._segment
+        if segment is None:
+            return
+        if segment.tables.has_unshown_rows:
+            segment.unshown_since = min(segment.unshown_since, now)
+        due = not self.paths.bundled and now - segment.unshown_since >= SHOWN_WITHIN_S
+        if now - segment.started >= self._limits.age_s or (due and segment.pages >= SHOWN_PAGES_MAX):
             self._end_segment()
+        elif due:
+            segment.tables.show()
+            segment.unshown_since = float("inf")
 
     def close(self) -> None:
         """Complete everything that is answered; a segment with unanswered batches stays as a spool to be recovered."""

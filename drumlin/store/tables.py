@@ -3,12 +3,15 @@
 A segment is one file in each table's folder, all three under the same name. They are written as `.NAME.parquet.tmp`
 and renamed when complete, `pages` last: a segment counts once its `pages` file has its name, and what a crash left of
 any other segment is deleted on start by `discard_unfinished`. Its rows are then rebuilt from the WARC.
+
+A segment that grows slowly is shown before it is complete: its files get their names with the rows so far, and files
+with more rows later take their place by a rename. So a reader sees each row once, whenever it looks.
 """
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +38,11 @@ TEMPORARY_SUFFIX: Final = ".parquet.tmp"
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 _RENAME_ORDER: Final = (FETCHES, LINKS, PAGES)
+_ROW_GROUP_MAX: Final = {
+    PAGES: ROW_GROUP_PAGES,
+    LINKS: ROW_GROUP_LINKS_MAX,
+    FETCHES: ROW_GROUP_FETCHES_MAX,
+}
 
 
 def discard_unfinished(directory: Path, prefix: str = "") -> list[Path]:
@@ -67,6 +75,8 @@ class SegmentWriter:
         self._fetches: list[FetchRecord] = []
         self._text_bytes = 0
         self._finished = False
+        self._shown = False
+        self._unshown = 0
         self.rows = 0
         """Pages added so far."""
 
@@ -83,6 +93,7 @@ class SegmentWriter:
             if self._is_full():
                 self.flush()
         self.rows += len(captures)
+        self._unshown += len(captures) + len(fetches)
         self._fetches += fetches
         if len(self._fetches) >= ROW_GROUP_FETCHES_MAX:
             self.flush()
@@ -105,20 +116,31 @@ class SegmentWriter:
             self._write(FETCHES, fetch_table(fetches))
         self._failure = None
 
+    @property
+    def has_unshown_rows(self) -> bool:
+        return self._unshown > 0
+
     def finish(self) -> None:
         """Complete the three files and give them their names. Doing it again does nothing.
 
         A segment that could not write a row group has lost rows, so it refuses to be finished ever after.
         """
-        if self._finished:
+        if not self._finished:
+            self.show()
+            self._finished = True
+
+    def show(self) -> None:
+        """Have readers see the rows so far. Those that come later are written after a copy of these."""
+        if self._failure is None and self._shown and not self._unshown:
             return
         self.flush()
         for table in COLUMNS:
             self._writer(table)
             self._close(table)
         for table in _RENAME_ORDER:
-            replace(self._temporary(table), self._directory / table / (self._name + PARQUET_SUFFIX), sync=self._sync)
-        self._finished = True
+            replace(self._temporary(table), self._final(table), sync=self._sync)
+        self._writers.clear()
+        self._shown, self._unshown = True, 0
 
     def abandon(self) -> None:
         """Delete an unfinished segment, for instance after an error; its rows are rebuilt from the WARC."""
@@ -138,6 +160,9 @@ class SegmentWriter:
             or len(self._links) >= ROW_GROUP_LINKS_MAX
         )
 
+    def _final(self, table: str) -> Path:
+        return self._directory / table / (self._name + PARQUET_SUFFIX)
+
     def _temporary(self, table: str) -> Path:
         return self._directory / table / f".{self._name}{TEMPORARY_SUFFIX}"
 
@@ -148,7 +173,10 @@ class SegmentWriter:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 writer = self._writers[table] = _open(path, table)
-            except OSError as cause:
+                if self._shown:
+                    for rows in _rows_of(self._final(table), table):
+                        writer.write_table(rows)
+            except (OSError, pa.ArrowException) as cause:
                 raise self._failed(table, cause) from cause
         return writer
 
@@ -174,6 +202,18 @@ class SegmentWriter:
         else:
             self._failure = StorageError(f"Cannot write {path}: {cause}.")
         return self._failure
+
+
+def _rows_of(path: Path, table: str) -> Iterator[Any]:
+    """The rows of a file, in row groups that are full: one that was shown often has many small ones."""
+    with pq.ParquetFile(path) as shown:
+        gathered: list[Any] = []
+        for group in range(shown.num_row_groups):
+            gathered.append(shown.read_row_group(group).cast(SCHEMAS[table]))
+            full = sum(len(rows) for rows in gathered) >= _ROW_GROUP_MAX[table]
+            if full or group == shown.num_row_groups - 1:
+                yield pa.concat_tables(gathered)
+                gathered = []
 
 
 def _open(path: Path, table: str) -> Any:

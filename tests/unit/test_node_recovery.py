@@ -11,7 +11,7 @@ import pytest
 
 from drumlin.model import Duplicate, FailureKind, Outcome
 from drumlin.node import archive as archive_module
-from drumlin.node.archive import Archive, Arrival, CrawlPaths
+from drumlin.node.archive import SHOWN_WITHIN_S, Archive, Arrival, CrawlPaths
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.outcomes import fetch_record, result_of_capture
 from drumlin.node.recovery import KILLED, dead_spools, recover, report_killer
@@ -193,9 +193,9 @@ def test_a_segment_that_is_old_is_completed_when_all_of_it_is_answered(tmp_path:
     paths = CrawlPaths(tmp_path, bundled=True)
     archive = opened(paths)
     first = archive.store([arrival(0)], 100.0)
-    archive.end_old_segment(101.0)
+    archive.show_old_rows(101.0)
     second = archive.store([arrival(1)], 101.0)
-    archive.end_old_segment(1000.0)
+    archive.show_old_rows(1000.0)
     third = archive.store([arrival(2)], 1000.0)
     assert (first.segment is second.segment, second.segment is third.segment) == (True, False)
     archive.publish(second, Accepted(1, 0, [], receipts=["2"]))
@@ -235,3 +235,28 @@ def test_the_page_a_process_died_on_is_tried_again_but_not_for_ever(tmp_path: Pa
     [result] = told
     assert (result.url, result.outcome, result.kind) == ("http://a.test/x", Outcome.FAILED, kind)
     assert result.assignment_id == f"n0:a.0/7.1.{attempts}.seal"
+
+
+def test_rows_are_seen_soon_each_once_and_in_few_files(paths: CrawlPaths) -> None:
+    archive = opened(paths)
+    for second in range(200):
+        archive.publish(archive.store([arrival(second)], float(second)), Accepted(1, 0, []))
+        archive.show_old_rows(float(second))
+        seen = stored_urls(paths.root) if any(paths.tables.glob("pages/*.parquet")) else []
+        assert len(seen) == len(set(seen))
+        assert len(seen) >= second - SHOWN_WITHIN_S
+    archive.close()
+    assert len(stored_urls(paths.root)) == 200
+    assert len(list(paths.tables.glob("pages/*.parquet"))) == 1
+
+
+def test_what_was_shown_of_a_dead_nodes_segment_is_completed_and_nothing_is_there_twice(paths: CrawlPaths) -> None:
+    archive = opened(paths)
+    for second in range(50):
+        archive.publish(archive.store([arrival(second)], float(second)), Accepted(1, 0, []))
+        archive.show_old_rows(float(second))
+    assert 0 < len(stored_urls(paths.root)) < 50
+    del archive
+    assert recover(paths, NODE, pipeline(), lambda results, bundle: Accepted(len(results), 0, []))
+    assert sorted(stored_urls(paths.root)) == sorted(f"https://example.com/{number}" for number in range(50))
+    check_index_matches_tables(paths.root)

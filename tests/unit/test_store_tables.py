@@ -217,3 +217,23 @@ def test_a_full_disk_is_a_storage_error(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*/*.parquet")), "a segment that lost rows is never published"
     writer.abandon()
     assert not list(tmp_path.glob("*/.*"))
+
+
+def test_a_segment_that_is_shown_again_and_again_is_the_same_as_one_that_is_not(tmp_path: Path) -> None:
+    captures = [make_capture(f"https://example.com/{number}") for number in range(30)]
+    written(tmp_path / "whole", captures, [fetch(capture.url) for capture in captures])
+    writer = SegmentWriter(tmp_path / "shown", "segment-1", node="node-1")
+    for number, capture in enumerate(captures, 1):
+        writer.add([capture], [fetch(capture.url)])
+        if number % 7 == 0:
+            assert writer.has_unshown_rows
+            writer.show()
+            assert not writer.has_unshown_rows
+            assert query(tmp_path / "shown", "SELECT count(*) FROM {pages}") == [(number,)]
+            assert query(tmp_path / "shown", "SELECT count(*) FROM {fetches}") == [(number,)]
+    writer.finish()
+    for table in ("pages", "links", "fetches"):
+        shown, whole = (pq.read_table(tmp_path / name / table) for name in ("shown", "whole"))
+        assert shown.equals(whole)
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert pq.ParquetFile(next((tmp_path / "shown" / "pages").iterdir())).num_row_groups <= 3

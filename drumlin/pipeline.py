@@ -37,7 +37,7 @@ from drumlin.parse import (
     sniff,
     style_hrefs,
 )
-from drumlin.protocol import Assignment
+from drumlin.protocol import NAMED_BY_ROBOTS, Assignment
 from drumlin.robots import directives
 from drumlin.store import UNSPECIFIED, record_id_of
 from drumlin.urls import LinkResolver, Scope, canonical, domain_of
@@ -94,6 +94,8 @@ class Pipeline:
         self._recent: set[str] = set()
         self._recent_before: set[str] = set()
         self._followed = FOLLOWED_KINDS | ASSET_KINDS if reading.assets else FOLLOWED_KINDS
+        if not reading.sitemaps:
+            self._followed -= {"feed"}
 
     def capture(self, transfer: Transfer, task: Assignment, host: str, *, request: bytes, now: float) -> Capture:
         """A record of one response. Its body is still to be decoded (`decode_body`) if it came encoded."""
@@ -183,7 +185,7 @@ class Pipeline:
         elif capture.mime == STYLE_TYPE:
             if followed >= ASSET_KINDS:
                 for href in style_hrefs(capture.body):
-                    self._offer_href(href, capture, found, asset=True)
+                    self._offer_href(href, capture, found, anywhere=True)
         elif followed >= FOLLOWED_KINDS:
             self._discover_in_sitemap(capture, found)
         return found
@@ -195,7 +197,7 @@ class Pipeline:
             return
         for url, kind, rel in zip(links.urls, links.kinds, links.rels, strict=True):
             if url is not None and url in untold and kind in followed and not (rel and "nofollow" in rel):
-                self._offer(url, depth, found, asset=kind in ASSET_KINDS)
+                self._offer(url, depth, found, anywhere=kind in ASSET_KINDS)
 
     def _followed_from(self, capture: Capture) -> frozenset[str]:
         """Which kinds of links lead on from here. Beyond the crawl's depth there are no pages, only what its last pages
@@ -255,26 +257,28 @@ class Pipeline:
             return
         self._before_parse(capture.url)
         sitemap = parse_sitemap(capture.body, capture.url)
+        # What robots.txt names may be anywhere, and so may the parts of it. What they list is in scope or refused.
+        named = capture.found_on == NAMED_BY_ROBOTS
         for href in sitemap.sitemaps:
-            self._offer_href(href, capture, found)
+            self._offer_href(href, capture, found, anywhere=named)
         for entry in sitemap.urls:
             if self._offer_href(entry.loc, capture, found):
                 found.hints.extend([-1.0] * (len(found.urls) - len(found.hints) - 1))
                 found.hints.append(-1.0 if entry.priority is None else entry.priority)
 
-    def _offer_href(self, href: str, capture: Capture, found: Discovered, *, asset: bool = False) -> bool:
+    def _offer_href(self, href: str, capture: Capture, found: Discovered, *, anywhere: bool = False) -> bool:
         url = canonical(href, capture.url)
-        return url is not None and self._offer(url, capture.depth + 1, found, asset=asset)
+        return url is not None and self._offer(url, capture.depth + 1, found, anywhere=anywhere)
 
-    def _offer(self, url: str, depth: int, found: Discovered, *, asset: bool = False) -> bool:
+    def _offer(self, url: str, depth: int, found: Discovered, *, anywhere: bool = False) -> bool:
         """Keep one link if it should be told; most have been, lately, and cost only this look.
 
         What a page shows may be anywhere, so that it looks as it did."""
         if self._is_recent(url):
             return False
-        within = self._scope.allows(url) or (asset and not self._scope.excludes(url))
+        within = self._scope.allows(url) or (anywhere and not self._scope.excludes(url))
         # A page may link to a picture and another show it.
-        mark = url if within or asset or not self._reading.assets else _ONLY_LINKED + url
+        mark = url if within or anywhere or not self._reading.assets else _ONLY_LINKED + url
         if mark is not url and self._is_recent(mark):
             return False
         self._remember(mark)

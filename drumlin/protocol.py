@@ -31,6 +31,8 @@ LINK_CHARS_MIN = len("http://a/")
 HOSTS_MAX = 10_000
 HOST_REPORTS_MAX = 2_500
 SITEMAPS_MAX = 100
+NAMED_BY_ROBOTS = "robots.txt"
+"""Where sitemaps were found, and whatever they redirect to: a page's URL is never called so."""
 RENEWALS_MAX = 10_000
 VISITS_MAX = 16
 NOTE_BYTES_MAX = (2 << 20) + (1 << 16)

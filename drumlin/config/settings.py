@@ -85,7 +85,9 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         float, Key(Kind.DURATION, "how long a response may be slower than speed_min", minimum=1)
     ] = 20.0
     header_bytes_max: Annotated[int, Key(Kind.SIZE, "largest response head", minimum=1024)] = 256 * 2**10
-    body_bytes_max: Annotated[int, Key(Kind.SIZE, "largest body as sent", minimum=1024)] = 16 * 2**20
+    body_bytes_max: Annotated[int, Key(Kind.SIZE, "largest body as sent; sitemaps may have 50 MB", minimum=1024)] = (
+        16 * 2**20
+    )
     body_decoded_bytes_max: Annotated[int, Key(Kind.SIZE, "largest body when decompressed", minimum=1024)] = 64 * 2**20
     redirects_max: Annotated[int, Key(Kind.COUNT, "longest chain of redirects", minimum=0, maximum=20)] = 5
     # what follows a failure

@@ -20,7 +20,7 @@ from drumlin.coordinator.steering import scope_of
 from drumlin.engines.base import Engine
 from drumlin.frontier import priority_of
 from drumlin.model import NewURLs, Verdict
-from drumlin.protocol import HostReport
+from drumlin.protocol import NAMED_BY_ROBOTS, HostReport
 from drumlin.urls import Scope, canonical, host_of
 
 SCOPE_SEEDS_TABLE = "scope_seeds"
@@ -29,8 +29,6 @@ LINKS_SAMPLED = 8
 LINKS_AT_ONCE = 5_000
 HREFS_AT_ONCE = 1_000
 """Links sorted between two breaths; those that must be made canonical first take longer."""
-NAMED_BY_ROBOTS = "robots.txt"
-"""Where sitemaps were found, and whatever they redirect to: a page's URL is never called so."""
 FORMER_SCOPES_MAX = 8
 """Scopes from before somebody narrowed it: nodes that have not heard of it yet send links by those."""
 
@@ -86,13 +84,19 @@ class Findings:
     async def are_honest(self, kept: list[Kept]) -> bool:
         """Whether none of a few links, chosen by chance, is foreign. This coordinator may be the one that does not know
         yet what joined the scope, so that it learns that before it says no."""
-        sample = self._sample(kept)
-        if all(map(self._is_own, sample)):
+        strange = [(of, url) for of, url in self._sample(kept) if not self._is_own(url)]
+        if not strange:
             return True
         await self.refresh()
-        return all(map(self._is_own, sample))
+        return all([self._is_own(url) or await self._is_part_of_sitemap(of, url) for of, url in strange])
 
-    def _sample(self, kept: list[Kept]) -> list[str]:
+    async def _is_part_of_sitemap(self, kept: Kept, url: str) -> bool:
+        """Whether a link may be anywhere because a sitemap that robots.txt names has it."""
+        if not self._config.sitemaps or canonical(url) != url or self._scope.excludes(url):
+            return False
+        return kept.key.depth == 0 and await self._is_sitemap(kept)
+
+    def _sample(self, kept: list[Kept]) -> list[tuple[Kept, str]]:
         ends = list(accumulate(len(one.result.links) for one in kept))
         total = ends[-1] if ends else 0
         places = (
@@ -135,10 +139,12 @@ class Findings:
         return found
 
     def _sitemaps(self, report: HostReport) -> Iterator[str]:
-        """Sitemaps in scope, and those on the host itself, whose robots.txt names them."""
+        """Sitemaps that the host's robots.txt names: they may be anywhere, and what they list is in scope or refused.
+        In a crawl of single pages they could list nothing, so that nobody else is asked for them."""
+        anywhere = self._scope.mode != "page"
         for href in report.sitemaps:
             url = canonical(href)
-            if url and (host_of(url) == report.host or self._scope.allows(url)):
+            if url and not self._scope.excludes(url) and (anywhere or host_of(url) == report.host):
                 yield url
 
     def _links(self, kept: Kept, which: slice, *, trusted: bool) -> list[NewURLs]:
@@ -175,7 +181,11 @@ class Findings:
         that the site's own word does not pass for a seed one redirect later."""
         source, depth, target = kept.result.url, kept.key.depth, canonical(kept.result.redirect_to)
         of_sitemap = depth == 0 and await self._is_sitemap(kept)
-        if not target or not await self._may_follow(source, target, depth, is_seed=depth == 0 and not of_sitemap):
+        if not target:
+            return []
+        # A sitemap may be anywhere, but no other host may be sent for by it; where it leads joins no scope.
+        may_lead = of_sitemap and host_of(target) == kept.host and not self._scope.excludes(target)
+        if not may_lead and not await self._may_follow(source, target, depth, is_seed=depth == 0 and not of_sitemap):
             return []
         chain, found_on = (*kept.result.redirect_chain, source), NAMED_BY_ROBOTS if of_sitemap else source
         return [NewURLs(host_of(target), [target], priority_of(depth), depth, found_on, chain)]
@@ -200,7 +210,7 @@ class Findings:
         return is_seed
 
 
-def _link_at(kept: list[Kept], ends: list[int], place: int) -> str:
-    """Link number `place` of all results together; `ends` are how many there are up to each."""
+def _link_at(kept: list[Kept], ends: list[int], place: int) -> tuple[Kept, str]:
+    """The result and link number `place` of all results together; `ends` are how many there are up to each."""
     holder = bisect_right(ends, place)
-    return kept[holder].result.links[place - ends[holder]]
+    return kept[holder], kept[holder].result.links[place - ends[holder]]

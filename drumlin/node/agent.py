@@ -41,6 +41,7 @@ from drumlin.node.outcomes import (
 )
 from drumlin.node.pulse import Pulse
 from drumlin.node.settling import Settling
+from drumlin.node.sitemaps import may_be_sitemap
 from drumlin.node.steps import Step, asked_url, next_step
 from drumlin.node.visits import Visits
 from drumlin.pipeline import Pipeline, redirect_target
@@ -86,6 +87,7 @@ class NodeSettings(msgspec.Struct, frozen=True):
     sitemaps: bool
     lease_s: float
     retries_max: int = 0
+    sitemap_bytes_max: int = 0
     spool_bytes_max: int = SPOOL_BYTES_MAX
     """What may wait on disk to be sent by a node that has no store of its own."""
     config_version: int = 0
@@ -252,8 +254,7 @@ class Agent:
     def report_note(self, host: HostWork, sitemaps: list[str], own_delay_s: float | None) -> None:
         """Have the coordinator remember a host's robots rules and the pace that it wishes, and queue its sitemaps."""
         host.note_changed = False
-        wanted = [url for url in sitemaps if self.pipeline.in_scope(url)]
-        report = HostReport(host.lease_id, host.host, False, self._wait_s(host), own_delay_s, host.note(), wanted)
+        report = HostReport(host.lease_id, host.host, False, self._wait_s(host), own_delay_s, host.note(), sitemaps)
         self._settling.report(report)
 
     def _wait_s(self, host: HostWork) -> float:
@@ -309,7 +310,11 @@ class Agent:
             self._end(host, task, Outcome.DENIED, kind="robots", error=robots.decision.reason)
         else:
             self.began_contact(host, now)
-            self.fetcher.start(asked_url(task), self._page_arrived, (host, task), may_send=host.may_send)
+            # A sitemap may be larger than the crawl's pages.
+            limit = self.settings.sitemap_bytes_max if may_be_sitemap(task) else 0
+            self.fetcher.start(
+                asked_url(task), self._page_arrived, (host, task), body_bytes_max=limit, may_send=host.may_send
+            )
         self._leases.check(host, now)
 
     def lasting(self, decision: Decision, wall: float) -> Decision:

@@ -150,7 +150,9 @@ class RobotsContact:
         host.robots_failures = 0
         host.delay_s = max(host.delay_s, robots.crawl_delay_s)
         host.next_contact = max(host.next_contact, heard + host.delay_s)
-        sitemaps = [canonical(href) for href in robots.rules.sitemaps[:SITEMAPS_MAX]] if settings.sitemaps else []
+        base = robots_url(scheme, host.host)
+        named = robots.rules.sitemaps[:SITEMAPS_MAX] if settings.sitemaps else []
+        sitemaps = [canonical(href, base) for href in named]
         # The crawl's own delay is not the host's: a crawl that is resumed with a shorter one means it.
         own_delay_s = host.delay_s if robots.crawl_delay_s == host.delay_s > settings.delay_s else None
         self._agent.report_note(host, [url for url in sitemaps if url], own_delay_s)

@@ -43,7 +43,7 @@ from drumlin.node.membership import Membership, NodeOptions, die_with_parent
 from drumlin.node.outbox import results_message, tellable
 from drumlin.node.pulse import Pulse
 from drumlin.node.recovery import dead_spools, recover, report_killer
-from drumlin.parse import keep_freed_memory
+from drumlin.parse import SITEMAP_BYTES_MAX, keep_freed_memory
 from drumlin.pipeline import Pipeline, Reading
 from drumlin.protocol import Accepted, ChangedSettings, Done, Failure, Registered, Result
 from drumlin.store.disk import replace, translated_disk_errors
@@ -303,10 +303,11 @@ def node_settings(config: CrawlConfig, options: NodeOptions, name: str, config_v
         concurrency=options.concurrency,
         redirects_max=config.redirects_max,
         robots_ttl_s=config.robots_ttl_s,
-        # What a sitemap lists is one link away from it.
-        sitemaps=config.sitemaps and config.depth != 0,
+        # What a sitemap lists is one link away from it, and in a crawl of single pages it is out of scope.
+        sitemaps=config.sitemaps and config.depth != 0 and config.scope != "page",
         lease_s=config.lease_s,
         retries_max=config.retries_max,
+        sitemap_bytes_max=max(config.body_bytes_max, SITEMAP_BYTES_MAX) if config.sitemaps else 0,
         spool_bytes_max=options.spool_bytes_max,
         config_version=config_version,
     )

@@ -13,7 +13,8 @@ LINK_TEXTS_CHARS_MAX = 4 * 1024 * 1024
 HREF_CHARS_MAX = 8192
 SRCSET_CHARS_MAX = 4 * HREF_CHARS_MAX
 
-FOLLOWED_KINDS = frozenset({"a", "area", "frame", "iframe", "refresh"})
+FOLLOWED_KINDS = frozenset({"a", "area", "frame", "iframe", "refresh", "feed"})
+FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
 # What a page needs to look right. Other `link` elements are recorded and are neither.
 ASSET_KINDS = frozenset({"img", "script", "style", "icon", "media", "embed"})
 
@@ -126,6 +127,8 @@ def _relation(attributes: Attributes) -> tuple[str, str]:
         rel = f"{rel} hreflang={language.strip().lower()}"
     if "stylesheet" in rel:
         return "style", rel
+    if "alternate" in rel and (attributes.get("type") or "").partition(";")[0].strip().lower() in FEED_TYPES:
+        return "feed", rel
     return ("icon" if "icon" in rel else "link"), rel
 
 

@@ -46,6 +46,11 @@ _HTML_START = re.compile(
 _XML_ROOT = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->|<![^>\[]*(?:\[.*?\]\s*)?>)\s*)*+<([\w.:-]{1,64})", re.DOTALL
 )
+SITEMAP_ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
+# How what was called a page or a text may begin that is a sitemap or a feed.
+_MAYBE_SITEMAP = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml[\s?]|(?:\w{1,32}:)?(?:urlset|sitemapindex|rss|feed|rdf)\b)", re.IGNORECASE
+).match
 _XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml[\s?]")
 _TYPE_OF_ROOT = {
     b"html": XHTML,
@@ -69,6 +74,9 @@ def sniff(content_type: str, body: bytes) -> str:
         return next(kind for start, kind in _MAGIC if body.startswith(start))
     if mime in _XML_TYPES:
         return _TYPE_OF_ROOT.get(xml_root(body), mime)
+    if mime in (HTML, PLAIN) and _MAYBE_SITEMAP(body) and (root := xml_root(body)) in SITEMAP_ROOTS:
+        # Servers that do not know the type send these as what they know; a browser looks too.
+        return _TYPE_OF_ROOT.get(root, "application/xml")
     if mime == PLAIN:
         return PLAIN if _is_text(body) else BINARY
     if mime not in _SAYS_NOTHING:

@@ -1,22 +1,23 @@
 """Sitemaps: urlset, sitemapindex, lists of URLs, RSS and Atom, each also gzipped.
 
 Read with regular expressions rather than an XML parser: sites' sitemaps are often not well-formed, a cut-off one
-should still give its beginning, and entities other than characters have no business in a URL and are not expanded.
+should still give its beginning, and entities other than XML's own five have no business in a URL and are not expanded.
 """
 
 from __future__ import annotations
 
-import html
 import itertools
 import re
+import sys
 from typing import cast
+from urllib.parse import urljoin
 
 import msgspec
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
 from drumlin.parse.charset import to_utf8
-from drumlin.parse.mime import PLAIN, xml_root
+from drumlin.parse.mime import PLAIN, SITEMAP_ROOTS, xml_root
 
 SITEMAP_URLS_MAX = 50_000
 SITEMAP_ELEMENTS_MAX = 1_500_000
@@ -29,12 +30,17 @@ GUNZIP_STEP_BYTES = 64 * 1024
 _GUNZIP_ERROR = cast("type[Exception]", IsalError)
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
-_ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
 _XML_MARKS = ("xml", "gzip", "octet-stream")
-_VALUE = rb"\s*(?:<!\[CDATA\[\s*)?([^<\]]{0,%d})" % LOC_BYTES_MAX
+# Text, or text that is taken literally.
+_VALUE = rb"\s*(?:<!\[CDATA\[(.{0,%d}?)(?:\]\]>|\Z)|([^<]{0,%d}))" % (LOC_BYTES_MAX, LOC_BYTES_MAX)
 # The elements of an entry that matter. A prefix is allowed, and looked at, because <image:loc> is not the page's.
-_ELEMENT = re.compile(rb"<(/?)((?:[\w.-]{1,32}:)?[a-zA-Z]{3,10})((?:\s[^<>]{0,2000}+)?)>" + _VALUE)
+_ELEMENT = re.compile(rb"<(/?)((?:[\w.-]{1,32}:)?[a-zA-Z]{3,10})((?:\s[^<>]{0,2000}+)?)>" + _VALUE, re.DOTALL)
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});")
+_ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'"}
 _HREF = re.compile(rb"\shref\s*=\s*[\"']([^\"']{1,%d})" % LOC_BYTES_MAX)
+_BASE = re.compile(rb"\sxml:base\s*=\s*[\"']([^\"']{1,%d})" % LOC_BYTES_MAX)
+_NO_PERMALINK = re.compile(rb"\sisPermaLink\s*=\s*[\"']\s*false", re.IGNORECASE)
 _REL = re.compile(rb"\srel\s*=\s*[\"']([^\"']{1,100})")
 _TEXT_LINE = re.compile(rb"^[ \t]*(https?://\S{1,%d})[ \t\r]*$" % LOC_BYTES_MAX, re.MULTILINE | re.IGNORECASE)
 
@@ -61,12 +67,16 @@ def looks_like_sitemap(mime: str, body: bytes) -> bool:
         return _TEXT_LINE.match(first.strip()) is not None
     if not any(mark in mime for mark in _XML_MARKS):
         return False
-    return xml_root(_inflated(body, PEEK_BYTES)) in _ROOTS
+    _, start = to_utf8(_inflated(body, PEEK_BYTES), "")
+    return xml_root(start) in SITEMAP_ROOTS
 
 
 def parse_sitemap(body: bytes, url: str) -> Sitemap:
-    """The entries of a sitemap, without what cannot be read. Locations are as written, not resolved against `url`."""
-    _, text = to_utf8(_inflated(body, SITEMAP_BYTES_MAX), "")
+    """The entries of a sitemap, without what cannot be read. Locations are as written, or as an `xml:base` has them,
+    and not resolved against `url`."""
+    _, text = to_utf8(_inflated(body, SITEMAP_BYTES_MAX), "", url)
+    if b"<!--" in text:
+        text = _COMMENT.sub(b"", text)
     root = xml_root(text)
     if root in {b"rss", b"rdf", b"feed"}:
         return _Entries(b"entry" if root == b"feed" else b"item").read(text)
@@ -98,7 +108,7 @@ def _inflated(body: bytes, bytes_max: int) -> bytes:
 
 def _from_lines(text: bytes) -> Sitemap:
     lines = itertools.islice(_TEXT_LINE.finditer(text), SITEMAP_URLS_MAX)
-    return Sitemap([SitemapURL(_plain(found[1])) for found in lines])
+    return Sitemap([SitemapURL(_literal(found[1])) for found in lines])
 
 
 class _Entries:
@@ -109,46 +119,57 @@ class _Entries:
         self._found = Sitemap()
         self._fields: dict[bytes, str] = {}
         self._inside = False
+        self._root_base = ""
+        self._base = ""
 
     def read(self, text: bytes) -> Sitemap:
         """All entries, the last one even if the text ends inside it."""
         prefix = _root_prefix(text)
         for element in itertools.islice(_ELEMENT.finditer(text), SITEMAP_ELEMENTS_MAX):
-            closing, name, attributes, value = element.groups()
+            closing, name, attributes, literal, value = element.groups()
             if prefix:
                 name = name.removeprefix(prefix)
             if name == self._entry:
                 self._boundary(opening=not closing)
+                self._base = _based(self._root_base, attributes)
                 if len(self._found.urls) >= SITEMAP_URLS_MAX:
                     return self._found
+            elif name == b"feed":
+                self._root_base = _based("", attributes)
             elif self._inside and not closing:
-                self._field(name, attributes, value)
+                self._field(name, attributes, _plain(value) if literal is None else _literal(literal))
         self._boundary(opening=False)
         return self._found
 
     def _boundary(self, *, opening: bool) -> None:
-        loc = self._fields.get(b"loc")
+        # The address of an entry of RSS may stand in its identifier alone.
+        loc = self._fields.get(b"loc") or self._fields.get(b"guid")
         if loc:
             dated = self._fields.get(b"lastmod", "")
             self._found.urls.append(SitemapURL(loc, dated, _priority(self._fields.get(b"priority", ""))))
         self._fields = {}
         self._inside = opening
 
-    def _field(self, name: bytes, attributes: bytes, value: bytes) -> None:
+    def _field(self, name: bytes, attributes: bytes, value: str) -> None:
         if name == b"link":
             self._link(attributes, value)
         elif name in {b"pubDate", b"updated", b"dc:date"}:
-            self._fields.setdefault(b"lastmod", _plain(value))
-        elif name in {b"loc", b"lastmod", b"priority"}:
-            self._fields.setdefault(name, _plain(value))
+            self._fields.setdefault(b"lastmod", value)
+        elif name in {b"loc", b"lastmod", b"priority"} or (
+            name == b"guid"
+            and value.lower().startswith(("http://", "https://"))
+            and not _NO_PERMALINK.search(attributes)
+        ):
+            self._fields.setdefault(name, value)
 
-    def _link(self, attributes: bytes, value: bytes) -> None:
+    def _link(self, attributes: bytes, value: str) -> None:
         href = _HREF.search(attributes)
         rel = _REL.search(attributes)
         if rel is None or rel[1] == b"alternate":
-            loc = _plain(href[1] if href else value)
+            loc = _plain(href[1]) if href else value
+            base = _based(self._base, attributes)
             if loc:
-                self._fields.setdefault(b"loc", loc)
+                self._fields.setdefault(b"loc", _joined(base, loc))
 
 
 def _root_prefix(text: bytes) -> bytes:
@@ -157,8 +178,34 @@ def _root_prefix(text: bytes) -> bytes:
     return root[1] if root else b""
 
 
+def _based(base: str, attributes: bytes) -> str:
+    """What addresses within an element are relative to; "" is the sitemap itself."""
+    own = _BASE.search(attributes) if attributes else None
+    return _joined(base, _plain(own[1])) if own else base
+
+
+def _joined(base: str, href: str) -> str:
+    try:
+        return urljoin(base, href) if base else href
+    except ValueError:  # an address of IPv6 that is none
+        return href
+
+
+def _literal(value: bytes) -> str:
+    return value.decode("utf-8", "replace").strip()
+
+
 def _plain(value: bytes) -> str:
-    return html.unescape(value.decode("utf-8", "replace").strip())
+    text = _literal(value)
+    return _ENTITY.sub(_character, text) if "&" in text else text
+
+
+def _character(entity: re.Match[str]) -> str:
+    name = entity[0]
+    if name[1] != "#":
+        return _ENTITIES[name]
+    code = int(name[3:-1], 16) if name[2] == "x" else int(name[2:-1])
+    return chr(code) if code <= sys.maxunicode and not 0xD800 <= code < 0xE000 else "\ufffd"
 
 
 def _priority(value: str) -> float | None:

@@ -141,6 +141,16 @@ def test_a_sitemap_that_redirects_out_of_scope_widens_nothing_however_many_hops_
     assert (made.totals(60.0).pending, made.made.scope_seeds) == (0, [])
 
 
+@pytest.mark.parametrize(("scope", "count"), [("host", 2), ("prefix", 2), ("page", 1)])
+def test_a_sitemap_may_be_anywhere_and_its_parts_too_but_not_what_an_exclude_names(scope: str, count: int) -> None:
+    made = dispatcher(["http://h0.test/docs/"], scope=scope, exclude=["/private/"])
+    (lease,) = Asker(made).work(0.0)
+    maps = ["http://h0.test/map.xml", "http://cdn.test/map.xml", "http://cdn.test/private/map.xml"]
+    named = HostReport(lease.lease_id, lease.host, True, sitemaps=maps)
+    made.results(batch_of([result(lease.assignments[0])], [named]), 1.0)
+    assert made.totals(1.0).pending == count
+
+
 def test_a_seed_that_redirects_to_what_is_excluded_is_not_followed() -> None:
     made = dispatcher(SEEDS[:1], exclude=["/logout"])
     (lease,) = Asker(made).work(0.0)

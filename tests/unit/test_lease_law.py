@@ -265,9 +265,9 @@ def test_a_note_as_nodes_write_them_is_kept() -> None:
     assert learnt(dispatcher(SEEDS[:1]), note=note).note == note
 
 
-def test_sitemaps_are_taken_on_the_host_itself_and_in_scope() -> None:
+def test_sitemaps_of_a_host_are_taken_wherever_they_are() -> None:
     made = dispatcher(SEEDS[:2], scope="prefix")
     (lease,) = Asker(made).work(0.0, hosts=1)
     maps = [f"http://{lease.host}/map.xml", ELSEWHERE + "map.xml"]
     made.results(Results([], [HostReport(lease.lease_id, lease.host, sitemaps=maps)]), 1.0, "n0")
-    assert made.totals(1.0).known == 3
+    assert made.totals(1.0).known == 4

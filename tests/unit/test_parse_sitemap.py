@@ -130,3 +130,59 @@ TAGS = st.lists(
 @given(TAGS)
 def test_no_order_of_elements_raises(tags: list[bytes]) -> None:
     assert tidy(parse_sitemap(b"<urlset>" + b"".join(tags), ""))
+
+
+@pytest.mark.parametrize(
+    ("written", "loc"),
+    [
+        (b"http://a.example/?f[0]=x&amp;g[]=y", "http://a.example/?f[0]=x&g[]=y"),
+        (b"<![CDATA[http://a.example/?f[0]=x&g=]]>", "http://a.example/?f[0]=x&g="),
+        (b"\n <![CDATA[ http://a.example/?a=1&copy=2 ]]> ", "http://a.example/?a=1&copy=2"),
+        (b"http://a.example/?a=1&copy=2", "http://a.example/?a=1&copy=2"),
+        (b"http://a.example/&#x41;&#66;&quot;", 'http://a.example/AB"'),
+        (b"http://a.example/&#xD800;&#9999999;", "http://a.example/\ufffd\ufffd"),
+        (b"<!-- old --> http://a.example/new", "http://a.example/new"),
+    ],
+)
+def test_a_location_is_read_whole_and_as_xml_has_it(written: bytes, loc: str) -> None:
+    assert locations(b"<urlset><url><loc>" + written + b"</loc></url></urlset>") == [loc]
+
+
+def test_what_is_commented_out_is_not_there() -> None:
+    gone = b"<!-- <url><loc>http://a.example/old</loc></url> -->"
+    body = b"<urlset>" + gone + b"<url><loc>http://a.example/new</loc></url><!-- <url><loc>http://a.example/cut</loc>"
+    assert locations(body) == ["http://a.example/new"]
+    assert parse_sitemap(b"<sitemapindex><!--<sitemap><loc>/1.xml</loc></sitemap>--></sitemapindex>", "").sitemaps == []
+
+
+def test_addresses_in_atom_are_relative_to_their_base() -> None:
+    atom = (
+        b"<feed xml:base='http://a.example/blog/'><entry><link href='1'/></entry>"
+        b"<entry xml:base='2024/'><link href='2'/></entry><entry><link xml:base='/x/' href='3'/></entry>"
+        b"<entry><link href='//b.example/4'/></entry><entry xml:base='http://[bad'><link href='5'/></entry></feed>"
+    )
+    assert locations(atom) == [
+        "http://a.example/blog/1",
+        "http://a.example/blog/2024/2",
+        "http://a.example/x/3",
+        "http://b.example/4",
+        "5",
+    ]
+
+
+def test_the_identifier_of_an_rss_entry_is_its_address_where_it_has_no_other() -> None:
+    rss = (
+        b"<rss><channel><item><guid>http://a.example/1</guid></item>"
+        b"<item><guid isPermaLink='false'>http://a.example/no</guid></item><item><guid>tag:a,2024:3</guid></item>"
+        b"<item><guid isPermaLink='true'>http://a.example/no</guid><link>http://a.example/4</link></item></channel></rss>"
+    )
+    assert locations(rss) == ["http://a.example/1", "http://a.example/4"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16"])
+def test_a_sitemap_in_utf16_is_read(encoding: str) -> None:
+    body = '<?xml version="1.0" encoding="UTF-16"?><urlset><url><loc>http://a.example/é</loc></url></urlset>'.encode(
+        encoding
+    )
+    assert looks_like_sitemap("text/xml", body)
+    assert locations(body) == ["http://a.example/é"]

@@ -34,6 +34,14 @@ from drumlin.parse import sniff
         ("", b"<?xml version='1.0'?><urlset>", "application/xml"),
         ("nonsense", b"<p>hello", "text/html"),
         ("image/svg+xml", b"<svg>", "image/svg+xml"),
+        ("text/html", b"<?xml version='1.0'?>\n<urlset>", "application/xml"),
+        ("text/html; charset=utf-8", b"\xef\xbb\xbf<sitemapindex>", "application/xml"),
+        ("text/plain", b"<sm:urlset xmlns:sm='x'>", "application/xml"),
+        ("text/html", b"<?xml version='1.0'?><rss version='2.0'>", "application/rss+xml"),
+        ("text/plain", b"<feed xmlns='http://www.w3.org/2005/Atom'>", "application/atom+xml"),
+        ("text/html", b"<?xml version='1.0'?><!DOCTYPE html><html>", "text/html"),
+        ("text/html", b"<feedback>", "text/html"),
+        ("text/plain", b"<?xml version='1.0'?><html>", "text/plain"),
     ],
 )
 def test_a_body_is_what_its_header_says_unless_that_is_nothing_or_plainly_wrong(

@@ -272,12 +272,14 @@ class LinkSet(msgspec.Struct, array_like=True):
 
 class Told(msgspec.Struct, array_like=True):
     """What a worker says of a page that it fetched and a coordinator stores for it: `node` is the worker, `size` how
-    long the body was. Without `has_text` nobody knows the text, unless `text_data_url` says where it is."""
+    long the body was. Without `has_text` nobody knows the text, unless `text_data_url` says where it is. A body that
+    was `decoded` came as a text: it is in UTF-8, whatever the page says of itself."""
 
     node: str
     size: int
     has_text: bool = False
     text_data_url: str = ""
+    decoded: bool = False
 
 
 class Capture(msgspec.Struct):

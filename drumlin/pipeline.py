@@ -28,6 +28,7 @@ from drumlin.model import Capture, FailureKind, LinkSet
 from drumlin.parse import (
     ASSET_KINDS,
     FOLLOWED_KINDS,
+    UTF8,
     ParsedPage,
     Source,
     looks_like_sitemap,
@@ -305,8 +306,9 @@ def _is_page(capture: Capture) -> bool:
 
 
 def _source(capture: Capture) -> Source:
-    """The body as what it was found to be, with the charset that its header names."""
-    charset = extract_mime_type(capture.headers.get("content-type", "")).charset
+    """The body as what it was found to be, with the charset that its header names, or that it was sent to us in."""
+    decoded = capture.told is not None and capture.told.decoded
+    charset = UTF8 if decoded else extract_mime_type(capture.headers.get("content-type", "")).charset
     content_type = f"{capture.mime}; charset={charset}" if charset else capture.mime
     return Source(capture.body, content_type, capture.url, capture.headers.get("content-language", ""))
 

@@ -225,7 +225,7 @@ class SingleFace:
             assignment = seals.assignment_id(seals.lease_id(state.token, state.host), task)
             told = _told(message, url, assignment, capture_id, list(task.redirects))
             reports = [self._report(message, task, state, call)]
-            await self._take(call, state.node, told, reports)
+            await self._take(call, state.node, message, told, reports)
         else:
             await self._take_late(call, message, url, capture_id, done=story is not None and story.task is None)
 
@@ -237,10 +237,13 @@ class SingleFace:
             # What is done may be this worker's own, sent again after the engine forgot by whom it was settled.
             await self._gate.judge(call.identity, call.now, late=int(done), foreign=int(not done))
             raise Refused(409, "not_leased", "This URL is not leased to this worker.", "Ask /v1/fetch/next for one.")
-        await self._take(call, worker or given.partition(":")[0], _told(message, url, given, capture_id, []), [])
+        told = _told(message, url, given, capture_id, [])
+        await self._take(call, worker or given.partition(":")[0], message, told, [])
 
-    async def _take(self, call: Call, worker: str, told: ToldResult, reports: list[HostReport]) -> None:
-        tellings = await self._intake.read(worker, [told])
+    async def _take(
+        self, call: Call, worker: str, said: FetchResult, told: ToldResult, reports: list[HostReport]
+    ) -> None:
+        tellings = await self._intake.read(worker, [told], decoded=said.body is not None)
         accepted = (await self._intake.take(worker, tellings, reports)).accepted
         self._work_may_have_come()
         if not accepted.rejected:

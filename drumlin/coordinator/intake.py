@@ -72,12 +72,13 @@ class Intake:
         """Whether what is returned here is stored."""
         return self._keeper is not None
 
-    async def read(self, node: str, told: list[ToldResult]) -> list[Telling]:
-        """Understand what a worker says and read the pages that it sends; `Refused` when some contradict themselves."""
+    async def read(self, node: str, told: list[ToldResult], *, decoded: bool = False) -> list[Telling]:
+        """Understand what a worker says and read the pages that it sends, as texts if they are `decoded`; `Refused`
+        when some contradict themselves."""
         tellings: list[Telling] = []
         for start in range(0, len(told), ASKED_AT_ONCE):
             for one in told[start : start + ASKED_AT_ONCE]:
-                tellings.append(telling_of(one, node, self._time.today()))
+                tellings.append(telling_of(one, node, self._time.today(), decoded=decoded))
                 # It may have thousands of links, and others wait.
                 await asyncio.sleep(0)
             await asyncio.gather(*(self._look_up(telling) for telling in tellings[start:]))

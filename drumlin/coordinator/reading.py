@@ -45,11 +45,13 @@ class Order(msgspec.Struct, array_like=True):
 
 
 class Read(msgspec.Struct, array_like=True):
-    """What a page says, without its body. `flaw` says why it cannot be taken at all."""
+    """What a page says, without its body. `flaw` says why it cannot be taken at all, `as_received` whether its body can
+    be what the site sent."""
 
     capture: Capture | None = None
     found: Discovered | None = None
     flaw: str = ""
+    as_received: bool = True
 
 
 class Reader:
@@ -107,6 +109,8 @@ def _fill(telling: Telling, read: Read) -> None:
         return
     capture.body_raw = before.body_raw
     telling.capture = capture
+    # Under a head that names another encoding nobody could read the record.
+    telling.with_head = telling.with_head and read.as_received
     telling.fetch.record_id = result.record_id = capture.record_id
     result.simhash = capture.simhash
     result.mime = capture.mime
@@ -130,8 +134,9 @@ def read_page(order: Order) -> Read:
             _read_text(capture, order.text_url)
     except (ValueError, SiteError) as wrong:
         return Read(flaw=str(wrong))
+    as_received = capture.told is None or not capture.told.decoded or _encoded_as_it_says(capture)
     capture.body_raw = capture.body = b""
-    return Read(capture, found)
+    return Read(capture, found, as_received=as_received)
 
 
 def _read_body(order: Order) -> Discovered | None:
@@ -152,6 +157,13 @@ def _read_body(order: Order) -> Discovered | None:
         capture.links = given
         return None
     return pipeline.discover(capture)
+
+
+def _encoded_as_it_says(capture: Capture) -> bool:
+    """Whether a body that came as a text, and so in UTF-8, has the bytes of the site: those of a page that declares
+    another encoding are not known, unless it makes no difference."""
+    _, utf8 = to_utf8(capture.body, capture.headers.get("content-type", ""), capture.url)
+    return utf8 == capture.body
 
 
 def _read_text(capture: Capture, url: str) -> None:

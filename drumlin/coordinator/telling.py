@@ -155,8 +155,9 @@ def as_stored(told: ToldResults, now: float) -> Results:
     return Results(results, told.hosts, told.canonical_links, stored=True, segment=told.segment)
 
 
-def telling_of(told: ToldResult, node: str, now: float) -> Telling:
-    """A result in drumlin's form, with the capture that it tells of; `Refused` when it contradicts itself."""
+def telling_of(told: ToldResult, node: str, now: float, *, decoded: bool = False) -> Telling:
+    """A result in drumlin's form, with the capture that it tells of; `Refused` when it contradicts itself. `decoded`
+    says that its body came as a text."""
     _check_status(told)
     result = _result(told, now)
     head = _head(told) if result.outcome in ANSWERED else b""
@@ -171,7 +172,7 @@ def telling_of(told: ToldResult, node: str, now: float) -> Telling:
         telling.with_body = told.body is not None or result.outcome == Outcome.NOT_MODIFIED
         telling.with_head = bool(head)
         telling.capture = _capture(told, result, key, host, head)
-        telling.capture.told = Told(node, result.size, text_data_url=_reference(told))
+        telling.capture.told = Told(node, result.size, text_data_url=_reference(told), decoded=decoded)
         fetch.record_id = result.record_id = telling.capture.record_id = record_id_of(telling.capture)
     return telling
 

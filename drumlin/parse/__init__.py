@@ -23,7 +23,7 @@ makes any parser's work quadratic (`drumlin.parse.hostile`): such a page is read
 A process that parses many pages should call `keep_freed_memory` once: it nearly halves the cost of small ones.
 """
 
-from drumlin.parse.charset import to_utf8
+from drumlin.parse.charset import UTF8, to_utf8
 from drumlin.parse.encoders import queries_in
 from drumlin.parse.language import language_codes
 from drumlin.parse.links import ASSET_KINDS, FOLLOWED_KINDS, LINK_TEXT_CHARS_MAX, LINKS_MAX
@@ -50,6 +50,7 @@ __all__ = [
     "SITEMAP_BYTES_MAX",
     "SITEMAP_URLS_MAX",
     "TEXT_BYTES_MAX",
+    "UTF8",
     "ParsedPage",
     "Sitemap",
     "SitemapURL",

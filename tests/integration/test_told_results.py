@@ -100,6 +100,31 @@ def test_a_page_with_its_head_becomes_a_warc_record(tmp_path: Path) -> None:
     check_no_leftovers(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("declared", "text", "records"),
+    [
+        ("iso-8859-1", "Grüße ☃", 0),
+        ("utf-8", "Grüße ☃", 1),
+        ("iso-8859-1", "Gruesse", 1),
+        ("", "<meta charset=shift_jis>日本", 0),
+        ("", "日本", 1),
+    ],
+)
+def test_a_body_that_comes_as_a_text_is_not_decoded_again(
+    tmp_path: Path, declared: str, text: str, records: int
+) -> None:
+    head = HEAD.replace("; charset=utf-8", f"; charset={declared}" if declared else "")
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, "http://c.example/")
+        assert (
+            give(running, "http://c.example/", body=f"<title>{text}</title><p>{text}", responseHead=head).status == 204
+        )
+    [(title, stored, name)] = query(tmp_path, "SELECT title, text, warc_filename FROM {pages}")
+    words = text.rpartition(">")[2]
+    assert (title.rpartition(">")[2], stored) == (words, words)
+    assert len([name] if name else []) == records, "a record holds what the site sent, or there is none"
+
+
 @pytest.mark.parametrize("more", [{"bodyBase64": ""}, {}, {"redirectTo": "/new"}])
 def test_a_redirect_is_followed_to_where_its_head_or_the_worker_says(tmp_path: Path, more: dict[str, Any]) -> None:
     url, target = "http://d.example/old", "http://d.example/new"

@@ -30,6 +30,7 @@ class Cause(StrEnum):
     SILENT = "engine_silent"
     UNCONFIRMED = "engine_unconfirmed"
     REFUSED = "engine_refused"
+    LOST = "engine_lost_data"
     ENGINE_FAILED = "engine_failed"
     STORE_FULL = "store_full"
     STORE_SILENT = "store_silent"

@@ -187,7 +187,8 @@ class WorkLease(msgspec.Struct):
 class Work(msgspec.Struct):
     """`lost` names the hosts whose leases could not be renewed. `scope_seeds` are all seeds that joined the scope on
     the way, when the node does not know them all. A host to be visited has a lease without assignments; where others
-    hold it, or its next contact is not due, `notes` has what earlier leases learnt of it."""
+    hold it, or its next contact is not due, `notes` has what earlier leases learnt of it. When `lost_at` changes, the
+    frontier has lost something: links that were told before have to be told again."""
 
     leases: list[WorkLease]
     assignments: list[FlatAssignment]
@@ -197,6 +198,7 @@ class Work(msgspec.Struct):
     scope_seeds: list[str] = []
     scope_version: int = 0
     notes: dict[str, bytes] = {}
+    lost_at: float = 0.0
 
 
 class Result(msgspec.Struct, omit_defaults=True):

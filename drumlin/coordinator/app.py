@@ -44,7 +44,7 @@ from drumlin.coordinator.bundles import QUOTA_BYTES
 from drumlin.coordinator.conduct import Gate, Origin
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
-from drumlin.coordinator.health import Health, Part
+from drumlin.coordinator.health import Health, Part, refusal
 from drumlin.coordinator.intake import Intake
 from drumlin.coordinator.openapi import document
 from drumlin.coordinator.routing import (
@@ -61,7 +61,7 @@ from drumlin.coordinator.routing import (
 from drumlin.coordinator.shown import on_calendar
 from drumlin.coordinator.totals import Totals
 from drumlin.coordinator.watch import Watch
-from drumlin.errors import DrumlinError, StorageError
+from drumlin.errors import Cause, DrumlinError, StorageError
 from drumlin.protocol import Failure
 
 BODIES_BYTES_MAX = 512 * 1024 * 1024
@@ -107,7 +107,15 @@ class CoordinatorApp:
         self._on_broken = on_broken
         self._time = engine_time
         self.health = Health()
-        self.watch = Watch(dispatcher.engine, store, self.health, engine_time.today)
+        self._dispatcher = dispatcher
+        self.watch = Watch(
+            dispatcher.engine,
+            store,
+            self.health,
+            engine_time.today,
+            on_loss=self._note_loss,
+            after_loss=self._loss_not_over,
+        )
         dispatcher.lanes = LoopLanes()
         self._misdeeds = dispatcher.misdeeds
         self._audit = AuditLog(dispatcher.engine)
@@ -228,9 +236,16 @@ class CoordinatorApp:
         if self._on_broken is not None:
             self._on_broken(broken)
 
+    async def _note_loss(self) -> None:
+        await self._dispatcher.losses.note(await self._time.now())
+
+    def _loss_not_over(self) -> DrumlinError | None:
+        return self._dispatcher.losses.problem(self._time.reading(), self._dispatcher.config.lease_s)
+
     async def _serve(self, call: Call, send: Send) -> int:
         _check_head(call)
         found = self._router.find(call)
+        self._refuse_after_loss(found.route)
         reserved = self._reserve(found, call)
         try:
             if found.route.streams_body:
@@ -242,6 +257,13 @@ class CoordinatorApp:
         finally:
             self._bodies_bytes -= reserved
         return await _respond(send, call, answer)
+
+    def _refuse_after_loss(self, route: Route) -> None:
+        """What the engine says of leases and URLs is not to be believed while it lacks some of them."""
+        trouble = self.health.trouble(Part.ENGINE)
+        needs_engine = route.permission is not None and not route.without_engine
+        if needs_engine and trouble is not None and trouble.code == Cause.LOST:
+            raise refusal(trouble)
 
     async def _work(self, found: Found, call: Call) -> Any:
         if found.route.without_engine and self.health.trouble(Part.ENGINE) is not None:

@@ -20,6 +20,7 @@ from drumlin.coordinator.breathing import PART_WEIGHT, PART_WEIGHT_REMOTE, Breat
 from drumlin.coordinator.engine_time import agreed_s
 from drumlin.coordinator.findings import Findings
 from drumlin.coordinator.granting import Granting
+from drumlin.coordinator.losses import Losses
 from drumlin.coordinator.misdeeds import Misdeed, Misdeeds
 from drumlin.coordinator.narrowing import Narrowing
 from drumlin.coordinator.nodes import PRESENT, SILENT_HEARTBEATS, NodeRegistry
@@ -119,6 +120,7 @@ class Dispatcher:
         self.misdeeds = Misdeeds()
         self.findings = Findings(engine, config, seeds, chance)
         self.orders = Orders(engine)
+        self.losses = Losses(engine)
         self._granting = Granting(
             engine,
             self.steering,
@@ -149,6 +151,7 @@ class Dispatcher:
         await self._follow_settings()
         await self.findings.refresh()
         await self.seals.refresh(self.engine)
+        await self.losses.follow()
 
     # Settings
 
@@ -301,6 +304,7 @@ class Dispatcher:
         state = CrawlState.DRAINING if record.status is NodeStatus.DRAINING else self.state
         work = Work([], [], 0.0, state)
         work.scope_version = len(self.scope_seeds)
+        work.lost_at = self.losses.last
         if request.scope_version != work.scope_version:
             work.scope_seeds = self.scope_seeds
         if state is CrawlState.RUNNING and record.status is NodeStatus.ACTIVE:
@@ -417,6 +421,7 @@ class Dispatcher:
         await self._follow_settings()
         await self.findings.refresh()
         await self.seals.refresh(self.engine)
+        await self.losses.follow()
         await self.nodes.flush(self.engine)
         if self.leads:
             self._granting.hand_on(await self.engine.expire_all(now), now)

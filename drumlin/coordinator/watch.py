@@ -7,8 +7,9 @@ that is full or does not answer. A look that hangs is not waited for, and no sec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from drumlin.coordinator.health import Health, Part
@@ -29,7 +30,19 @@ PROBE_NAME = ".drumlin-probe-"
 class Watch:
     """Keeps `health` up to date. `clock` goes on while the engine is gone, and never jumps."""
 
-    def __init__(self, engine: Engine, store: Path | None, health: Health, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Path | None,
+        health: Health,
+        clock: Callable[[], float],
+        *,
+        on_loss: Callable[[], Awaitable[None]] | None = None,
+        after_loss: Callable[[], DrumlinError | None] = lambda: None,
+    ) -> None:
+        """`on_loss` is called when the engine has lost something; `after_loss` says what is wrong since then."""
+        self._on_loss = on_loss
+        self._after_loss = after_loss
         self._engine = engine
         self._store = store
         self._health = health
@@ -75,8 +88,11 @@ class Watch:
         try:
             await self._engine.check(LOOK_S_MAX)
         except DrumlinError as problem:
+            if problem.code == Cause.LOST and self._on_loss is not None:
+                with contextlib.suppress(DrumlinError):
+                    await self._on_loss()
             return problem
-        return None
+        return self._after_loss()
 
     async def _look_at_store(self) -> DrumlinError | None:
         if self._store is None:

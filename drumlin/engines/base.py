@@ -280,8 +280,8 @@ class Engine(Protocol):
     # The engine itself
 
     async def check(self, within_s: float) -> None:
-        """Write something small wherever shards live. When that cannot be done within so many seconds, a
-        `DrumlinError` says why, with a `code` for programs."""
+        """Write something small wherever shards live. When that cannot be done within so many seconds, or something is
+        gone that was acknowledged, a `DrumlinError` says why, with a `code` for programs."""
 
     async def snapshot(self, path: str) -> None:
         """Write a copy that can be opened as an engine of its own to `path`, which must not exist."""

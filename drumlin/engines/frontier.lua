@@ -29,6 +29,8 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Tb<name>   string  a claim: until when, and who holds it
   Tg         zset    what is to be forgotten of Tk, Ta and Tb (k<n>, a<call>, b<name>), by when
   T+         string  means nothing: written so that replicas can confirm all that was written before
+  T%         number  how often coordinators have looked whether this server can be written; it never falls, unless data
+                     was lost
   Te<domain> hash    contents of a registrable domain: 12 bytes of the digest → nearest, URL, time, record id, distance
   Tf<domain> string  their SimHashes in order of arrival: 8 bytes, and the 12 bytes of the digest
 

@@ -28,10 +28,11 @@ from xxhash import xxh3_64_intdigest
 
 from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, Added, shard_of
 from drumlin.engines.redis_address import RedisAddress, parse_address
-from drumlin.engines.redis_check import check
+from drumlin.engines.redis_check import Looks
 from drumlin.engines.redis_client import PATIENCE_S, RedisClient
 from drumlin.engines.redis_commands import Command, ShardCommands, load_library, packed
 from drumlin.engines.redis_contents import RedisContents
+from drumlin.engines.redis_founding import found
 from drumlin.engines.redis_records import (
     encode,
     read_host,
@@ -67,10 +68,6 @@ from drumlin.model import (
 )
 from drumlin.urls import host_of
 
-SHARDS_PER_MASTER = 32
-"""Shards of a new frontier for each master that there is when it is founded: enough to spread evenly over some times as
-many, few enough that a batch of links takes few calls, and that all can be asked every second."""
-FORMAT = b"1"
 SCAN_HOSTS = 1_000
 FINDS_MAX = 3
 """How often a URL is looked for that moves while it is looked for."""
@@ -90,30 +87,11 @@ async def open_redis(url: str, *, shard_count: int | None = None, patience_s: fl
     client = RedisClient(address, source, patience_s=patience_s)
     try:
         await client.open()
-        shards = await _found(client, address, shard_count)
+        shards = await found(client, address, shard_count)
     except BaseException:
         await client.close()
         raise
     return RedisEngine(client, address, shards, version)
-
-
-async def _found(client: RedisClient, address: RedisAddress, shard_count: int | None) -> int:
-    """How many shards the namespace has: as it was founded, or is now."""
-    tag = address.namespace
-    key, slot = f"{{{tag}}}", slot_of(tag)
-    wanted = shard_count or SHARDS_PER_MASTER * client.masters_count
-    commands = [
-        Command(slot, packed("HSETNX", key, "shards", wanted), key),
-        Command(slot, packed("HSETNX", key, "format", FORMAT), key),
-        Command(slot, packed("HMGET", key, "shards", "format")),
-    ]
-    _, _, (shards, form) = await client.run(commands)
-    if form != FORMAT:
-        raise EngineError(
-            f"The frontier at {address} is in format {form.decode()}, which this version cannot read.",
-            "Use the version of drumlin that made it, or another namespace.",
-        )
-    return int(shards)
 
 
 class RedisEngine:
@@ -128,6 +106,7 @@ class RedisEngine:
         self._shards = ShardCommands(address.namespace, shard_count, version)
         self._root = f"{{{address.namespace}}}"
         self._root_slot = slot_of(address.namespace)
+        self._looks = Looks(client, address, self._root, self._shards.tags)
         self._contents = RedisContents(self._record_contents, self._read_contents, address.contents)
         self._time = 0.0
         """As far as this process knows: for calls that are told no time."""
@@ -188,10 +167,12 @@ class RedisEngine:
         limits = (hosts_max, urls_max, urls_per_host, horizon_s, delay_default_s)
         wanted = encode((node, request, now, until, *limits, skipped, sorted(set(only_hosts))))
         reply = await self._call("lease", shard, wanted)
+        await self._looks.be_sure()
         return [_lease(shard, fields, node, now) for fields in reply]
 
     async def visit(self, shard: int, visit: Visit, now: float) -> Lease | None:
         fields = await self._call("visit", shard, encode(visit))
+        await self._looks.be_sure()
         return _lease(shard, fields, visit.node, now) if fields else None
 
     async def extend(
@@ -380,7 +361,7 @@ class RedisEngine:
             top = {one.host: one for one in best}
 
     async def check(self, within_s: float) -> None:
-        await check(self._client, self.address, self._shards.tags, within_s)
+        await self._looks.check(within_s)
 
     # Small tables that all coordinators share
 

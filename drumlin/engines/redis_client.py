@@ -236,6 +236,8 @@ class RedisClient:
         self._refreshing: asyncio.Task[None] | None = None
         self._tls = _tls_context(address) if address.tls else None
         self._closed = False
+        self.connects = 0
+        """How many connections were made so far."""
 
     async def open(self) -> None:
         """Find the servers and give them the functions; an `EngineError` says why that cannot be."""
@@ -410,6 +412,7 @@ class RedisClient:
                 "Name the file of its authority with `?ca=FILE`.",
             ) from None
         self._connections[server] = connection
+        self.connects += 1
         if self._address.password:
             user = [self._address.user] if self._address.user else []
             reply = await self._single(connection, packed("AUTH", *user, self._address.password))

@@ -49,6 +49,7 @@ class Leases:
         self._ask_at = 0.0
         self._renewing = False
         self._to_renew: dict[str, HostWork] = {}
+        self._lost_at = 0.0
         self._renew_at = 0.0
         self._scan_at = 0.0
         self._requests = 0
@@ -135,10 +136,17 @@ class Leases:
         self._heed(work, sent)
 
     def _heed(self, work: Work, sent: float) -> None:
-        self._pipeline.widen_scope(work.scope_seeds, work.scope_version)
-        self._holder.follow(work.state)
+        self._hear_of_crawl(work)
         for lease in work.leases:
             self._holder.granted(lease, sent)
+
+    def _hear_of_crawl(self, work: Work) -> None:
+        """Follow what holds for the whole crawl, before any of its URLs are begun."""
+        self._pipeline.widen_scope(work.scope_seeds, work.scope_version)
+        if work.lost_at != self._lost_at:
+            self._lost_at = work.lost_at
+            self._pipeline.tell_again()
+        self._holder.follow(work.state)
 
     def _ask_failed(self) -> None:
         self._asking = False
@@ -154,8 +162,7 @@ class Leases:
     def _take_renewals(self, work: Work, sent: float) -> None:
         now = monotonic()
         self._renewing = False
-        self._pipeline.widen_scope(work.scope_seeds, work.scope_version)
-        self._holder.follow(work.state)
+        self._hear_of_crawl(work)
         for lease in work.leases:
             host = self._hosts.by_name.get(lease.host)
             if host is not None and host.lease_id == lease.lease_id:

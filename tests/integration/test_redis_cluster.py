@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from drumlin.engines.base import shard_of
-from drumlin.engines.redis import SHARDS_PER_MASTER, RedisEngine, open_redis
+from drumlin.engines.redis import RedisEngine, open_redis
+from drumlin.engines.redis_founding import SHARDS_PER_MASTER
 from drumlin.engines.redis_topology import slot_of
 from drumlin.errors import EngineError
 from drumlin.model import Lease, NewURLs, Settled, Settlement, TaskState

@@ -12,8 +12,9 @@ import pytest
 
 from drumlin.engines import shard_of
 from drumlin.engines.base import Added
-from drumlin.engines.redis import SHARDS_PER_MASTER, RedisEngine, open_redis
+from drumlin.engines.redis import RedisEngine, open_redis
 from drumlin.engines.redis_address import parse_address
+from drumlin.engines.redis_founding import SHARDS_PER_MASTER
 from drumlin.errors import ConfigError, EngineError
 from drumlin.model import Content, Lease, NewURLs, Renewal, Settled, Settlement, TaskState, Verdict, Visit
 from tests.harness.certificates import Authority

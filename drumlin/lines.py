@@ -31,6 +31,11 @@ def one_line(text: str) -> str:
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 page`, `2 pages`; for nouns that take an s."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 class LineFormatter(logging.Formatter):
     """Writes an entry as one line; a traceback follows with a mark before each of its lines."""
 

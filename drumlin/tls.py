@@ -135,8 +135,7 @@ def server_context(certificate: Path, key: Path, client_authority: Path | None =
             context.load_verify_locations(client_authority)
             context.verify_mode = ssl.CERT_REQUIRED
     except OSError as wrong:
-        named = ", ".join(str(path) for path in (certificate, key, client_authority) if path is not None)
-        raise ConfigError(f"Cannot use the certificate files {named}: {_reason(wrong)}.") from wrong
+        raise _unusable(wrong, certificate, key, client_authority) from wrong
     return context
 
 
@@ -149,8 +148,7 @@ def client_context(authority: Path | None, client: Path | None = None, key: Path
         if client is not None:
             context.load_cert_chain(client, key)
     except OSError as wrong:
-        named = ", ".join(str(path) for path in (authority, client, key) if path is not None)
-        raise ConfigError(f"Cannot use the certificate files {named}: {_reason(wrong)}.") from wrong
+        raise _unusable(wrong, authority, client, key) from wrong
     return context
 
 
@@ -439,6 +437,14 @@ def write_file(path: Path, content: bytes, mode: int = PRIVATE) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+
+
+def _unusable(wrong: OSError, *paths: Path | None) -> ConfigError:
+    """Names the files that cannot be read or, if all can, all of them: OpenSSL does not say which one it means."""
+    given = [path for path in paths if path is not None]
+    guilty = [path for path in given if not os.access(path, os.R_OK)] or given
+    named = ", ".join(dict.fromkeys(str(path) for path in guilty))
+    return ConfigError(f"Cannot use the certificate files {named}: {_reason(wrong)}.")
 
 
 def _reason(wrong: OSError) -> str:

@@ -137,10 +137,11 @@ def with_doors(place: Listen, client_ca: Path | None, proxies: tuple[str, ...]) 
 def ready_line(place: Listen, spec: str, *, auth: bool) -> str:
     """One line that says what runs here and how to join; never the engine's password."""
     secured = "TLS" if place.certificate else "no TLS"
-    token = " --token-file FILE" if auth else ""
-    token += " --cert FILE --key FILE" if place.client_authority else ""
+    needed = " --token-file FILE" if auth else ""
+    needed += " --ca FILE" if place.certificate else ""
+    needed += " --cert FILE --key FILE" if place.client_authority else ""
     engine = f"{spec.partition('://')[0]}://{spec.rpartition('@')[2]}" if "@" in spec else spec
-    join = f"drumlin node --coordinator {place.endpoint}{token}"
+    join = f"drumlin node --coordinator {place.endpoint}{needed} --store DIR"
     return f"Ready at {place.endpoint} ({secured}, engine {engine}). To join: {join}"
 
 

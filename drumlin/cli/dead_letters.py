@@ -11,7 +11,8 @@ from drumlin.cli.console import results, write_json
 from drumlin.cli.remote import ListsByDefault, remote_options
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
-from drumlin.lines import one_line
+from drumlin.lines import counted, one_line
+from drumlin.model import FailureKind
 
 if TYPE_CHECKING:
     from drumlin.fleet.remote import Remote
@@ -21,7 +22,15 @@ AT_ONCE = 1_000
 
 
 def _selection(function: click.decorators.FC) -> click.decorators.FC:
-    function = click.option("--kind", default="", help="only this kind, such as timeout or http_5xx")(function)
+    known = click.Choice([str(kind) for kind in FailureKind])
+    kind = click.option(
+        "--kind",
+        type=known,
+        metavar="KIND",
+        callback=lambda _context, _option, value: value or "",
+        help="only this kind, such as timeout or http_5xx",
+    )
+    function = kind(function)
     return click.option("--host", default="", help="only of this host")(function)
 
 
@@ -51,7 +60,7 @@ def list_letters(loaded: Loaded, remote: Remote, kind: str, host: str, limit: in
         console.print(one_line(f"{when}  {letter['kind']}  {letter['url']}"), soft_wrap=True)
         console.print(one_line(f"    {_attempts(letter)}: {error}"), soft_wrap=True)
     more = " There may be more: narrow the list by --kind or --host." if len(letters) == limit else ""
-    console.print(f"{len(letters):,} dead letters.{more}")
+    console.print(f"{counted(len(letters), 'dead letter')}.{more}")
 
 
 def _attempts(letter: dict[str, Any]) -> str:
@@ -72,7 +81,7 @@ def retry(loaded: Loaded, remote: Remote, urls: tuple[str, ...], kind: str, host
     """Put dead letters back into the frontier: those named, those selected, or all."""
     done = _change(remote, "retry", urls, kind, host)
     by = "by the next `drumlin crawl`" if remote.standing else "in their turn"
-    _tell(loaded, done, f"{done:,} URLs will be fetched again {by}.")
+    _tell(loaded, done, f"{counted(done, 'URL')} will be fetched again {by}.")
 
 
 @command.command("drop")
@@ -86,7 +95,7 @@ def drop(loaded: Loaded, remote: Remote, urls: tuple[str, ...], kind: str, host:
     if not (urls or kind or host or everything):
         raise ConfigError("Which dead letters?", "Name URLs, select with --kind or --host, or give --all.")
     done = _change(remote, "drop", urls, kind, host)
-    _tell(loaded, done, f"{done:,} dead letters dropped.")
+    _tell(loaded, done, f"{counted(done, 'dead letter')} dropped.")
 
 
 def _change(remote: Remote, verb: str, urls: tuple[str, ...], kind: str, host: str) -> int:

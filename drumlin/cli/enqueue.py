@@ -12,6 +12,7 @@ from drumlin.cli.crawl import read_seeds
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
+from drumlin.lines import counted
 
 if TYPE_CHECKING:
     from drumlin.fleet.remote import Remote
@@ -45,9 +46,10 @@ def command(
     if loaded.process.json:
         write_json(dict(counts))
         return
-    _say_unless_running(loaded, remote)
+    if counts["added"]:
+        _say_unless_running(loaded, remote)
     capped = f", {counts['capped']:,} over the limit of their host" if counts["capped"] else ""
-    results(loaded.process).print(f"{counts['added']:,} URLs added, {counts['seen']:,} known before{capped}.")
+    results(loaded.process).print(f"{counted(counts['added'], 'URL')} added, {counts['seen']:,} known before{capped}.")
 
 
 def _reprioritise(loaded: Loaded, remote: Remote, urls: list[str], priority: int | None) -> None:

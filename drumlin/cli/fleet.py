@@ -12,6 +12,7 @@ from drumlin.cli.coordinator import CRAWL_SETTINGS
 from drumlin.cli.remote import FLEET_FOLDER
 from drumlin.config import Loaded, config_options
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK
+from drumlin.lines import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,9 +74,9 @@ def up(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, out: Path,
 def _print_summary(loaded: Loaded, record: FleetRecord, out: Path) -> None:
     plan = record.plan
     console = results(loaded.process)
-    copies = f" with {_count(plan.replicas, 'replica')} each" if plan.replicas else ""
-    crew = f"{_count(len(plan.coordinator_ports), 'coordinator')}, {_count(plan.nodes, 'node')}"
-    console.print(f"The fleet is up: {crew}, {_count(plan.masters, 'Redis master')}{copies}.", soft_wrap=True)
+    copies = f" with {counted(plan.replicas, 'replica')} each" if plan.replicas else ""
+    crew = f"{counted(len(plan.coordinator_ports), 'coordinator')}, {counted(plan.nodes, 'node')}"
+    console.print(f"The fleet is up: {crew}, {counted(plan.masters, 'Redis master')}{copies}.", soft_wrap=True)
     console.print(f"coordinators  {' '.join(record.coordinators)} (TLS)", soft_wrap=True)
     console.print(f"store         {out / 'store'}", soft_wrap=True)
     console.print(f"logs          {out / 'logs'}", soft_wrap=True)
@@ -85,10 +86,6 @@ def _print_summary(loaded: Loaded, record: FleetRecord, out: Path) -> None:
     )
     ending = "" if out == Path(FLEET_FOLDER) else f" --out {out}"
     console.print(f"End it with: drumlin fleet down{ending}", soft_wrap=True)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _watch(loaded: Loaded, paths: FleetPaths) -> int:

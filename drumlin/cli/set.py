@@ -13,6 +13,7 @@ from drumlin.config import Loaded, config_options
 from drumlin.config.changes import CHANGEABLE, SEEDS, changeable, convert
 from drumlin.config.key import NONE, Kind, Setting
 from drumlin.errors import ConfigError
+from drumlin.lines import counted
 
 if TYPE_CHECKING:
     from drumlin.fleet.remote import Remote
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("set")
 @click.argument("name", metavar="NAME")
-@click.argument("values", nargs=-1, required=True, metavar="VALUE...")
+@click.argument("values", nargs=-1, metavar="VALUE...")
 @remote_options
 @config_options("json", "color")
 def command(loaded: Loaded, remote: Remote, name: str, values: tuple[str, ...]) -> None:
@@ -31,8 +32,10 @@ def command(loaded: Loaded, remote: Remote, name: str, values: tuple[str, ...]) 
     were, and `none` removes them. All coordinators and nodes follow within a heartbeat.
     """
     name = name.removeprefix("--").replace("-", "_")
+    if not values:
+        raise ConfigError("There is no value.", "Write it after the name: `drumlin set delay 2s`.")
     if name == SEEDS:
-        answer = remote.patch("/api/v1/crawl", {SEEDS: read_seeds(values, None)})
+        answer = remote.patch("/api/v1/crawl", {SEEDS: _seeds(values)})
     else:
         setting = changeable(name)
         answer = remote.patch("/api/v1/crawl", {setting.field: _read(setting, values)})
@@ -41,9 +44,16 @@ def command(loaded: Loaded, remote: Remote, name: str, values: tuple[str, ...]) 
         return
     lines = [_line(field, change["before"], change["after"]) for field, change in answer["changed"].items()]
     if name == SEEDS:
-        lines.append(f"{answer['seeds_added']:,} seeds added.")
+        lines.append(f"{counted(answer['seeds_added'], 'seed')} added.")
     for line in lines or [f"{name} has this value already."]:
         results(loaded.process).print(line)
+
+
+def _seeds(values: tuple[str, ...]) -> list[str]:
+    if NONE in values:
+        hint = "`drumlin set exclude` keeps a crawl away from pages."
+        raise ConfigError("Seeds can be added, and not be taken away.", hint)
+    return read_seeds(values, None)
 
 
 def _read(setting: Setting, values: tuple[str, ...]) -> object:

@@ -106,7 +106,7 @@ def read_token(token: str, token_file: Path | None) -> str:
         raise ConfigError(f"Cannot read {token_file}: {wrong.strerror}.") from wrong
     found = content.decode("ascii", "replace").strip()
     if not found.startswith("drumlin_") or len(content) > TOKEN_FILE_BYTES_MAX or len(found.split()) != 1:
-        raise ConfigError(f"{token_file} does not hold a token.", "`drumlin tokens create … > FILE` writes one.")
+        raise ConfigError(f"{token_file} does not hold a token.", "`drumlin tokens create … --out FILE` writes one.")
     return found
 
 

@@ -125,7 +125,10 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     out: Annotated[str, Key(Kind.PATH, "the crawl directory")] = "crawl"
     engine: Annotated[
         str | None,
-        Key(Kind.TEXT, "where the frontier lives: redis://HOST:PORT/NAMESPACE; none: in the crawl directory"),
+        Key(
+            Kind.TEXT,
+            "where the frontier lives: redis://HOST:PORT/NAMESPACE or rocksdb:DIR; none: in the crawl directory",
+        ),
     ] = None
     nodes: Annotated[int | None, Key(Kind.COUNT, "worker processes; none: one per core", minimum=1, maximum=1024)] = (
         None

@@ -8,6 +8,7 @@ from drumlin.coordinator.calendar import Calendar
 from drumlin.coordinator.intake import Attempts
 from drumlin.coordinator.messages import FetchView, HostView, URLStory, dead_letter_view
 from drumlin.coordinator.narrowing import CAPTURE_ID
+from drumlin.lines import counted
 from drumlin.model import DeadLetter, HostState, Task, TaskState, TaskStory
 from drumlin.store.lookup import StoredFetch
 from drumlin.urls import host_of
@@ -59,9 +60,9 @@ def _origin(task: Task | None) -> list[str]:
     if task is None:
         return []
     origin = f"Found on {task.found_on}" if task.found_on else "A seed, or enqueued by somebody"
-    through = f", reached through {_count(len(task.redirects), 'redirect')}" if task.redirects else ""
-    far = f", {_count(task.depth, 'link')} from a seed" if task.depth else ""
-    tried = f" It has failed {_count(task.attempts, 'time')}." if task.attempts else ""
+    through = f", reached through {counted(len(task.redirects), 'redirect')}" if task.redirects else ""
+    far = f", {counted(task.depth, 'link')} from a seed" if task.depth else ""
+    tried = f" It has failed {counted(task.attempts, 'time')}." if task.attempts else ""
     return [f"{origin}{through}{far}, with priority {task.priority}.{tried}"]
 
 
@@ -110,10 +111,6 @@ def _cause(kind: str, error: str) -> str:
 
 def _day(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime(DAY_FORM)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _fetch_view(one: StoredFetch) -> FetchView:

@@ -18,6 +18,12 @@ from drumlin.tls import NO_CERTIFICATE_HINT, check_endpoint, client_context, exp
 EXIT_COORDINATOR = 7
 ANSWER_S_MAX = 15.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
+ADDRESS_HINT = "Write https://HOST:PORT, http://127.0.0.1:PORT or unix:PATH."
+# The coordinator answers programs, which send headers; people give options.
+TOKEN_HINTS = {
+    "no_token": "Give --token-file FILE; `drumlin tokens create` makes tokens.",
+    "invalid_token": "Check --token-file; `drumlin tokens create` makes tokens.",
+}
 UNIX_PREFIX = "unix:"
 
 
@@ -125,7 +131,7 @@ def _check_address(endpoint: str) -> None:
     except ValueError:
         named = False
     if not named or parts.path not in ("", "/") or parts.query or parts.username:
-        raise ConfigError(f"{endpoint!r} is not the address of a coordinator.", "Write https://HOST:PORT or unix:PATH.")
+        raise ConfigError(f"{endpoint!r} is not the address of a coordinator.", ADDRESS_HINT)
 
 
 def _unreachable(endpoint: str, cause: Exception) -> CoordinatorError:
@@ -162,4 +168,6 @@ def read_answer(endpoint: str, status: int, body: bytes) -> Any:
     if not isinstance(error, dict):
         raise CoordinatorError(f"The coordinator at {endpoint} answered with status {status}.", status=status)
     message = str(error.get("message", "")) or f"The coordinator refused with status {status}."
-    raise CoordinatorError(message, str(error.get("hint", "")), status=status, code=str(error.get("code", "")))
+    code = str(error.get("code", ""))
+    hint = TOKEN_HINTS.get(code, str(error.get("hint", "")))
+    raise CoordinatorError(message, hint, status=status, code=code)

@@ -14,7 +14,7 @@ import duckdb
 import psutil
 import pytest
 
-from drumlin.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK
+from drumlin.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_USAGE
 from drumlin.testing import Ending, FakeWeb, Response
 from tests.acceptance.commands import (
     NO_PATIENCE,
@@ -455,10 +455,12 @@ def test_dead_letters_are_listed_retried_and_dropped(tmp_path: Path, web: FakeWe
     assert f"http_5xx  {web.url('sick', '/one')}" in listed.stdout
     assert f"1 attempt: status 500 (found on {home})" in listed.stdout
     assert {letter["url"] for letter in json.loads(by_kind.stdout)} == {web.url("sick", p) for p in ("/one", "/two")}
+    mistyped = drumlin(tmp_path, "dead-letters", "list", "--kind", "5xx")
+    assert (mistyped.returncode, "'5xx' is not one of" in mistyped.stderr) == (EXIT_USAGE, True)
     dropped = drumlin(tmp_path, "dead-letters", "drop", web.url("sick", "/one"))
     retried = drumlin(tmp_path, "dead-letters", "retry", "--kind", "http_5xx")
-    assert dropped.stdout == "1 dead letters dropped.\n"
-    assert retried.stdout == "1 URLs will be fetched again by the next `drumlin crawl`.\n"
+    assert dropped.stdout == "1 dead letter dropped.\n"
+    assert retried.stdout == "1 URL will be fetched again by the next `drumlin crawl`.\n"
     assert crawl(tmp_path, home, *NO_PATIENCE).returncode == EXIT_OK
     assert report(tmp_path)["dead_letters"] == {"reset": 1}
     paths = pages_of(web, "sick")

@@ -60,7 +60,7 @@ def test_every_verb_on_a_running_crawl(tmp_path: Path, web: FakeWeb) -> None:
         assert "is paused" in say(tmp_path, "status", "--out", "crawl")
         assert "goes on" in say(tmp_path, "resume", "--out", "crawl")
         assert "2s" in say(tmp_path, "hosts", "set", host, "--delay", "2s", "--out", "crawl")
-        assert "1 URLs added" in say(tmp_path, "enqueue", web.url("site", "/further"), "--out", "crawl")
+        assert "1 URL added" in say(tmp_path, "enqueue", web.url("site", "/further"), "--out", "crawl")
         url = web.url("site", f"/{PAGES - 1}")
         assert "priority 9" in say(tmp_path, "enqueue", "--known", "--priority", "9", url, "--out", "crawl")
         assert "is 50 now" in say(tmp_path, "set", "pages_max", "50", "--out", "crawl")
@@ -81,7 +81,7 @@ def test_every_verb_on_a_crawl_that_does_not_run(tmp_path: Path, web: FakeWeb) -
     for verb in (("pause",), ("resume",), ("stop",), ("set", "delay", "1s")):
         said = say(tmp_path, *verb, code=EXIT_COORDINATOR)
         assert said == "drumlin: No crawl is running in crawl. The same `drumlin crawl` command goes on with it.\n"
-    assert "1 URLs added" in say(tmp_path, "enqueue", web.url("site", "/new"))
+    assert "1 URL added" in say(tmp_path, "enqueue", web.url("site", "/new"))
     assert crawl(tmp_path, home, *NO_PATIENCE, "--out", "crawl").returncode == EXIT_OK
     assert web.url("site", "/new") in web.requested
     assert "The crawl is finished." in say(tmp_path, "why")
@@ -92,7 +92,7 @@ def test_dropping_all_dead_letters_must_be_said(tmp_path: Path, web: FakeWeb) ->
     crawl(tmp_path, web.url("site"), *NO_PATIENCE, "--out", "crawl")
     said = say(tmp_path, "dead-letters", "drop", code=EXIT_USAGE)
     assert said == "drumlin: Which dead letters? Name URLs, select with --kind or --host, or give --all.\n"
-    assert "1 dead letters dropped." in say(tmp_path, "dead-letters", "drop", "--all")
+    assert "1 dead letter dropped." in say(tmp_path, "dead-letters", "drop", "--all")
 
 
 def test_without_a_crawl_there_is_a_sentence(tmp_path: Path) -> None:

@@ -118,6 +118,8 @@ def test_a_setting_that_cannot_change_or_cannot_be_is_refused_with_a_sentence(ru
         (("delay", "soon"), "delay must be a duration"),
         (("delay", "1", "2"), "delay takes one value."),
         (("include", "("), "include must be regular expressions"),
+        (("delay=5s",), "There is no value. Write it after the name"),
+        (("seeds", "none"), "Seeds can be added, and not be taken away."),
     ):
         done = drumlin(running.root.parent, "set", *arguments, "--fleet", str(running.root))
         assert done.returncode == EXIT_CONFIG

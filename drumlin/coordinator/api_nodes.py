@@ -333,6 +333,8 @@ class NodeFace:
 
     async def failed(self, call: Call, failure: Failure) -> Done:
         self._on_failure(msgspec.structs.replace(failure, node_id=call.node_id))
+        sentence = f"{failure.message} {failure.hint}".strip()
+        await self._dispatcher.nodes.note_failure(self._dispatcher.engine, call.node_id, sentence)
         return Done()
 
     async def status(self, call: Call, message: None) -> NodeView:

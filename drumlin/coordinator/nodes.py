@@ -29,6 +29,8 @@ NODES_PER_HEARTBEAT_S = 500.0
 SILENT_HEARTBEATS = 3
 FORGET_AFTER_S = 86_400.0
 RATE_MEMORY_S = 10.0
+FAILURE = "failure"
+"""The word in a node's metadata under which people find why it ended."""
 PRESENT = frozenset({NodeStatus.ACTIVE, NodeStatus.DRAINING})
 GONE = frozenset({NodeStatus.FAILED, NodeStatus.INACTIVE})
 
@@ -195,6 +197,13 @@ class NodeRegistry:
         record = await self.stored(engine, node)
         if record is not None:
             record.status, record.last_seen = NodeStatus.INACTIVE, now
+            await self.keep(engine, record)
+
+    async def note_failure(self, engine: Engine, node: str, sentence: str) -> None:
+        """A node says why it cannot go on. People find it in its record until it registers again."""
+        record = await self.stored(engine, node)
+        if record is not None:
+            record.metadata = {**record.metadata, FAILURE: sentence}
             await self.keep(engine, record)
 
     def _touch(self, record: NodeRecord) -> None:

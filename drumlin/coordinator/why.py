@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from drumlin.coordinator.health import Trouble
 from drumlin.coordinator.messages import Reason
+from drumlin.coordinator.nodes import FAILURE
 from drumlin.coordinator.totals import Totals
 from drumlin.model import HostState
 from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
@@ -94,7 +95,14 @@ def _nobody(totals: Totals, nodes: Sequence[NodeRecord]) -> list[Reason]:
         return []
     counts = {status: sum(node.status is status for node in nodes) for status in NodeStatus}
     listed = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    return [Reason("no_active_nodes", f"No node is active: {listed}.")]
+    return [Reason("no_active_nodes", f"No node is active: {listed}.{_last_failure(nodes)}")]
+
+
+def _last_failure(nodes: Sequence[NodeRecord]) -> str:
+    """Why the last node that said so has ended; the others mostly for the same reason."""
+    failed = [node for node in nodes if FAILURE in node.metadata]
+    last = max(failed, key=lambda node: node.last_seen, default=None)
+    return f" {last.node_id} ended: {last.metadata[FAILURE]}" if last is not None else ""
 
 
 def _hosts(

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from drumlin.errors import EXIT_STORAGE
 from tests.harness.crawls import benchmark_web, wait_until
 from tests.harness.cutting import CuttingProxy
 from tests.harness.fleet import check_every_page_stored_once
@@ -253,3 +254,30 @@ def test_a_full_store_is_named(tmp_path: Path) -> None:
         assert enqueue(place, "meanwhile").status == 200
         disk.empty()
         wait_until(lambda: takes_urls(place), WELL_AGAIN_WITHIN_S, "the store to be used again")
+
+
+def reasons(place: Standing) -> Any:
+    return ask(place, "GET", "/api/v1/why-idle").json["reasons"]
+
+
+def test_why_the_last_node_ended_is_told_until_one_is_at_work_again(tmp_path: Path) -> None:
+    """Its own disk is full; the coordinator's is not."""
+    with (
+        benchmark_web(tmp_path, 4, 400, "--latency-ms", "5") as web,
+        small_disk(tmp_path / "spool", megabytes=2),
+        standing(tmp_path, "-i", str(web.seeds), "--delay", "0") as place,
+    ):
+        node = place.node("n0", "--spool", str(tmp_path / "spool"), store=False)
+        assert node.wait(CRAWL_S_MAX) == EXIT_STORAGE, place.log("n0")
+        wait_until(lambda: bool(reasons(place)), NAMED_WITHIN_S, "the crawl to be idle")
+        (reason, *_) = reasons(place)
+        assert reason["code"] == "no_active_nodes"
+        assert "n0 ended: Cannot write" in reason["message"]
+        assert "the disk is full" in reason["message"]
+        place.node("n0")
+
+        def is_well() -> bool:
+            (record,) = ask(place, "GET", "/api/v1/nodes").json["nodes"]
+            return record["status"] == "active" and "failure" not in record["metadata"]
+
+        wait_until(is_well, CRAWL_S_MAX, "the node to be at work again")

@@ -226,9 +226,9 @@ def test_a_segment_that_is_shown_again_and_again_is_the_same_as_one_that_is_not(
     for number, capture in enumerate(captures, 1):
         writer.add([capture], [fetch(capture.url)])
         if number % 7 == 0:
-            assert writer.has_unshown_rows
+            before = writer.has_unshown_rows
             writer.show()
-            assert not writer.has_unshown_rows
+            assert (before, writer.has_unshown_rows) == (True, False)
             assert query(tmp_path / "shown", "SELECT count(*) FROM {pages}") == [(number,)]
             assert query(tmp_path / "shown", "SELECT count(*) FROM {fetches}") == [(number,)]
     writer.finish()

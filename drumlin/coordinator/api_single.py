@@ -37,7 +37,7 @@ from drumlin.coordinator.messages import (
 from drumlin.coordinator.misdeeds import Misdeed
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.settling import STALE
-from drumlin.coordinator.telling import ToldResult
+from drumlin.coordinator.telling import ToldResult, asked_pause_s
 from drumlin.engines.base import Added
 from drumlin.model import HostState, NewURLs, Outcome, Task, TaskState
 from drumlin.protocol import Assignment, HostNote, HostReport, WorkLease, WorkRequest
@@ -224,7 +224,7 @@ class SingleFace:
             seals = self._dispatcher.seals
             assignment = seals.assignment_id(seals.lease_id(state.token, state.host), task)
             told = _told(message, url, assignment, capture_id, list(task.redirects))
-            reports = [self._report(message, task, state, call)]
+            reports = [self._report(message, asked_pause_s(told, call.today), task, state, call)]
             await self._take(call, state.node, message, told, reports)
         else:
             await self._take_late(call, message, url, capture_id, done=story is not None and story.task is None)
@@ -256,10 +256,11 @@ class SingleFace:
         message = "The assignment is over: its time was up, or somebody else has settled this URL."
         raise Refused(410, "over", message, "Ask /v1/fetch/next for another.")
 
-    def _report(self, message: FetchResult, task: Task, state: HostState, call: Call) -> HostReport:
-        """The lease ends; the host's next contact is a whole delay from now, however long ago this one was."""
+    def _report(self, message: FetchResult, pause_s: float, task: Task, state: HostState, call: Call) -> HostReport:
+        """The lease ends; the host's next contact is a whole delay from now, however long ago this one was, and not
+        before the pause that it asked for."""
         config = self._dispatcher.config
-        delay_s, wait_s, note = state.delay_s, max(config.delay_s, message.retry_after_s or 0.0), None
+        delay_s, wait_s, note = state.delay_s, max(config.delay_s, pause_s), None
         if message.robots is not None:
             body = message.robots.body.encode("utf-8", "replace")
             decision = decide(message.robots.status_code, body, 0, "", call.today)

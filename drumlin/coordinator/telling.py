@@ -17,6 +17,7 @@ from drumlin.coordinator.forms import Epoch, HashText, Moment, is_data_url, read
 from drumlin.coordinator.settling import host_or_nothing, kind_of_status, outcome_of
 from drumlin.http.headers import final_block, header_fields, location_of, status_of
 from drumlin.http.mime import extract_mime_type
+from drumlin.http.retry_after import SLOW_DOWN, retry_after_s
 from drumlin.model import Capture, LinkSet, Outcome, Told
 from drumlin.protocol import (
     BASE64,
@@ -43,6 +44,8 @@ from drumlin.urls import canonical, domain_of
 TEXT_URL_CHARS_MAX = 4 * 1024 * 1024
 BODY_BYTES_MAX = 16 * 1024 * 1024
 HEAD_CHARS_MAX = 256 * 1024
+PAUSE_S_MAX = 86_400.0
+"""As for all that is said of a host."""
 LINK_KIND = "a"
 SHOWN_CHARS = 200
 CAPTURE_PREFIX = "told-"
@@ -202,7 +205,7 @@ def _result(told: ToldResult, now: float) -> Result:
         error=told.error or "",
         etag=told.etag or "",
         last_modified=told.last_modified or "",
-        retry_after_s=told.retry_after_s or 0.0,
+        retry_after_s=asked_pause_s(told, now),
         redirect_to=told.redirect_to or "",
         link_hints=told.link_hints or [],
         mime=told.mime or "",
@@ -213,6 +216,13 @@ def _result(told: ToldResult, now: float) -> Result:
         result.kind = told.kind or kind_of_status(result.status_code)
     result.capture_id = told.capture_id or _capture_id(told, result)
     return result
+
+
+def asked_pause_s(told: ToldResult, now: float) -> float:
+    """How long the site asks to be left alone: what the worker says, else what the answer's head does."""
+    if told.retry_after_s is not None or told.status_code not in SLOW_DOWN or not told.response_head:
+        return told.retry_after_s or 0.0
+    return min(retry_after_s(header_fields(_head(told)), now), PAUSE_S_MAX)
 
 
 def _capture_id(told: ToldResult, result: Result) -> str:

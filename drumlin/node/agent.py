@@ -18,6 +18,7 @@ from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.fetch import Fetcher, Transfer
 from drumlin.http.headers import header_fields
+from drumlin.http.retry_after import SLOW_DOWN, retry_after_s
 from drumlin.model import FailureKind, Outcome
 from drumlin.node.archive import Archive, Arrival
 from drumlin.node.blackbox import BlackBox
@@ -29,13 +30,11 @@ from drumlin.node.leases import Leases
 from drumlin.node.load import Load
 from drumlin.node.outbox import Outbox
 from drumlin.node.outcomes import (
-    SLOW_DOWN,
     fetch_record,
     hsts_until,
     is_redirect,
     result_of_capture,
     result_without_capture,
-    retry_after_s,
     status_failure,
     truncation,
 )

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from drumlin.errors import SiteError
 from drumlin.fetch import Transfer
+from drumlin.http.retry_after import is_number
 from drumlin.model import Capture, FailureKind, Outcome
 from drumlin.protocol import Assignment, Result
 from drumlin.store import FetchRecord
 
 ERROR_CHARS_MAX = 500
 HSTS_MAX_AGE_S = 365 * 86400.0
-RETRY_AFTER_MAX_S = 999_999_999.0
 OK = 200
 NOT_MODIFIED = 304
 TOO_MANY_REQUESTS = 429
-SERVICE_UNAVAILABLE = 503
 DISCONNECTED = "disconnect"
-SLOW_DOWN = frozenset({TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE})
 
 
 def status_failure(status: int) -> str:
@@ -46,26 +41,6 @@ def truncation(transfer: Transfer) -> str:
 
 def is_redirect(status: int) -> bool:
     return 300 <= status < 400 and status != NOT_MODIFIED
-
-
-def retry_after_s(headers: Mapping[str, str], now: float) -> float:
-    """Seconds that a Retry-After header asks for, as a number or a date; 0 when it makes no sense. A date is counted
-    from the answer's own, since our clock may be wrong, and from `now` where the answer has none."""
-    value = headers.get("retry-after", "")
-    if _is_number(value):
-        return float(value[:9])
-    until, answered = _moment(value), _moment(headers.get("date", ""))
-    if until is None:
-        return 0.0
-    return min(max(0.0, until - (now if answered is None else answered)), RETRY_AFTER_MAX_S)
-
-
-def _moment(date: str) -> float | None:
-    try:
-        when = parsedate_to_datetime(date)
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def result_of_capture(capture: Capture, task: Assignment, outcome: Outcome, capture_id: str) -> Result:
@@ -139,12 +114,7 @@ def hsts_until(value: str, now: float) -> float:
     """Until when a Strict-Transport-Security header binds us; 0 when it does not."""
     for part in value.lower().split(";"):
         name, _, seconds = part.strip().partition("=")
-        if name == "max-age" and _is_number(seconds.strip('"')):
+        if name == "max-age" and is_number(seconds.strip('"')):
             age_s = min(float(seconds.strip('"')), HSTS_MAX_AGE_S)
             return now + age_s if age_s else 0.0
     return 0.0
-
-
-def _is_number(text: str) -> bool:
-    """Whether these are plain digits: to Python alone, "²" is one too."""
-    return text.isascii() and text.isdigit()

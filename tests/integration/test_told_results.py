@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,20 @@ def test_a_redirect_is_followed_to_where_its_head_or_the_worker_says(tmp_path: P
     assert query(tmp_path, "SELECT outcome, redirect_to FROM {fetches}") == [("redirected", target)]
     if "bodyBase64" in more:
         check_warcs(tmp_path)
+
+
+def test_the_pause_that_a_head_asks_for_is_kept_though_the_worker_does_not_repeat_it(tmp_path: Path) -> None:
+    url = "http://g.example/"
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, url)
+        running.enqueue("http://g.example/other")
+        head = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 600\r\n\r\n"
+        assert give(running, url, statusCode=429, responseHead=head).status == 204
+        assert running.get("/v1/fetch/next?workerId=w1").status == 204
+        host = running.get("/api/v1/hosts/g.example").json
+        story = running.get(f"/api/v1/urls?url={url}").json
+    assert host["next_contact"] > time.time() + 500
+    assert story["state"] == "scheduled"
 
 
 def test_a_redirect_in_a_batch_may_be_relative(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumlin.http.retry_after import retry_after_s
 from drumlin.model import FailureKind, Outcome
 from drumlin.node.outbox import tellable
 from drumlin.node.outcomes import (
@@ -17,7 +18,6 @@ from drumlin.node.outcomes import (
     fetch_record,
     hsts_until,
     result_without_capture,
-    retry_after_s,
     status_failure,
 )
 from drumlin.protocol import Assignment

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STATUSES = ("active", "inactive", "failed", "quarantined", "draining")
 STYLES = {"active": "green", "failed": "red", "quarantined": "red", "draining": "yellow", "inactive": "dim"}
-COLUMNS = ("node", "status", "pages/s", "in flight", "hosts", "pages", "last seen", "address")
+COLUMNS = ("node", "status", "pages/s", "in flight", "hosts", "fetched", "last seen", "address")
 
 
 @click.group("nodes", cls=ListsByDefault)

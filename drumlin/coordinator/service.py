@@ -24,7 +24,7 @@ import msgspec
 import uvicorn
 
 from drumlin.clock import monotonic
-from drumlin.config import CrawlConfig
+from drumlin.config import SETTINGS, CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, crawl_secret
 from drumlin.coordinator.bundles import QUOTA_BYTES, sweep
@@ -318,9 +318,8 @@ async def found(engine: Engine, config: CrawlConfig | None, seeds: list[str]) ->
         saved = await engine.put_meta_if_absent(CONFIG_KEY, msgspec.json.encode(config or CrawlConfig()))
     known = msgspec.json.decode(saved, type=CrawlConfig)
     if config is not None and config != known and config != await _in_force(engine, known):
-        differing = ", ".join(
-            name for name in CrawlConfig.__struct_fields__ if getattr(config, name) != getattr(known, name)
-        )
+        settings = [setting for setting in SETTINGS.values() if setting.section == "crawl"]
+        differing = ", ".join(one.name for one in settings if getattr(config, one.field) != getattr(known, one.field))
         hint = "Leave these options out to join the crawl as it is; `drumlin set` changes some of them while it runs."
         raise ConfigError(f"The crawl on this engine was founded with another {differing}.", hint)
     stored = await engine.get_meta(SEEDS_KEY)

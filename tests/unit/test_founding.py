@@ -42,6 +42,11 @@ def test_who_was_overtaken_with_other_settings_is_told_so() -> None:
         drive(found(Overtaken(1), CrawlConfig(depth=3), OTHER))
 
 
+def test_what_differs_is_called_by_the_name_of_its_option() -> None:
+    with pytest.raises(ConfigError, match="founded with another time_max, delay\\."):
+        drive(found(Overtaken(1), CrawlConfig(delay_s=7.0, time_max_s=5.0), OTHER))
+
+
 def test_a_crawl_whose_founder_died_halfway_is_founded_by_the_next() -> None:
     engine: Engine = MemoryEngine(1)
     drive(engine.put_meta_if_absent("seeds", b"\x91\xa6http:/"))

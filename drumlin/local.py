@@ -47,6 +47,7 @@ from drumlin.lines import logging_to
 from drumlin.model import FailureKind
 from drumlin.node.archive import CrawlPaths
 from drumlin.node.blackbox import read_blackbox
+from drumlin.node.limits import allow_open_files
 from drumlin.node.main import NodeOptions
 from drumlin.processes import NodeProcess, fork_node, start_node
 from drumlin.protocol import CrawlState, Failure
@@ -149,6 +150,8 @@ class LocalCrawl:
 
     def run(self) -> Report:
         """Crawl; the report says how it ended. Raises DrumlinError when it could not go on."""
+        # Said here once, since every node would only say it to its log, and die of it again and again.
+        allow_open_files(self.options.concurrency)
         self.directory.open()
         self._socket_path = _socket_path(self.options.out)
         try:

@@ -22,6 +22,7 @@ from drumlin.fleet.layout import (
     write_secret,
     write_whole,
 )
+from drumlin.node.limits import allow_open_files
 from drumlin.tls import CertificateFiles, create_certificates
 
 PASSWORD_BYTES = 24
@@ -52,6 +53,7 @@ def found(root: Path, loaded: Loaded, seeds: list[str], **asked: int | bool | No
     if before is None and not seeds:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
     shape = _shape(before.plan if before else None, asked)
+    allow_open_files(shape.concurrency)
     plan = _new_plan(shape) if before is None else _changed_plan(before.plan, shape)
     paths.make()
     _write_crawl(paths, config, seeds)

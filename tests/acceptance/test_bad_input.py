@@ -354,3 +354,16 @@ def test_a_place_that_is_not_here_is_said_and_no_crawl_is_founded(tmp_path: Path
     assert done.returncode == EXIT_USAGE
     assert says in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", [("crawl",), ("fleet", "up")])
+def test_too_few_open_files_are_said_once_and_nothing_is_begun(tmp_path: Path, verb: tuple[str, ...]) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "drumlin", *verb, "--out", str(out), "--concurrency", "512", NOWHERE]
+    limited = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh", *command]
+    done = subprocess.run(
+        limited, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == EXIT_USAGE, done.stderr
+    assert "the limit is 200. Raise it (`ulimit -n" in done.stderr
+    assert not out.exists()

@@ -168,6 +168,11 @@ class CoordinatorClient:
         """What else is to be done while `wait_for` waits."""
 
     @property
+    def among_strangers(self) -> bool:
+        """Nodes must show who they are, so that others of this crawl may be somebody else's."""
+        return bool(self._access.key)
+
+    @property
     def cut_off(self) -> bool:
         """No coordinator answers: the last call failed, and none since came through."""
         return self._failures > 0

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from drumlin.clock import monotonic
 from drumlin.errors import SiteError
 from drumlin.frontier import LINKS_TOO_LONG
-from drumlin.model import Capture
+from drumlin.model import Capture, Duplicate
 from drumlin.node.archive import Arrival
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.client import PROBE_TIMEOUT_S, CoordinatorClient
 from drumlin.node.hosts import HostWork
 from drumlin.node.outbox import Outbox, held_bytes
 from drumlin.node.outcomes import fail
+from drumlin.node.own_records import OwnRecords
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import LINKS_BATCH_MAX, HostReport, Known, KnownRequest
 
@@ -85,6 +88,7 @@ class Settling:
         self._late = False
         self._pages = 0
         self._bytes = 0
+        self._own_records = OwnRecords()
         self._read_bytes = 0
         """Of these, what has been decoded and is not archived yet."""
 
@@ -243,8 +247,14 @@ class Settling:
     def _mark_known(self, batch: list[Held], asked: list[Capture], known: Known) -> None:
         for capture, duplicate in zip(asked, known.duplicates, strict=True):
             if duplicate is not None and duplicate.url != capture.url:
-                capture.duplicate = duplicate
+                capture.duplicate = self._believed(duplicate)
         self._enqueue(batch)
+
+    def _believed(self, duplicate: Duplicate) -> Duplicate:
+        """What may be archived as a repetition: with a record to refer to only if that one surely exists."""
+        if not self._client.among_strangers or duplicate.record_id in self._own_records:
+            return duplicate
+        return replace(duplicate, record_id="")
 
     def _enqueue(self, batch: list[Held]) -> None:
         self._asked.pop(id(batch), None)
@@ -270,6 +280,7 @@ class Settling:
         for host, arrival in sent:
             counts[host] = counts.get(host, 0) + 1
             size += held_bytes(arrival.capture)
+        self._own_records.add([arrival.capture.record_id for _, arrival in sent if arrival.capture is not None])
         self._bytes -= size
         self._read_bytes -= size
         self._pages -= len(sent)

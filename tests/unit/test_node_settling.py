@@ -38,6 +38,7 @@ class Parts:
         self.on_stored: Callable[[], None] = lambda: None
         self.on_failure: Callable[[], None] | None = None
         self.cut_off = False
+        self.among_strangers = False
         self.journal: list[list[Result]] = []
         self.decoded_bytes = 0
 
@@ -215,6 +216,31 @@ def test_a_page_whose_body_does_not_decode_has_failed(parts: Parts) -> None:
     assert (sent.outcome, sent.kind, sent.error, sent.size) == (Outcome.FAILED, "decode", "It is broken.", 0)
     made.step()
     assert (made.empty, made.full) == (True, False)
+
+
+@pytest.mark.parametrize("among_strangers", [True, False])
+def test_among_strangers_a_page_is_archived_as_a_repetition_of_the_nodes_own_records_alone(
+    parts: Parts, among_strangers: bool
+) -> None:
+    """A node that lies may name a record that does not exist, and the page's body would be lost."""
+    parts.among_strangers = among_strangers
+    made = settling_of(parts)
+    stranger = Duplicate("http://b.a.test/", 1.0, "of another node", None)
+    own = Duplicate("http://a.test/0/", 1.0, "r", None)
+    seen: list[Duplicate | None] = []
+    for number, claimed in enumerate((None, own, stranger)):
+        page = arrival(number)
+        made.arrive(host(), page)
+        parts.now += 1.0
+        made.step()
+        parts.answer(claimed)
+        parts.now += 1.0
+        made.step()
+        parts.answer()
+        assert page.capture is not None
+        seen.append(page.capture.duplicate)
+    unsure = Duplicate("http://b.a.test/", 1.0, "", None)
+    assert seen == [None, own, unsure if among_strangers else stranger]
 
 
 def settle(made: Settling, parts: Parts, number: int) -> Callable[[Accepted], None]:

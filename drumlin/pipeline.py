@@ -38,7 +38,7 @@ from drumlin.parse import (
     sniff,
     style_hrefs,
 )
-from drumlin.protocol import NAMED_BY_ROBOTS, Assignment
+from drumlin.protocol import NAMED_BY_ROBOTS, SITEMAPS_ELSEWHERE_MAX, Assignment
 from drumlin.robots import directives
 from drumlin.store import UNSPECIFIED, record_id_of
 from drumlin.urls import LinkResolver, Scope, canonical, domain_of
@@ -259,9 +259,10 @@ class Pipeline:
         self._before_parse(capture.url)
         sitemap = parse_sitemap(capture.body, capture.url)
         # What robots.txt names may be anywhere, and so may the parts of it. What they list is in scope or refused.
-        named = capture.found_on == NAMED_BY_ROBOTS
+        elsewhere_left = SITEMAPS_ELSEWHERE_MAX if capture.found_on == NAMED_BY_ROBOTS else 0
         for href in sitemap.sitemaps:
-            self._offer_href(href, capture, found, anywhere=named)
+            if self._offer_href(href, capture, found, anywhere=elsewhere_left > 0):
+                elsewhere_left -= not self._scope.allows(found.urls[-1])
         for entry in sitemap.urls:
             if self._offer_href(entry.loc, capture, found):
                 found.hints.extend([-1.0] * (len(found.urls) - len(found.hints) - 1))

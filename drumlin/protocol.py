@@ -31,6 +31,9 @@ LINK_CHARS_MIN = len("http://a/")
 HOSTS_MAX = 10_000
 HOST_REPORTS_MAX = 2_500
 SITEMAPS_MAX = 100
+SITEMAPS_ELSEWHERE_MAX = 100
+"""Sitemaps out of scope that a host may name, and parts out of scope that one of them may have: each is a request to
+somebody who is not crawled, on that host's word alone."""
 NAMED_BY_ROBOTS = "robots.txt"
 """Where sitemaps were found, and whatever they redirect to: a page's URL is never called so."""
 RENEWALS_MAX = 10_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -20,7 +20,7 @@ from drumlin.coordinator.steering import scope_of
 from drumlin.engines.base import Engine
 from drumlin.frontier import priority_of
 from drumlin.model import NewURLs, Verdict
-from drumlin.protocol import NAMED_BY_ROBOTS, HostReport
+from drumlin.protocol import NAMED_BY_ROBOTS, SITEMAPS_ELSEWHERE_MAX, HostReport
 from drumlin.urls import Scope, canonical, host_of
 
 SCOPE_SEEDS_TABLE = "scope_seeds"
@@ -29,6 +29,7 @@ LINKS_SAMPLED = 8
 LINKS_AT_ONCE = 5_000
 HREFS_AT_ONCE = 1_000
 """Links sorted between two breaths; those that must be made canonical first take longer."""
+HOSTS_NAMING_MAX = 10_000
 FORMER_SCOPES_MAX = 8
 """Scopes from before somebody narrowed it: nodes that have not heard of it yet send links by those."""
 
@@ -45,6 +46,8 @@ class Findings:
         """Seeds that joined the scope on the way, in the order in which all coordinators know them."""
         self._scope = self._make_scope()
         self._former: deque[Scope] = deque(maxlen=FORMER_SCOPES_MAX)
+        self._elsewhere: OrderedDict[str, set[str]] = OrderedDict()
+        """Sitemaps out of scope that hosts have named here, of hosts that did so lately."""
 
     # The scope
 
@@ -94,7 +97,9 @@ class Findings:
         """Whether a link may be anywhere because a sitemap that robots.txt names has it."""
         if not self._config.sitemaps or canonical(url) != url or self._scope.excludes(url):
             return False
-        return kept.key.depth == 0 and await self._is_sitemap(kept)
+        if kept.key.depth or not await self._is_sitemap(kept):
+            return False
+        return sum(not self._is_own(link) for link in kept.result.links) <= SITEMAPS_ELSEWHERE_MAX
 
     def _sample(self, kept: list[Kept]) -> list[tuple[Kept, str]]:
         ends = list(accumulate(len(one.result.links) for one in kept))
@@ -144,8 +149,22 @@ class Findings:
         anywhere = self._scope.mode != "page"
         for href in report.sitemaps:
             url = canonical(href)
-            if url and not self._scope.excludes(url) and (anywhere or host_of(url) == report.host):
+            if not url or self._scope.excludes(url):
+                continue
+            own = host_of(url) == report.host or self._scope.allows(url)
+            if own or (anywhere and self._may_name_elsewhere(report.host, url)):
                 yield url
+
+    def _may_name_elsewhere(self, host: str, url: str) -> bool:
+        """Whether a host may name this sitemap, which is out of scope; it may name only so many in all."""
+        named = self._elsewhere.setdefault(host, set())
+        self._elsewhere.move_to_end(host)
+        if len(self._elsewhere) > HOSTS_NAMING_MAX:
+            self._elsewhere.popitem(last=False)
+        if url not in named and len(named) >= SITEMAPS_ELSEWHERE_MAX:
+            return False
+        named.add(url)
+        return True
 
     def _links(self, kept: Kept, which: slice, *, trusted: bool) -> list[NewURLs]:
         result, depth = kept.result, kept.key.depth + 1

@@ -18,7 +18,7 @@ from drumlin.coordinator.host_reports import DELAY_MAX_S, NEXT_CONTACT_MAX_S
 from drumlin.coordinator.limits import REQUESTS_BURST
 from drumlin.coordinator.settling import LINKS_REFUSED_MAX
 from drumlin.engines.base import Engine
-from drumlin.protocol import COUNT_MAX, LINKS_MAX, HostNote
+from drumlin.protocol import COUNT_MAX, LINKS_MAX, SITEMAPS_ELSEWHERE_MAX, HostNote
 from drumlin.robots import Decision
 from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator, result_of
 
@@ -259,12 +259,22 @@ def test_results_of_another_nodes_leases_change_nothing_while_it_is_at_work(scen
 
 def test_what_it_says_of_its_own_host_is_bounded(scene: Scene) -> None:
     report = {"lease_id": scene.own["lease_id"], "host": scene.own["host"], "note": b"poison"}
-    said = {"delay_s": 1e10, "next_contact_s": 1e10, "sitemaps": [ELSEWHERE + "map.xml"]}
+    said = {"delay_s": 1e10, "next_contact_s": 1e10}
     assert scene.send([], [report | said]).status == 200
     state = scene.host_state()
     assert (state["delay_s"], state["robots"]) == (DELAY_MAX_S, {})
     assert state["next_contact"] <= time.time() + NEXT_CONTACT_MAX_S + 1
     scene.check_nothing_changed()
+
+
+def test_it_can_name_only_so_many_sitemaps_out_of_scope(scene: Scene) -> None:
+    """Each is a request to somebody who is not crawled."""
+    report = {"lease_id": scene.own["lease_id"], "host": scene.own["host"]}
+    for part in range(4):
+        named = [f"http://victim{part}-{number}.test/map.xml" for number in range(90)]
+        assert scene.send([], [report | {"sitemaps": named}]).status == 200
+    stats = scene.coordinator.get("/api/v1/stats", token=scene.coordinator.tokens[Role.VIEWER]).json
+    assert stats["totals"]["known"] == len(URLS) + SITEMAPS_ELSEWHERE_MAX
 
 
 def test_what_it_counts_is_bounded_and_names_no_counters(scene: Scene) -> None:

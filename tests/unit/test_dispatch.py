@@ -16,6 +16,7 @@ from drumlin.engines.blocking import drive
 from drumlin.errors import BusyError
 from drumlin.model import NewURLs, Outcome
 from drumlin.protocol import (
+    SITEMAPS_ELSEWHERE_MAX,
     Assignment,
     CrawlState,
     HostNote,
@@ -149,6 +150,18 @@ def test_a_sitemap_may_be_anywhere_and_its_parts_too_but_not_what_an_exclude_nam
     named = HostReport(lease.lease_id, lease.host, True, sitemaps=maps)
     made.results(batch_of([result(lease.assignments[0])], [named]), 1.0)
     assert made.totals(1.0).pending == count
+
+
+def test_a_batch_with_more_parts_of_a_sitemap_elsewhere_than_a_node_tells_is_refused() -> None:
+    made = dispatcher(SEEDS[:1])
+    (lease,) = Asker(made).work(0.0)
+    named = HostReport(lease.lease_id, lease.host, True, sitemaps=["http://h0.test/map.xml"])
+    made.results(batch_of([result(lease.assignments[0])], [named]), 1.0)
+    (lease,) = Asker(made).work(5.0)
+    for count, accepted in ((SITEMAPS_ELSEWHERE_MAX + 1, 0), (SITEMAPS_ELSEWHERE_MAX, 1)):
+        parts = [f"http://victim{number}.test/map.xml" for number in range(count)]
+        batch = Results([result(lease.assignments[0], links=parts)], [], canonical_links=True)
+        assert made.results(batch, 6.0, "n0").accepted_count == accepted
 
 
 def test_a_seed_that_redirects_to_what_is_excluded_is_not_followed() -> None:

@@ -11,7 +11,7 @@ from drumlin.errors import SiteError
 from drumlin.fetch.http import Transfer
 from drumlin.model import Capture
 from drumlin.pipeline import Pipeline, Reading, redirect_target
-from drumlin.protocol import Assignment
+from drumlin.protocol import NAMED_BY_ROBOTS, SITEMAPS_ELSEWHERE_MAX, Assignment
 from drumlin.urls import Scope
 
 HOME = "http://a.test/"
@@ -174,6 +174,17 @@ def test_a_sitemap_gives_its_urls_with_their_hints() -> None:
     assert (found.hints + [-1.0] * 3)[:3] == [-1.0, 0.9, -1.0]
     ignoring = pipeline(sitemaps=False)
     assert ignoring.discover(captured(ignoring, transfer(body, head), "http://a.test/map.xml")).urls == []
+
+
+def test_of_a_sitemap_elsewhere_only_so_many_parts_are_asked_for() -> None:
+    """Else a site could have any number of requests sent to anybody."""
+    made = pipeline()
+    parts = [f"http://victim{number}.test/" for number in range(SITEMAPS_ELSEWHERE_MAX + 50)] + ["http://a.test/own"]
+    entries = "".join(f"<sitemap><loc>{part}</loc></sitemap>" for part in parts).encode()
+    body = b'<?xml version="1.0"?><sitemapindex>%s</sitemapindex>' % entries
+    head = HEAD.replace(b"text/html; charset=utf-8", b"application/xml")
+    index = captured(made, transfer(body, head), "http://a.test/map.xml", found_on=NAMED_BY_ROBOTS)
+    assert made.discover(index).urls == [*parts[:SITEMAPS_ELSEWHERE_MAX], "http://a.test/own"]
 
 
 def test_a_wider_scope_lets_a_refused_link_through_and_crossing_answers_do_no_harm() -> None:

@@ -30,6 +30,8 @@ Message = TypeVar("Message")
 JSON = "application/json"
 MSGPACK = "application/msgpack"
 ENCODINGS = ("zstd", "gzip", "identity")
+OTHER_NAMES = {"x-gzip": "gzip"}
+"""RFC 9110, 8.4.1.3."""
 
 BODY_TIME_S_MAX = 60.0
 """The longest time that a whole body may take to arrive."""
@@ -119,6 +121,7 @@ async def read_body(
 def decompress(body: bytes, encoding: str, bytes_max: int) -> bytes:
     """The body without its Content-Encoding; no more than `bytes_max` bytes of it are ever made."""
     name = encoding.strip().lower() or "identity"
+    name = OTHER_NAMES.get(name, name)
     if name not in ENCODINGS:
         raise Refused(415, "unknown_encoding", "The Content-Encoding is not known.", f"Use {', '.join(ENCODINGS)}.")
     try:

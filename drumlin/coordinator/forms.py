@@ -17,6 +17,8 @@ import msgspec
 EPOCH_S_MAX = 1e10
 """A number beyond this is a time in milliseconds: as seconds it would be in the year 2286 or later."""
 EPOCH_MS_MAX = 1e14
+EPOCH = datetime.fromtimestamp(0, UTC)
+MOMENT_MAX = datetime.fromtimestamp(EPOCH_S_MAX, UTC)
 HEX_DIGITS = 64
 DATA_URL = "data:"
 MEDIA_TYPE_DEFAULT = "text/plain;charset=utf-8"
@@ -72,9 +74,18 @@ def read_moment(moment: float | datetime | None, unknown: float) -> float:
     if moment is None:
         return unknown
     if isinstance(moment, datetime):
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return max(0.0, aware.timestamp())
+        return _aware(moment).timestamp()
     return moment / 1000 if moment > EPOCH_S_MAX else moment
+
+
+def check_moment(moment: float | datetime | None) -> None:
+    """ValueError for a date that is no time of a fetch; numbers have bounds of their own."""
+    if isinstance(moment, datetime) and not EPOCH <= _aware(moment) <= MOMENT_MAX:
+        raise ValueError("a page is fetched between 1970 and 2286")
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def is_data_url(url: str) -> bool:

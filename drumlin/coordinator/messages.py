@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from drumlin.coordinator.audit import READ_MAX, AuditEntry
-from drumlin.coordinator.forms import BASE64_PATTERN, WEB_URL_PATTERN, EpochOrMs, HashText, Moment
+from drumlin.coordinator.forms import BASE64_PATTERN, WEB_URL_PATTERN, EpochOrMs, HashText, Moment, check_moment
 from drumlin.coordinator.health import Trouble
 from drumlin.coordinator.telling import Head, TextURL
 from drumlin.model import PRIORITY_DEFAULT, DeadLetter, TaskState
@@ -120,7 +120,7 @@ class FetchResult(msgspec.Struct, rename="camel"):
     alone is `textDataUrl`, a `data:` URL. Without `links` they are taken from the body."""
 
     url: WebURL
-    status_code: Annotated[int, msgspec.Meta(ge=0, le=599)] | None = None
+    status_code: Annotated[int, msgspec.Meta(ge=0, le=999)] | None = None
     content_sha256: HashText | None = None
     fetched_at: EpochOrMs | Moment | None = None
     links: Annotated[list[URLText], msgspec.Meta(max_length=RESULT_LINKS_MAX)] | None = None
@@ -139,6 +139,9 @@ class FetchResult(msgspec.Struct, rename="camel"):
     text_data_url: TextURL | None = None
     etag: ShortText | None = None
     last_modified: ShortText | None = None
+
+    def __post_init__(self) -> None:
+        check_moment(self.fetched_at)
 
 
 class RobotsQuery(msgspec.Struct, forbid_unknown_fields=True):

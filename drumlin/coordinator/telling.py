@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from drumlin.coordinator.bodies import Format, Refused
-from drumlin.coordinator.forms import Epoch, HashText, Moment, is_data_url, read_hash, read_moment
+from drumlin.coordinator.forms import Epoch, HashText, Moment, check_moment, is_data_url, read_hash, read_moment
 from drumlin.coordinator.settling import host_or_nothing, kind_of_status, outcome_of
 from drumlin.http.headers import final_block, header_fields, location_of, status_of
 from drumlin.http.mime import extract_mime_type
@@ -100,6 +100,7 @@ class ToldResult(msgspec.Struct, kw_only=True):
         # msgspec knows no bound beyond 63 bits.
         if isinstance(self.simhash, int) and self.simhash > SIMHASH_MAX:
             raise ValueError("a simhash has 64 bits")
+        check_moment(self.crawl_time)
 
 
 class ToldResults(msgspec.Struct):

@@ -177,6 +177,13 @@ def test_a_304_with_its_head_becomes_a_warc_record(tmp_path: Path) -> None:
     assert query(tmp_path, "SELECT url FROM {pages}") == []
 
 
+def test_a_status_beyond_the_standard_may_be_told(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, "http://h.example/")
+        assert give(running, "http://h.example/", statusCode=999).status == 204
+    assert query(tmp_path, "SELECT outcome, fetch_status FROM {fetches}") == [("failed", 999)]
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from datetime import datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.coordinator.forms import HASH_PATTERN, Moment, is_data_url, read_data_url, read_hash, read_moment
+from drumlin.coordinator.messages import FetchResult
+from drumlin.coordinator.telling import ToldResult
 
 DIGEST = hashlib.sha256(b"a page")
 HEX = DIGEST.hexdigest()
@@ -72,6 +75,14 @@ def test_whatever_has_the_form_is_32_bytes_or_none(text: str) -> None:
 )
 def test_a_time_is_understood_in_every_usual_form(moment: float | datetime | None, seconds: float) -> None:
     assert read_moment(moment, 7.0) == seconds
+
+
+@pytest.mark.parametrize("text", ["1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z", "2286-11-20T19:00:00"])
+@pytest.mark.parametrize("kind", [ToldResult, FetchResult])
+def test_a_date_that_is_no_time_of_a_fetch_is_not_taken(kind: type[Any], text: str) -> None:
+    said = {"assignment_id": "a", "url": "http://a.example/", "crawl_time": text, "fetchedAt": text}
+    with pytest.raises(msgspec.ValidationError, match="between 1970 and 2286"):
+        msgspec.convert(said, kind)
 
 
 def test_iso_8601_is_told_from_a_number_by_its_type() -> None:

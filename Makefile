@@ -75,6 +75,7 @@ bench-micro: bytecode ## microseconds per page of each stage
 docs: .venv/.ready ## write the reference pages that are generated from code
 	$(BIN)/python -m drumlin.config.reference docs/reference/configuration.md
 	$(BIN)/python -m drumlin.frontier.reference docs/reference/failures.md
+	$(BIN)/python -m drumlin.store.reference docs/reference/tables.md
 
 format: .venv/.ready ## format and fix what ruff can
 	$(BIN)/ruff check --fix $(CHECKED)

@@ -18,8 +18,8 @@ CONFIG_FILE_BYTES_MAX = 2**20
 VARIABLE_PREFIX = "DRUMLIN_"
 # Switches that tests use to provoke faults are no settings: they appear in no file, flag or reference page.
 TEST_VARIABLE_PREFIX = "DRUMLIN_TEST_"
-# Neither is what a person uses to prove who they are.
-SECRET_VARIABLES = frozenset({"DRUMLIN_TOKEN"})
+# Neither is what a person uses to prove who they are, or the coordinator that a verb talks to.
+OTHER_VARIABLES = frozenset({"DRUMLIN_TOKEN", "DRUMLIN_COORDINATOR"})
 SECTIONS = ("crawl", "process")
 
 
@@ -87,7 +87,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Given]:
     for variable, value in sorted(environ.items()):
         if not variable.startswith(VARIABLE_PREFIX) or variable.startswith(TEST_VARIABLE_PREFIX):
             continue
-        if variable in SECRET_VARIABLES:
+        if variable in OTHER_VARIABLES:
             continue
         if variable not in variables:
             raise ConfigError(f"The environment variable {variable} is no setting.", _nearest(variable, variables))

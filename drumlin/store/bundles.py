@@ -219,11 +219,11 @@ def _check_tables(folder: Path, segment: str, captures: dict[Place, tuple[str, s
 
 
 def _claim(row: dict[str, Any], node: str, digests: dict[str, tuple[str, str]]) -> Claim:
-    url, record_id = row["url"], row["record_id"]
+    url, record_id = row["url"], row["record_id"] or ""
     page_url, digest = digests.get(record_id, (url, ""))
     if row["node"] != node or page_url != url:
         raise NotABundle("a row of fetches is not of this node, or not of its page")
-    return Claim(url, record_id, row["outcome"], row["fetch_status"], row["fetch_time"], digest)
+    return Claim(url, record_id, row["outcome"], row["fetch_status"] or 0, row["fetch_time"], digest)
 
 
 WANTED: Final = {

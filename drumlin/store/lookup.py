@@ -74,7 +74,7 @@ def _stored(row: dict[str, Any], page: dict[str, Any] | None, segment: str) -> S
     return StoredFetch(
         row["fetch_time"] / MICROSECONDS,
         row["outcome"],
-        row["fetch_status"],
+        row["fetch_status"] or 0,
         row["kind"] or "",
         row["error"] or "",
         row["node"] or "",

@@ -6,7 +6,7 @@ bytes all the way; Arrow checks that it is UTF-8, many times faster than making 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any, Final
 
@@ -53,11 +53,13 @@ def page_row(capture: Capture, node: str) -> tuple[Any, ...]:
     path, _, query = rest[rest.find("/") :].partition("?")
     headers = capture.headers
     of, kind, distance = _duplicate(capture.duplicate)
+    name, port = _split_port(capture.host)
     told = capture.told
     return (
         surt(url),
         url,
-        capture.host,
+        name,
+        port,
         capture.domain,
         scheme,
         path,
@@ -66,15 +68,15 @@ def page_row(capture: Capture, node: str) -> tuple[Any, ...]:
         capture.status,
         headers.get("location") if 300 <= capture.status < 400 else None,
         "sha256:" + capture.digest.hex() if capture.digest else None,
-        mime_of(headers.get("content-type", "")),
-        capture.mime,
+        mime_of(headers.get("content-type", "")) or None,
+        capture.mime or None,
         capture.charset or None,
         capture.languages or None,
         capture.truncated or None,
         capture.warc_filename or None,
         capture.warc_offset if capture.warc_filename else None,
         capture.warc_length if capture.warc_filename else None,
-        capture.title,
+        capture.title or None,
         capture.description or None,
         capture.text if told is None or told.has_text else None,
         capture.canonical or None,
@@ -90,12 +92,18 @@ def page_row(capture: Capture, node: str) -> tuple[Any, ...]:
         capture.soft_404,
         len(capture.body) if told is None else told.size,
         capture.duration_s,
-        capture.protocol,
-        capture.ip,
-        capture.record_id,
-        node if told is None else told.node,
+        capture.protocol or None,
+        capture.ip or None,
+        capture.record_id or None,
+        node or None if told is None else told.node,
         told.text_data_url or None if told is not None else None,
     )
+
+
+def _split_port(host: str) -> tuple[str, int | None]:
+    """A host without its port, and the port; the colons of an IPv6 address stand between brackets."""
+    name, colon, port = host.rpartition(":")
+    return (name, int(port)) if colon and port.isdigit() else (host, None)
 
 
 def _duplicate(duplicate: Duplicate | None) -> tuple[str | None, str | None, int | None]:
@@ -163,15 +171,35 @@ def page_table(rows: Sequence[tuple[Any, ...]]) -> Any:
 
 
 def fetch_table(records: Sequence[FetchRecord]) -> Any:
-    rows = [msgspec.structs.astuple(record) for record in records]
-    return _table(FETCHES, [(row[0], row[1], micros(row[2]), *row[3:]) for row in rows])
+    return _table(FETCHES, [_fetch_row(record) for record in records])
+
+
+def _fetch_row(record: FetchRecord) -> tuple[Any, ...]:
+    """The row of `fetches`, in the order of `schema.FETCH_COLUMNS`."""
+    return (
+        record.url,
+        record.host,
+        micros(record.fetched),
+        record.outcome,
+        record.status or None,
+        record.kind or None,
+        record.error or None,
+        record.duration_s,
+        record.attempt,
+        record.bytes,
+        record.redirect_to or None,
+        record.protocol or None,
+        record.ip or None,
+        record.node or None,
+        record.record_id or None,
+    )
 
 
 def _table(name: str, rows: Sequence[tuple[Any, ...]]) -> Any:
     """Columns from tuples. Zipping an empty list gives no columns, hence the second branch."""
-    columns: Mapping[str, Any] = COLUMNS[name]
+    columns = COLUMNS[name]
     values: Iterable[Any] = zip(*rows, strict=True) if rows else [[] for _ in columns]
-    arrays = [_array(column, kind) for column, kind in zip(values, columns.values(), strict=True)]
+    arrays = [_array(column, kind.type) for column, kind in zip(values, columns.values(), strict=True)]
     return pa.Table.from_arrays(arrays, schema=SCHEMAS[name])
 
 

@@ -23,7 +23,7 @@ from drumlin.errors import StorageError
 from drumlin.model import Capture
 from drumlin.store.disk import remove, replace, storage_error, sync_file
 from drumlin.store.rows import FetchRecord, LinkRows, fetch_table, page_row, page_table
-from drumlin.store.schema import COLUMNS, ENCODINGS, FETCHES, LINKS, PAGES, REPEATING, SCHEMAS, SUMMARISED
+from drumlin.store.schema import COLUMNS, ENCODINGS, FETCHES, LINKS, METADATA, PAGES, REPEATING, SCHEMAS, SUMMARISED
 
 __all__ = ["FetchRecord", "SegmentWriter", "discard_unfinished"]
 
@@ -217,7 +217,7 @@ def _rows_of(path: Path, table: str) -> Iterator[Any]:
 
 
 def _open(path: Path, table: str) -> Any:
-    return pq.ParquetWriter(
+    writer = pq.ParquetWriter(
         path,
         SCHEMAS[table],
         compression=COMPRESSION,
@@ -227,3 +227,5 @@ def _open(path: Path, table: str) -> Any:
         write_statistics=SUMMARISED[table],
         store_schema=False,
     )
+    writer.add_key_value_metadata(METADATA[table])
+    return writer

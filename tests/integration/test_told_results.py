@@ -21,7 +21,7 @@ PAGE = (
 )
 DIGEST = hashlib.sha256(PAGE.encode()).hexdigest()
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nServer: old\r\n\r\n"
-ROW = "SELECT url, text, fetch_status, node, content_digest, bytes, warc_filename, text_data_url FROM {pages}"
+ROW = "SELECT url, text, fetch_status, node, content_digest, body_bytes, warc_filename, text_data_url FROM {pages}"
 
 
 def take(coordinator: RunningCoordinator, url: str, worker: str = "w1") -> dict[str, Any]:
@@ -50,7 +50,9 @@ def test_a_page_sent_by_a_simple_worker_is_a_row_with_its_text(tmp_path: Path) -
         )
         assert running.get("/api/v1/urls?url=http://a.example/next").json["state"] == "queued"
         assert running.get("/api/v1/urls?url=http://a.example/never").status == 404
-    [(text, *row)] = query(tmp_path, "SELECT text, title, content_languages, node, content_digest, bytes FROM {pages}")
+    [(text, *row)] = query(
+        tmp_path, "SELECT text, title, content_languages, node, content_digest, body_bytes FROM {pages}"
+    )
     assert text.startswith("Dies ist der Text einer Seite, die jemand anders geholt hat.")
     assert row == ["Ein Titel", "deu", "w1", f"sha256:{DIGEST}", len(PAGE)]
     assert query(tmp_path, "SELECT target FROM {links} ORDER BY target") == [
@@ -278,7 +280,7 @@ def test_failures_and_denials_are_in_the_fetch_log(tmp_path: Path) -> None:
         assert give(running, "http://j.example/", statusCode=0, outcome="denied").status == 204
     assert query(tmp_path, "SELECT url, outcome, kind, error FROM {fetches} ORDER BY url") == [
         ("http://i.example/", "failed", "connect", "no route to host"),
-        ("http://j.example/", "denied", "", ""),
+        ("http://j.example/", "denied", None, None),
     ]
     assert query(tmp_path, "SELECT count(*) FROM {pages}") == [(0,)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -16,7 +17,11 @@ from drumlin.errors import StorageError
 from drumlin.model import Duplicate, LinkSet
 from drumlin.store import FetchRecord, SegmentWriter, discard_unfinished
 from drumlin.store import tables as tables_module
+from drumlin.store.reference import page
+from drumlin.store.schema import COLUMNS
 from tests.unit.store_captures import FETCHED, make_capture
+
+ROOT = Path(__file__).parents[2]
 
 
 def query(directory: Path, sql: str) -> list[Any]:
@@ -43,14 +48,15 @@ def test_duckdb_reads_a_page_as_it_was_captured(tmp_path: Path) -> None:
     written(tmp_path, [capture])
     (row,) = query(
         tmp_path,
-        "SELECT url_surtkey, url, url_host_name, url_host_registered_domain, url_protocol, url_path, url_query, "
-        "fetch_status, content_digest, content_mime_type, warc_filename, warc_record_offset, text, simhash, redirects, "
-        "duplicate_of, duplicate_kind, duplicate_distance, noindex, bytes, node, content_truncated FROM {pages}",
+        "SELECT url_surtkey, url, url_host_name, url_port, url_host_registered_domain, url_protocol, url_path, "
+        "url_query, fetch_status, content_digest, content_mime_type, warc_filename, warc_record_offset, text, simhash, "
+        "redirects, duplicate_of, duplicate_kind, duplicate_distance, noindex, body_bytes, node, content_truncated FROM {pages}",
     )
     assert row == (
         "com,example:8443)/a/b?q=1",
         capture.url,
-        "www.example.com:8443",
+        "www.example.com",
+        8443,
         "example.com",
         "https",
         "/a/b",
@@ -106,8 +112,8 @@ def test_every_attempt_is_in_fetches(tmp_path: Path) -> None:
     failed = fetch("https://example.com/slow", outcome="failed", status=0, kind="timeout", error="30 s", attempt=2)
     written(tmp_path, [], [fetch(), denied, failed])
     assert query(tmp_path, "SELECT url, outcome, kind, attempt FROM {fetches} ORDER BY url") == [
-        ("https://example.com/", "fetched", "", 0),
-        ("https://example.com/private", "denied", "", 0),
+        ("https://example.com/", "fetched", None, 0),
+        ("https://example.com/private", "denied", None, 0),
         ("https://example.com/slow", "failed", "timeout", 2),
     ]
 
@@ -237,3 +243,22 @@ def test_a_segment_that_is_shown_again_and_again_is_the_same_as_one_that_is_not(
         assert shown.equals(whole)
     assert not list(tmp_path.rglob("*.tmp"))
     assert pq.ParquetFile(next((tmp_path / "shown" / "pages").iterdir())).num_row_groups <= 3
+
+
+def test_every_column_is_explained_in_the_docs_and_in_every_file(tmp_path: Path) -> None:
+    assert (ROOT / "docs/reference/tables.md").read_text() == page(), "run `make docs`"
+    written(tmp_path, [make_capture("https://example.com/")], [fetch()])
+    for table, columns in COLUMNS.items():
+        metadata = pq.read_metadata(tmp_path / table / "segment-1.parquet").metadata
+        assert json.loads(metadata[b"drumlin.columns"]) == {name: column.meaning for name, column in columns.items()}
+
+
+def test_what_is_not_known_is_null_and_never_an_empty_text(tmp_path: Path) -> None:
+    capture = make_capture("http://[::1]:8080/", title="", description="", charset="", languages="", found_on="")
+    written(tmp_path, [capture], [FetchRecord("http://[::1]:8080/", "[::1]:8080", FETCHED, "denied")])
+    assert query(tmp_path, "SELECT url_host_name, url_port FROM {pages}") == [("[::1]", 8080)]
+    for table in ("pages", "fetches"):
+        rows = pq.read_table(tmp_path / table).to_pylist()
+        assert not [(table, name) for row in rows for name, value in row.items() if value == ""]
+    [(status, kind, ip)] = query(tmp_path, "SELECT fetch_status, kind, ip FROM {fetches}")
+    assert (status, kind, ip) == (None, None, None)

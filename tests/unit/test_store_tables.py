@@ -50,7 +50,8 @@ def test_duckdb_reads_a_page_as_it_was_captured(tmp_path: Path) -> None:
         tmp_path,
         "SELECT url_surtkey, url, url_host_name, url_port, url_host_registered_domain, url_protocol, url_path, "
         "url_query, fetch_status, content_digest, content_mime_type, warc_filename, warc_record_offset, text, simhash, "
-        "redirects, duplicate_of, duplicate_kind, duplicate_distance, noindex, body_bytes, node, content_truncated FROM {pages}",
+        "redirects, duplicate_of, duplicate_kind, duplicate_distance, noindex, body_bytes, node, content_truncated "
+        "FROM {pages}",
     )
     assert row == (
         "com,example:8443)/a/b?q=1",

@@ -53,6 +53,8 @@ LinkText = Annotated[str, msgspec.Meta(min_length=LINK_CHARS_MIN, max_length=URL
 """A canonical URL has a scheme and a host; a body full of shorter ones would be millions of objects."""
 HostText = Annotated[str, msgspec.Meta(max_length=300)]
 ShortText = Annotated[str, msgspec.Meta(max_length=1_000)]
+MetadataText = Annotated[str, msgspec.Meta(max_length=255)]
+"""A name of a host fits; every look at the nodes reads all of it, of thousands of nodes."""
 LeaseId = Annotated[str, msgspec.Meta(max_length=300)]
 Priority = Annotated[int, msgspec.Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)]
 COUNT_MAX = 1 << 50
@@ -92,7 +94,7 @@ class Register(msgspec.Struct):
     capacity: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
     node_id: NodeId | None = None
     ip_address: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    metadata: Annotated[dict[ShortText, ShortText], msgspec.Meta(max_length=64)] = {}
+    metadata: Annotated[dict[MetadataText, MetadataText], msgspec.Meta(max_length=16)] = {}
     recovering: bool = False
     instance: Annotated[str, msgspec.Meta(max_length=64)] = ""
     boot: Count = 0

@@ -24,6 +24,8 @@ from drumlin.errors import DrumlinError
 MEDIA_TYPE = "text/event-stream"
 EVERY_S = 1.0
 CLIENTS_MAX = 100
+CLIENTS_EACH_MAX = 25
+"""Of these, how many may be one token's: a single viewer must not keep all others from listening."""
 EVENTS_WAITING_MAX = 64
 NODE_EVENTS_MAX = 1_000
 """Changes of nodes told in one second; the figures have the totals all the same."""
@@ -39,17 +41,22 @@ class Events:
         self._figures = figures
         self._health = health
         self._time = engine_time
-        self._clients: set[asyncio.Queue[bytes | None]] = set()
+        self._clients: dict[asyncio.Queue[bytes | None], str] = {}
+        """Who listens, each with the token that it showed."""
         self._watching: asyncio.Task[None] | None = None
         self._state = ""
         self._nodes: dict[str, str] = {}
 
-    def listen(self) -> Stream:
-        """Events from now on, until the client is gone."""
+    def listen(self, subject: str = "") -> Stream:
+        """Events from now on, until the client is gone. `subject` is whose token it showed, empty where nobody is asked
+        for one and clients cannot be told apart."""
+        hint = "Close one, or ask GET /api/v1/stats."
         if len(self._clients) >= CLIENTS_MAX:
-            message = f"{CLIENTS_MAX} clients listen already."
-            raise Refused(503, "busy", message, "Close one, or ask GET /api/v1/stats.", retry_after_s=10.0)
-        return Stream(self._pieces(), MEDIA_TYPE)
+            raise Refused(503, "busy", f"{CLIENTS_MAX} clients listen already.", hint, retry_after_s=10.0)
+        if subject and list(self._clients.values()).count(subject) >= CLIENTS_EACH_MAX:
+            message = f"{CLIENTS_EACH_MAX} clients with this token listen already."
+            raise Refused(503, "busy", message, hint, retry_after_s=10.0)
+        return Stream(self._pieces(subject), MEDIA_TYPE)
 
     async def once(self) -> Stream:
         """The figures as they are, and no more: for clients that did not ask for a stream."""
@@ -67,9 +74,9 @@ class Events:
                 queue.get_nowait()
             queue.put_nowait(None)
 
-    async def _pieces(self) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, subject: str) -> AsyncGenerator[bytes, None]:
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(EVENTS_WAITING_MAX)
-        self._clients.add(queue)
+        self._clients[queue] = subject
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
@@ -77,7 +84,7 @@ class Events:
             while (event := await queue.get()) is not None:
                 yield event
         finally:
-            self._clients.discard(queue)
+            self._clients.pop(queue, None)
 
     async def _stats_event(self) -> bytes:
         return _event("stats", on_calendar(await self._figures.stats(await self._time.now()), self._time.calendar))

@@ -182,7 +182,7 @@ class PeopleFace:
     async def events(self, call: Call, message: None) -> Stream:
         """A stream for those who ask for one, as browsers' EventSource does; else one look."""
         if EVENTS_TYPE in call.header(b"accept"):
-            return self._events.listen()
+            return self._events.listen(call.identity.subject if call.authorization else "")
         return await self._events.once()
 
     async def nodes(self, call: Call, query: NodesQuery) -> NodesView:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from drumlin.coordinator import watch
-from drumlin.coordinator.api_events import CLIENTS_MAX
+from drumlin.coordinator.api_events import CLIENTS_EACH_MAX, CLIENTS_MAX
+from drumlin.coordinator.auth import Role
 from drumlin.errors import EngineError
 from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, result_of, results_body
 
@@ -206,9 +207,10 @@ def test_health_and_readiness_differ_when_the_engine_is_gone(
 class Listener:
     """A client of the live events."""
 
-    def __init__(self, coordinator: RunningCoordinator) -> None:
+    def __init__(self, coordinator: RunningCoordinator, token: str = "") -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", coordinator.port, timeout=ANSWERS_WITHIN_S)
-        self.connection.request("GET", "/api/v1/events", headers={"Accept": "text/event-stream"})
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        self.connection.request("GET", "/api/v1/events", headers={"Accept": "text/event-stream", **shown})
         self.response = self.connection.getresponse()
 
     def __enter__(self) -> Listener:
@@ -244,6 +246,15 @@ def test_events_are_one_look_for_those_who_ask_for_no_stream(coordinator: Runnin
     answer = coordinator.get("/api/v1/events")
     assert answer.headers["content-type"] == "text/event-stream"
     assert answer.body.startswith(b"event: stats\ndata: {")
+
+
+def test_one_token_cannot_keep_others_from_listening() -> None:
+    with RunningCoordinator(controlled=True) as coordinator, ExitStack() as stack:
+        for _ in range(CLIENTS_EACH_MAX):
+            stack.enter_context(Listener(coordinator, coordinator.tokens[Role.VIEWER])).next("stats")
+        greedy = stack.enter_context(Listener(coordinator, coordinator.tokens[Role.VIEWER]))
+        other = stack.enter_context(Listener(coordinator, coordinator.tokens[Role.OPERATOR]))
+        assert (greedy.response.status, other.response.status) == (503, 200)
 
 
 def test_listeners_are_bounded_and_make_room_when_they_go(coordinator: RunningCoordinator) -> None:

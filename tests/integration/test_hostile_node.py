@@ -304,6 +304,13 @@ def test_what_nodes_say_of_themselves_can_be_added_up(scene: Scene) -> None:
         assert scene.coordinator.get(path, token=viewer, headers=wants).status == 200
 
 
+def test_what_a_joining_machine_says_of_itself_is_bounded(scene: Scene) -> None:
+    """Every look at the nodes reads it all."""
+    join, message = scene.coordinator.tokens[Role.JOIN], {"node_id": "wordy", "capacity": 1}
+    for wordy in ({f"key{number}": "x" for number in range(17)}, {"key": "x" * 256}):
+        assert scene.coordinator.post("/api/v1/nodes/register", message | {"metadata": wordy}, token=join).status == 422
+
+
 def test_a_record_id_cannot_begin_a_header_in_another_nodes_archive(scene: Scene) -> None:
     task = scene.own["assignments"][0]
     answer = scene.send([result_of(task, record_id="urn:uuid:1>\r\nWARC-Type: response\r\nX: <1")])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ TOKEN_FILE_BYTES_MAX = 4_096
 TOKEN_VARIABLE = "DRUMLIN_TOKEN"  # noqa: S105  # the name of the place, not what is in it
 ENGINE_VARIABLE = "DRUMLIN_ENGINE"
 EXPIRY_S_MAX = 100 * 365 * 86400.0
+
+_TOKEN = re.compile(r"drumlin_[a-z]+_([a-z0-9]+)_")
 
 Command = Callable[..., Any]
 
@@ -143,6 +146,7 @@ def create(role: str, name: str, expires: str | None, out: Path | None, engine: 
     until = None if expires is None else now + _duration(expires)
     if out is not None:
         _check_place(out)
+    replaced = _token_in(out)
     with open_crawl(engine, founds=True) as opened:
         access = Access(_secret(opened))
         token = opened.run(access.issue(opened.engine, Role(role), name, now, expires=until))
@@ -154,6 +158,8 @@ def create(role: str, name: str, expires: str | None, out: Path | None, engine: 
     limit = "until it is revoked" if until is None else f"until {_moment(until)}"
     shown = "It is shown only now" if out is None else f"It is in {out}"
     sys.stderr.write(f"This {role} token is valid {limit}. {shown}; keep it like a password.\n")
+    if replaced:
+        sys.stderr.write(f"The token that was there is still valid; `drumlin tokens revoke {replaced}` ends it.\n")
 
 
 def _check_place(path: Path) -> None:
@@ -162,6 +168,16 @@ def _check_place(path: Path) -> None:
         raise ConfigError(f"{path} is no file.", "Name one that there is not yet, or that may be replaced.")
     if not path.parent.is_dir():
         raise ConfigError(f"There is no folder {path.parent}.", "Make it, or name another file.")
+
+
+def _token_in(path: Path | None) -> str:
+    """The id of a token that a file holds; empty when it holds none."""
+    try:
+        written = path.read_text()[:TOKEN_FILE_BYTES_MAX] if path is not None else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+    found = _TOKEN.match(written)
+    return found[1] if found else ""
 
 
 def _write(path: Path, token: str) -> None:

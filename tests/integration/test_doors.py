@@ -103,6 +103,10 @@ def test_a_token_is_written_for_its_owner_alone_whatever_was_there(tmp_path: Pat
     assert out.read_text().startswith("drumlin_viewer_")
     assert out.read_text().strip() not in done.stderr
     assert mode_of(out) == 0o600
+    first = out.read_text().split("_")[2]
+    again = run("tokens", "create", "--role", "viewer", "--engine", engine, "--out", str(out))
+    assert f"still valid; `drumlin tokens revoke {first}` ends it." in again.stderr
+    assert "still valid" not in done.stderr
 
 
 def test_a_token_is_not_made_where_it_cannot_be_written(tmp_path: Path) -> None:

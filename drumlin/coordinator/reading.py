@@ -31,6 +31,7 @@ from drumlin.urls import Scope
 
 READ_S_MAX = 30.0
 UNREADABLE = "its body could not be read"
+FLAW_HINT = "Send the body as it was received (curl without --compressed), or leave out what does not fit it."
 _LENGTH = struct.Struct("<I")
 
 
@@ -77,7 +78,7 @@ class Reader:
                 telling.fetch.error = telling.fetch.error or UNREADABLE
                 return
         if read.flaw:
-            raise Refused(422, "invalid", f"{capture.url[:SHOWN_CHARS]}: {read.flaw}.")
+            raise Refused(422, "invalid", f"{capture.url[:SHOWN_CHARS]}: {read.flaw.rstrip('.')}.", FLAW_HINT)
         _fill(telling, read)
 
     async def _ask(self, order: Order) -> Read:

@@ -75,6 +75,13 @@ def test_a_body_that_is_not_what_is_told_is_refused() -> None:
     assert (refused.value.status, "SHA-256" in refused.value.message) == (422, True)
 
 
+def test_a_body_that_curl_has_unpacked_is_refused_with_a_word_on_how_to_send_it() -> None:
+    head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n"
+    with pytest.raises(Refused) as refused:
+        read_by_process(told(body=BODY, response_head=head))
+    assert ("--compressed" in refused.value.hint, ".." in refused.value.message) == (True, False)
+
+
 def test_a_bomb_is_refused() -> None:
     telling = told(body=GZIP_OF_X, response_head="HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n")
     assert telling.capture is not None

@@ -61,6 +61,12 @@ def strange_answer(endpoint: str, path: str, status: int, body_bytes: int) -> st
     return said + "Check --coordinator, and any proxy in between."
 
 
+def hanging(endpoint: str, waited_s: float) -> str:
+    """A sentence that a call was not answered while others were."""
+    said = f"{endpoint} answers some calls, and others not within {waited_s:.0f} s, which slows the crawl down; "
+    return said + "one of the coordinators behind it may hang. Its balancer must leave that one out."
+
+
 def retry_after_s(transfer: Transfer) -> float:
     value = header_fields(transfer.response_headers()).get("retry-after", "")
     return min(float(value), RETRY_AFTER_MAX_S) if value.isascii() and value[:9].isdigit() else 0.0

@@ -28,7 +28,7 @@ from drumlin.errors import EngineError
 from drumlin.fetch import Fetcher, Transfer
 from drumlin.lines import tell
 from drumlin.model import FailureKind
-from drumlin.node.answers import Refusal, refusal_of, reply_of, retry_after_s, strange_answer
+from drumlin.node.answers import Refusal, hanging, refusal_of, reply_of, retry_after_s, strange_answer
 from drumlin.node.coordinator_time import CoordinatorTime
 from drumlin.protocol import MEDIA_TYPE, Register, Registered
 from drumlin.signing import HEADER as SIGNATURE_HEADER
@@ -46,6 +46,7 @@ RETRY_WAIT_MIN_S = 0.05
 RETRY_WAIT_MAX_S = 5.0
 PATIENCE_SHARE = 0.2
 OUTAGE_TOLD_AFTER_S = 3.0
+HANGING_TOLD_EVERY_S = 60.0
 PACK_BYTES_MIN = 1024
 PACK_LEVEL = 1
 REJOINS_MAX = 6
@@ -160,6 +161,7 @@ class CoordinatorClient:
         self._failing_since = 0.0
         self._outage_told = False
         self._heard = False
+        self._answered_at = self._hanging_told_at = -FOREVER
         self._rejoining = False
         self._rejoins = 0
         self._idle: dict[str, list[Any]] = {endpoint: [] for endpoint in coordinators.endpoints}
@@ -330,6 +332,7 @@ class CoordinatorClient:
         self._failures = 0
         self._outage_told = False
         self._heard = True
+        self._answered_at = monotonic()
         if not call.joins:
             self._rejoins = 0
         if call.strange:
@@ -337,6 +340,7 @@ class CoordinatorClient:
 
     def _failed(self, call: _Call, transfer: Transfer, place: int) -> None:
         """Repeat a call that did not come through, or say why it is not repeated."""
+        self._note_hanging(transfer, place)
         refusal = refusal_of(transfer)
         strange = not transfer.failure and not refusal.code
         if not transfer.failure and call.on_refused is not None and call.on_refused(refusal):
@@ -425,6 +429,14 @@ class CoordinatorClient:
             self._outage_told = True
             meanwhile = "going on with what is leased, and trying again" if self._heard else "trying again"
             _tell(f"no coordinator answers ({said}); {meanwhile}.")
+
+    def _note_hanging(self, transfer: Transfer, place: int) -> None:
+        """Tell when some calls are answered while others are not: it is no outage, and nobody else would say so."""
+        now = monotonic()
+        mixed = transfer.failure is FailureKind.TIMEOUT and self._answered_at > transfer.started
+        if mixed and now - self._hanging_told_at >= HANGING_TOLD_EVERY_S:
+            self._hanging_told_at = now
+            _tell(hanging(self._coordinators.endpoints[place], now - transfer.started))
 
     def _join_again(self, registration: Callable[[], Register], call: _Call, refusal: Refusal) -> float:
         """Register: the token expired, was revoked or is of another secret, or the coordinators lost what they knew of

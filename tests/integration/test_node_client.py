@@ -233,6 +233,28 @@ def test_a_bundle_that_a_proxy_finds_too_large_is_sent_again_ever_more_seldom_an
     assert "/bundle gets through again" in told
 
 
+def test_calls_that_hang_while_others_are_answered_are_told_of(
+    server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Behind a balancer one of several coordinators is frozen."""
+    hangs = threading.Event()
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path == "/hangs":
+            hangs.wait(WITHIN_S)
+        return OK
+
+    server.answer = answer
+    with client_of(server.endpoint) as client:
+        failed: list[bool] = []
+        more: dict[str, Any] = {"on_failure": lambda: failed.append(True), "repeat_s": 0.0, "timeout_s": 1.0}
+        client.post("/hangs", Done(), Done, lambda _: None, **more)
+        say(client)
+        client.wait_for(lambda: bool(failed))
+    hangs.set()
+    assert f"{server.endpoint} answers some calls, and others not within 1 s" in capfd.readouterr().err
+
+
 def test_a_caller_that_does_not_wait_for_ever_is_told_who_did_not_answer(dead_endpoint: str) -> None:
     with client_of(dead_endpoint) as client, pytest.raises(CoordinatorGone) as gone:
         say(client, within_s=0.3)

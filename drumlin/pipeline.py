@@ -20,7 +20,7 @@ import msgspec
 from drumlin.dedupe import digest, simhashes
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode_body
-from drumlin.fetch.http import Transfer
+from drumlin.fetch.transfer import Transfer
 from drumlin.frontier import OUT_OF_SCOPE, SOFT_404, TrapFilter, TrapLimits, soft_404
 from drumlin.http.headers import header_fields, header_values, holds_all, location_of
 from drumlin.http.mime import extract_mime_type

@@ -7,6 +7,7 @@ politeness: whoever starts a transfer has the right to contact that host. Every 
 Limits: connect and total time, body bytes, header bytes, slow-drip speed, all from `FetchLimits`.
 """
 
-from drumlin.fetch.http import Fetcher, FetchLimits, Transfer, default_ca_file, request_target
+from drumlin.fetch.http import Fetcher, FetchLimits, default_ca_file, request_target
+from drumlin.fetch.transfer import Transfer
 
 __all__ = ["FetchLimits", "Fetcher", "Transfer", "default_ca_file", "request_target"]

@@ -7,11 +7,10 @@ raw (still content-encoded), so that the archive holds what the server sent and 
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import select
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +18,10 @@ import msgspec
 import pycurl
 
 from drumlin.clock import monotonic
+from drumlin.fetch.failures import E_HTTP2_STREAM, error_text, failure_kind
 from drumlin.fetch.guard import Guard
-from drumlin.http.headers import final_block
+from drumlin.fetch.kept import ORIGINS_MAX, SURE_S, KeptConnections, origin_of
+from drumlin.fetch.transfer import Transfer, header_taker
 from drumlin.model import FailureKind
 
 EVENTS_MAX = 256
@@ -40,42 +41,15 @@ CA_FILES = (
     "/etc/ssl/cert.pem",
 )
 
-BLANK_LINES = frozenset({b"\r\n", b"\n"})
+IDLE_UNNOTICED_S = 0.1
+GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
-# Errors of libcurl that pycurl has no name for: one stream of a connection broke; a header line of more than 100 KB.
-E_HTTP2_STREAM = 92
-E_TOO_LARGE = 100
-
+HTTP_2 = "h2"
 _PROTOCOLS = {
     pycurl.CURL_HTTP_VERSION_1_0: "http/1.0",
     pycurl.CURL_HTTP_VERSION_1_1: "http/1.1",
-    pycurl.CURL_HTTP_VERSION_2_0: "h2",
+    pycurl.CURL_HTTP_VERSION_2_0: HTTP_2,
     getattr(pycurl, "CURL_HTTP_VERSION_3", 30): "h3",
-}
-
-_KIND_OF_ERROR = {
-    pycurl.E_COULDNT_RESOLVE_HOST: FailureKind.DNS,
-    pycurl.E_COULDNT_RESOLVE_PROXY: FailureKind.DNS,
-    pycurl.E_COULDNT_CONNECT: FailureKind.CONNECT,
-    pycurl.E_OPERATION_TIMEDOUT: FailureKind.TIMEOUT,
-    pycurl.E_SSL_CONNECT_ERROR: FailureKind.TLS,
-    pycurl.E_PEER_FAILED_VERIFICATION: FailureKind.TLS,
-    pycurl.E_SSL_CACERT: FailureKind.TLS,
-    pycurl.E_SSL_CACERT_BADFILE: FailureKind.TLS,
-    pycurl.E_SSL_CERTPROBLEM: FailureKind.TLS,
-    pycurl.E_SSL_CIPHER: FailureKind.TLS,
-    pycurl.E_SSL_INVALIDCERTSTATUS: FailureKind.TLS,
-    pycurl.E_SSL_SHUTDOWN_FAILED: FailureKind.TLS,
-    pycurl.E_USE_SSL_FAILED: FailureKind.TLS,
-    pycurl.E_RECV_ERROR: FailureKind.RESET,
-    pycurl.E_SEND_ERROR: FailureKind.RESET,
-    pycurl.E_GOT_NOTHING: FailureKind.RESET,
-    pycurl.E_PARTIAL_FILE: FailureKind.RESET,
-    pycurl.E_HTTP2: FailureKind.RESET,
-    E_HTTP2_STREAM: FailureKind.RESET,
-    pycurl.E_ABORTED_BY_CALLBACK: FailureKind.RESET,
-    pycurl.E_FILESIZE_EXCEEDED: FailureKind.TOO_LARGE,
-    E_TOO_LARGE: FailureKind.TOO_LARGE,
 }
 
 
@@ -88,96 +62,6 @@ class FetchLimits(msgspec.Struct, frozen=True):
     speed_min_bytes_s: int
     speed_window_s: int
     header_bytes_max: int = HEADER_BYTES_MAX
-
-
-class Transfer:
-    """One request on one pooled handle, and after it what came back.
-
-    `failure` is empty when a complete response arrived; who keeps one that was cut short empties it and says why in
-    `truncated`. `first_byte` and `finished` are on the fetcher's clock.
-    `too_late` says that nothing was sent, because `may_send` forbade it at the last moment.
-    """
-
-    __slots__ = (
-        "body",
-        "context",
-        "curl",
-        "error",
-        "failure",
-        "finished",
-        "first_byte",
-        "header_lines",
-        "ip",
-        "may_send",
-        "on_done",
-        "own_limit",
-        "own_target",
-        "protocol",
-        "refused",
-        "sends",
-        "started",
-        "status",
-        "too_late",
-        "truncated",
-        "url",
-    )
-
-    def __init__(self, curl: Any) -> None:
-        self.curl = curl
-        self.header_lines: list[bytes] = []
-        self.body = io.BytesIO()
-        """A buffer, not a list of pieces: a server that sends two bytes at a time would make millions of those."""
-        self.url = ""
-        self.context: Any = None
-        self.on_done: Callable[[Transfer], None]
-        self.status = 0
-        self.protocol = ""
-        self.ip = ""
-        self.failure = ""
-        self.truncated = ""
-        self.error = ""
-        self.refused = False
-        self.may_send: Callable[[], bool] | None = None
-        self.too_late = False
-        self.sends = 0
-        self.own_limit = False
-        self.own_target = False
-        self.started = self.first_byte = self.finished = 0.0
-
-    def before_send(self, *connection: object) -> int:
-        """libcurl repeats a request at once when a kept connection breaks before the answer. The server may have seen
-        the first, and two contacts so close are against the host's delay: the repetition is refused. Nor may anything
-        be sent that was allowed when it began and is not any more: connecting takes time, and a process can freeze."""
-        self.sends += 1
-        if self.sends == 1 and self.may_send is not None and not self.may_send():
-            self.too_late = True
-        return int(pycurl.PREREQFUNC_OK if self.sends == 1 and not self.too_late else pycurl.PREREQFUNC_ABORT)
-
-    @property
-    def has_head(self) -> bool:
-        """Whether the head of the answer came as far as its blank line."""
-        return bool(self.body_bytes) or any(line in BLANK_LINES for line in self.header_lines[-1:])
-
-    @property
-    def body_bytes(self) -> int:
-        return self.body.getbuffer().nbytes
-
-    def response_headers(self) -> bytes:
-        """The header block of the final response: neither what came before it (100 Continue, 103) nor trailers."""
-        return final_block(b"".join(self.header_lines))
-
-
-def _header_taker(transfer: Transfer, clock: Callable[[], float]) -> Callable[[bytes], None]:
-    """Takes header lines, and the time of the first: by then the server has read the request. libcurl's own time of the
-    first byte will not do: it was seen to lie some milliseconds before the server read anything."""
-    lines = transfer.header_lines
-
-    def take(line: bytes) -> None:
-        if not lines:
-            transfer.first_byte = clock()
-        lines.append(line)
-
-    return take
 
 
 class _LentSocket:
@@ -220,6 +104,9 @@ class Fetcher:
         self._active: dict[Any, Transfer] = {}
         self._ended: deque[tuple[Any, int, str]] = deque()
         """Transfers that libcurl is done with, with its error if there was one, still to be reported."""
+        self._kept = KeptConnections(self._unwatch)
+        self._multiplexed: set[str] = set()
+        """Origins that speak HTTP/2, where several requests share a connection."""
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
@@ -263,8 +150,18 @@ class Fetcher:
         if body_bytes_max:
             transfer.curl.setopt(pycurl.MAXFILESIZE_LARGE, body_bytes_max)
             transfer.own_limit = True
+        self._choose_connection(transfer)
         self._active[transfer.curl] = transfer
         self._multi.add_handle(transfer.curl)
+
+    def _choose_connection(self, transfer: Transfer) -> None:
+        """Let libcurl use an idle connection only if its server has not closed it, and is not about to."""
+        transfer.origin = origin_of(transfer.url)
+        choice = self._kept.choose(transfer.origin, transfer.started)
+        if choice != transfer.choice:
+            transfer.choice = choice
+            transfer.curl.setopt(pycurl.FRESH_CONNECT, int(choice.fresh))
+            transfer.curl.setopt(pycurl.FORBID_REUSE, int(not choice.keep))
 
     def start_handle(self, curl: Any, on_done: Callable[[Transfer], None]) -> Transfer:
         """Run a handle that the caller made and configured (the coordinator's client does). It is sent once at most."""
@@ -274,6 +171,7 @@ class Fetcher:
         curl.setopt(pycurl.HEADERFUNCTION, transfer.header_lines.append)
         curl.setopt(pycurl.WRITEFUNCTION, transfer.body.write)
         curl.setopt(pycurl.PREREQFUNCTION, transfer.before_send)
+        curl.setopt(pycurl.SOCKOPTFUNCTION, self._opened_by_caller)
         self._active[curl] = transfer
         self._multi.add_handle(curl)
         return transfer
@@ -287,7 +185,8 @@ class Fetcher:
         events = self._epoll.poll(max(0.0, min(timeout_s, POLL_MAX_S)), EVENTS_MAX)
         action = self._multi.socket_action
         for fd, mask in events:
-            action(fd, _curl_events(mask))
+            if not (mask & GONE and self._kept.closed(fd, self._clock())):
+                action(fd, _curl_events(mask))
         if self._timer_at is not None and self._clock() >= self._timer_at:
             self._timer_at = None
             action(pycurl.SOCKET_TIMEOUT, 0)
@@ -323,25 +222,39 @@ class Fetcher:
             queued, succeeded, failed = self._multi.info_read(EVENTS_MAX)
             ended += [(curl, 0, "") for curl in succeeded]
             ended += failed
+            if failed:
+                self._note_crowds([self._active[curl] for curl, _, _ in failed])
         own = [one for one in ended if self._active[one[0]].context is None]
         self._ended += [one for one in ended if self._active[one[0]].context is not None] if own else ended
         for one in own:
             self._finish(*one)
         return len(own)
 
+    def _note_crowds(self, failed: list[Transfer]) -> None:
+        """Note which of these had others of their origin beside them, as long as all are still here."""
+        origins = Counter(transfer.origin for transfer in self._active.values())
+        for transfer in failed:
+            transfer.crowded = origins[transfer.origin] > 1
+
     def _finish(self, curl: Any, code: int, message: str) -> None:
         transfer = self._active.pop(curl)
-        self._multi.remove_handle(curl)
         transfer.finished = self._clock()
+        if transfer.origin:
+            self._end_contact(transfer)
+        self._multi.remove_handle(curl)
         getinfo = curl.getinfo
         transfer.status = getinfo(pycurl.RESPONSE_CODE)
         transfer.ip = getinfo(pycurl.PRIMARY_IP)
         transfer.protocol = _PROTOCOLS.get(getinfo(pycurl.INFO_HTTP_VERSION), "")
+        if transfer.protocol == HTTP_2 and transfer.origin not in self._multiplexed:
+            self._remember_multiplexed(transfer.origin)
         if code or not transfer.header_lines:
             transfer.first_byte = transfer.finished
         if code:
-            transfer.failure = _failure_kind(code, transfer.refused)
-            transfer.error = _error_text(code, transfer.refused, message)
+            transfer.failure = failure_kind(code, transfer.refused)
+            transfer.error = error_text(code, transfer.refused, message)
+            if transfer.failure == FailureKind.RESET and not transfer.header_lines and transfer.origin:
+                transfer.stale = self._is_stale(transfer, code)
         if sum(map(len, transfer.header_lines)) > self._limits.header_bytes_max:
             transfer.failure = FailureKind.TOO_LARGE
             transfer.error = f"a response head of more than {self._limits.header_bytes_max} bytes"
@@ -351,13 +264,35 @@ class Fetcher:
             if transfer.context is not None:
                 self._recycle(transfer)
 
+    def _remember_multiplexed(self, origin: str) -> None:
+        if len(self._multiplexed) >= ORIGINS_MAX:
+            self._multiplexed.clear()
+        self._multiplexed.add(origin)
+
+    def _end_contact(self, transfer: Transfer) -> None:
+        origin, now = transfer.origin, transfer.finished
+        transfer.idle_s = self._kept.gap_s(origin, transfer.started)
+        if transfer.idle_s > IDLE_UNNOTICED_S and not transfer.choice.fresh:
+            # A quick answer comes without a word from libcurl about the socket.
+            self._kept.rested(transfer.curl.getinfo(pycurl.LASTSOCKET), now)
+        self._kept.ended(origin, now)
+
+    def _is_stale(self, transfer: Transfer, code: int) -> bool:
+        """Whether a request was lost with its connection, and not for its own sake: one that had been idle, so that its
+        server may just have closed it, or one that others were sent on too, of which any may have broken it."""
+        reused = transfer.sends > 1 or not transfer.curl.getinfo(pycurl.NUM_CONNECTS)
+        if reused and transfer.idle_s >= SURE_S:
+            self._kept.broke(transfer.origin, transfer.idle_s)
+            return True
+        return code != E_HTTP2_STREAM and transfer.crowded and transfer.origin in self._multiplexed
+
     def _recycle(self, transfer: Transfer) -> None:
         transfer.header_lines.clear()
         transfer.body.seek(0)
         transfer.body.truncate()
         transfer.context = None
         transfer.failure = transfer.error = transfer.truncated = ""
-        transfer.refused = transfer.too_late = False
+        transfer.refused = transfer.too_late = transfer.stale = False
         transfer.may_send = None
         transfer.sends = 0
         if transfer.own_limit:
@@ -368,6 +303,7 @@ class Fetcher:
     def _new_transfer(self) -> Transfer:
         curl = pycurl.Curl()
         transfer = Transfer(curl)
+        transfer.is_shut = self._kept.is_shut
         limits = self._limits
         options: dict[int, Any] = {
             pycurl.NOSIGNAL: 1,
@@ -386,9 +322,10 @@ class Fetcher:
             pycurl.TCP_NODELAY: 1,
             pycurl.PATH_AS_IS: 1,
             pycurl.MAXAGE_CONN: CONNECTION_AGE_MAX_S,
-            pycurl.HEADERFUNCTION: _header_taker(transfer, self._clock),
+            pycurl.HEADERFUNCTION: header_taker(transfer, self._clock),
             pycurl.WRITEFUNCTION: transfer.body.write,
             pycurl.PREREQFUNCTION: transfer.before_send,
+            pycurl.SOCKOPTFUNCTION: lambda fd, purpose: self._opened(transfer, fd),
         }
         if self._ca_file:
             options[pycurl.CAINFO] = self._ca_file
@@ -397,6 +334,14 @@ class Fetcher:
         for option, value in options.items():
             curl.setopt(option, value)
         return transfer
+
+    def _opened(self, transfer: Transfer, number: int) -> int:
+        self._kept.opened(number, origin_of(transfer.url))
+        return int(pycurl.SOCKOPT_OK)
+
+    def _opened_by_caller(self, number: int, purpose: int) -> int:
+        self._kept.forget(number)
+        return int(pycurl.SOCKOPT_OK)
 
     def _open_socket(self, transfer: Transfer, address: Any) -> _LentSocket | int:
         """Refuse forbidden addresses at the last moment, when no later resolution can change the address."""
@@ -408,12 +353,10 @@ class Fetcher:
 
     def _on_socket(self, what: int, fd: int, multi: Any, data: Any) -> None:
         if what == pycurl.POLL_REMOVE:
-            if fd in self._watched:
-                self._watched.discard(fd)
-                # The socket may be closed by now, which has already taken it out of the epoll set.
-                with contextlib.suppress(OSError, ValueError):
-                    self._epoll.unregister(fd)
+            if fd in self._watched and not self._watch_idle(fd):
+                self._unwatch(fd)
             return
+        self._kept.used(fd)
         mask = (select.EPOLLIN if what & pycurl.POLL_IN else 0) | (select.EPOLLOUT if what & pycurl.POLL_OUT else 0)
         if fd in self._watched:
             try:
@@ -424,6 +367,24 @@ class Fetcher:
                 pass
         self._watched.add(fd)
         self._epoll.register(fd, mask)
+
+    def _watch_idle(self, fd: int) -> bool:
+        """Watch a connection that has nothing to do for its server's farewell; False when it is closed or not a
+        site's."""
+        if not self._kept.rests(fd, self._clock()):
+            return False
+        try:
+            self._epoll.modify(fd, select.EPOLLRDHUP)
+        except (OSError, ValueError):
+            self._kept.used(fd)
+            return False
+        return True
+
+    def _unwatch(self, fd: int) -> None:
+        self._watched.discard(fd)
+        # The socket may be closed by now, which has already taken it out of the epoll set.
+        with contextlib.suppress(OSError, ValueError):
+            self._epoll.unregister(fd)
 
     def _on_timer(self, timeout_ms: int) -> None:
         self._timer_at = None if timeout_ms < 0 else self._clock() + timeout_ms / 1000
@@ -449,18 +410,3 @@ def _curl_events(mask: int) -> int:
     if mask & (select.EPOLLERR | select.EPOLLHUP):
         events |= pycurl.CSELECT_ERR
     return events
-
-
-def _failure_kind(code: int, refused: bool) -> str:
-    if refused:
-        return FailureKind.FORBIDDEN_ADDRESS
-    return _KIND_OF_ERROR.get(code, FailureKind.PROTOCOL)
-
-
-def _error_text(code: int, refused: bool, message: str) -> str:
-    """What libcurl says, except where it does not know why it failed."""
-    if refused:
-        return "the address is private; --allow-private permits it"
-    if code == E_TOO_LARGE:
-        return "a header line that is too long"
-    return "the connection broke before the answer" if code == pycurl.E_ABORTED_BY_CALLBACK else message

@@ -62,6 +62,7 @@ PAUSE_HELD_MAX_S = 2.0
 HSTS_RENEW_S = 3600.0
 HSTS_STATUS = 307
 LEASES_TOLD_MAX = 64
+STALE_MAX = 3
 UNASKED = ", which was not asked for"
 ASK_WAIT_S = 0.01
 CONTACTING_S_MAX = 0.25
@@ -339,6 +340,18 @@ class Agent:
         host.contacted = max(host.contacted, reached)
         host.next_contact = max(host.next_contact, reached + host.delay_s)
 
+    def was_lost(self, host: HostWork, transfer: Transfer) -> bool:
+        """Whether a request was lost on a connection that its server, or a neighbour on it, had just closed: no
+        attempt, but a contact, since the server may have seen it. It is sent again when the next contact is due, a few
+        times."""
+        host.stale = host.stale + 1 if transfer.stale else 0
+        return 0 < host.stale <= STALE_MAX * self.settings.per_host
+
+    def _ask_again(self, host: HostWork, task: Assignment) -> None:
+        """Take a URL once more under the same lease; it returns with the lease if nothing more is to be begun."""
+        if self.state is CrawlState.RUNNING:
+            host.tasks.appendleft(task)
+
     def came_too_late(self, host: HostWork) -> None:
         """The lease ended before the request could be sent, so it was not: its URLs return with the lease."""
         host.in_flight -= 1
@@ -353,11 +366,13 @@ class Agent:
             self.came_too_late(host)
             return
         self.ended_contact(host, transfer)
-        if transfer.failure:
-            self._keep_cut(transfer, task)
-        step = self._next_step(transfer, task)
-        if step is not None:
-            host.tasks.appendleft(step)
+        again: Assignment | None = task
+        if not self.was_lost(host, transfer):
+            if transfer.failure:
+                self._keep_cut(transfer, task)
+            again = self._next_step(transfer, task)
+        if again is not None:
+            self._ask_again(host, again)
         else:
             self._settling.arrive(host, self._arrival(transfer, host, task))
         self.advance(host, transfer.finished)

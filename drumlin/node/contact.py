@@ -96,9 +96,12 @@ class RobotsContact:
                 self.turned_away()
             return
         self._agent.ended_contact(place, transfer)
+        lost = self._agent.was_lost(place, transfer)
         target = robots_redirect(transfer, self._url)
         self._redirects += bool(target)
-        if target and self._redirects <= REDIRECTS_MAX:
+        if lost:
+            host.robots_contact = self
+        elif target and self._redirects <= REDIRECTS_MAX:
             # The next step waits its turn like every contact of the host.
             self._url = target
             host.robots_contact = self

@@ -100,6 +100,7 @@ class HostWork:
         "robots_contact",
         "robots_failures",
         "robots_in_flight",
+        "stale",
         "tasks",
         "ttl_s",
         "unanswered",
@@ -132,6 +133,8 @@ class HostWork:
         self.guests: deque[RobotsContact] = deque()
         self.robots_contact: RobotsContact | None = None
         self.robots_in_flight = False
+        self.stale = 0
+        """How many requests in a row were lost on connections that were not new."""
         note = read_note(lease.note)
         self.hsts_until = note.hsts_until
         self.robots_failures = note.robots_failures

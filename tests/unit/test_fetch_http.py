@@ -14,7 +14,7 @@ import pytest
 
 from drumlin.fetch import Fetcher, FetchLimits
 from drumlin.fetch.guard import Guard
-from drumlin.fetch.http import Transfer
+from drumlin.fetch.transfer import Transfer
 from drumlin.model import FailureKind
 from drumlin.testing import Ending, FakeWeb, Response
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drumlin.errors import SiteError
-from drumlin.fetch.http import Transfer
+from drumlin.fetch.transfer import Transfer
 from drumlin.model import Capture
 from drumlin.pipeline import Pipeline, Reading, redirect_target
 from drumlin.protocol import NAMED_BY_ROBOTS, SITEMAPS_ELSEWHERE_MAX, Assignment

@@ -18,7 +18,7 @@ URL = "http://a.example/"
         ("contentSha256", "abc", "Expected a SHA-256 in hexadecimal or base64 - at `$.contentSha256`"),
         ("bodyBase64", "!", "Expected base64 - at `$.bodyBase64`"),
         ("workerId", "a b", "Expected a name of up to 64 letters, digits"),
-        ("statusCode", 1_000, "Expected `int` <= 599 - at `$.statusCode`"),
+        ("statusCode", 1_000, "Expected `int` <= 999 - at `$.statusCode`"),
     ],
 )
 def test_a_form_that_is_not_kept_is_named_in_words(field: str, value: object, said: str) -> None:

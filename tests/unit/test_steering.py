@@ -143,7 +143,7 @@ def test_a_coordinator_with_the_flags_of_the_founding_or_of_today_joins_and_foll
         again = Dispatcher(engine, config, [], chance=random.Random(1))
         drive(again.open())
         assert (again.config.delay_s, again.config.per_host) == (5.0, 2)
-    with pytest.raises(ConfigError, match="another delay_s"):
+    with pytest.raises(ConfigError, match="another delay"):
         drive(found(engine, CrawlConfig(delay_s=3.0), []))
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch
 
-from drumlin.dedupe import ContentIndex, digest, simhashes
+from drumlin.dedupe import ContentIndex, digest, sketches
+from drumlin.dedupe.sketches import FORMAT
 from drumlin.model import Content
 
 BLOCK_CACHE_BYTES = 64 << 20
@@ -66,6 +67,12 @@ def made_up_text(chance: random.Random, words: int = TEXT_WORDS) -> bytes:
     return " ".join(chance.choices(vocabulary, weights, k=words)).encode()
 
 
+def made_up_sketch(chance: random.Random) -> bytes:
+    """The sketch of a text of 1,000 to 2,000 shingles that has nothing to do with any other."""
+    size = chance.randint(1_000, 2_000) | FORMAT << 56
+    return chance.randbytes(8) + size.to_bytes(8, "little") + chance.randbytes(72)
+
+
 def made_up_contents(chance: random.Random, domains: int, count: int) -> Iterator[list[Content]]:
     """Batches of contents with random fingerprints over the domains."""
     for start in range(0, count, BATCH):
@@ -74,7 +81,7 @@ def made_up_contents(chance: random.Random, domains: int, count: int) -> Iterato
                 f"site-{chance.randrange(domains)}.example",
                 f"https://site.example/articles/{number}/a-title-of-some-words",
                 chance.randbytes(32),
-                chance.getrandbits(64),
+                made_up_sketch(chance),
                 1.7e9 + number,
                 f"<urn:uuid:{chance.getrandbits(128):032x}>",
             )
@@ -83,10 +90,10 @@ def made_up_contents(chance: random.Random, domains: int, count: int) -> Iterato
 
 
 def measure_fingerprints(batch: int = BATCH, rounds: int = 20) -> tuple[float, float]:
-    """CPU-µs per text: sha256, SimHash."""
+    """CPU-µs per text: sha256, sketch."""
     texts = [made_up_text(random.Random(seed)) for seed in range(batch)]
     digests = _cpu_us(lambda: [digest(text) for text in texts], rounds) / batch
-    return digests, _cpu_us(lambda: simhashes(texts), rounds) / batch
+    return digests, _cpu_us(lambda: sketches(texts), rounds) / batch
 
 
 def measure_index(domains: int, count: int, tail: int) -> tuple[float, float, float]:
@@ -115,7 +122,7 @@ def main() -> None:
     text_bytes = len(made_up_text(random.Random(0)))
     for batch in (1, 16, 64):
         digests, hashes = measure_fingerprints(batch)
-        print(f"text of {text_bytes} bytes, batch {batch:2}: sha256 {digests:5.1f} µs, SimHash {hashes:5.1f} µs")
+        print(f"text of {text_bytes} bytes, batch {batch:2}: sha256 {digests:5.1f} µs, sketch {hashes:5.1f} µs")
     for domains in (count // 100, 1):
         everything, tail, known = measure_index(domains, count, count // 10)
         print(f"{count} contents in {domains} domains:", end=" ")

@@ -17,9 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from bench.dedupe import made_up_sketch
 from bench.load import fill
 from bench.load_servers import Redis, stopping
 from bench.load_web import PAGE_BYTES, LoadWeb, random_digests
+from drumlin.dedupe import OVERLAP_MIN
 from drumlin.engines import Engine, open_engine
 from drumlin.model import Content, Lease, Settled, Settlement, TaskState
 from drumlin.urls import domain_of
@@ -45,7 +47,7 @@ async def finish_all(engine: Engine, web: LoadWeb, now: float, *, record: bool) 
     for shard in range(engine.shard_count):
         while leases := await take(engine, shard, f"{NODE}:{next(requests)}", now):
             if record:
-                await engine.contents.record(contents_of(leases, web, now))
+                await engine.contents.record(contents_of(leases, web, now), OVERLAP_MIN)
             await engine.settle(shard, [settlement_of(lease) for lease in leases], now)
             done += sum(len(lease.tasks) for lease in leases)
     return done
@@ -75,7 +77,7 @@ def settlement_of(lease: Lease) -> Settlement:
 def contents_of(leases: list[Lease], web: LoadWeb, now: float) -> list[Content]:
     tasks = [(domain_of(lease.host), task.url) for lease in leases for task in lease.tasks]
     return [
-        Content(domain, url, bytes.fromhex(digest), web.chance.getrandbits(64), now, f"urn:uuid:{digest[:36]}")
+        Content(domain, url, bytes.fromhex(digest), made_up_sketch(web.chance), now, f"urn:uuid:{digest[:36]}")
         for (domain, url), digest in zip(tasks, random_digests(len(tasks)), strict=True)
     ]
 

@@ -13,6 +13,7 @@ import os
 import random
 from typing import NamedTuple
 
+from bench.dedupe import made_up_sketch
 from drumlin.protocol import Result
 
 HOST_PREFIX = "www.site-"
@@ -129,7 +130,7 @@ class LoadWeb:
             now,
             "fetched",
             size=PAGE_BYTES,
-            simhash=self.chance.getrandbits(64),
+            sketch=made_up_sketch(self.chance),
             capture_id=digest[:24],
             record_id=f"urn:uuid:{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}",
             mime="text/html",

@@ -19,7 +19,7 @@ from typing import TypeVar
 from bench.pages import PageMaker, WebShape
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.dedupe import digest, simhashes
+from drumlin.dedupe import digest, sketches
 from drumlin.engines.blocking import drive, open_blocking
 from drumlin.fetch import Transfer
 from drumlin.local import SHARD_COUNT
@@ -83,7 +83,7 @@ def main() -> None:
         crawl(stages, Path(folder), WebShape(options.hosts, options.pages))
         print(f"{'stage':<44} µs a page ({stages.pages} pages, batches of {BATCH})")
         stages.show()
-        steps = {"parse alone", "sha256 alone", "simhash alone"}
+        steps = {"parse alone", "sha256 alone", "sketch alone"}
         total = sum(seconds for name, seconds in stages.seconds.items() if name not in steps)
         print(f"{'all but the fetch itself':<44} {total / stages.pages * 1e6:8.1f}")
 
@@ -160,12 +160,12 @@ class Node:
         captures = [arrival.capture for arrival in arrivals if arrival.capture is not None]
         run("parse alone", lambda: parse_all([Source(c.body, "text/html; charset=utf-8", c.url) for c in captures]))
         run("sha256 alone", lambda: [digest(c.body) for c in captures])
-        run("read: parse, resolve, sha256, simhash", lambda: self.pipeline.read(captures))
-        run("simhash alone", lambda: simhashes([c.text for c in captures]))
+        run("read: parse, resolve, sha256, sketch", lambda: self.pipeline.read(captures))
+        run("sketch alone", lambda: sketches([c.text for c in captures]))
         found = run("discover: scope, traps, told before", lambda: [self.pipeline.discover(c) for c in captures])
         for arrival, capture, discovered in zip(arrivals, captures, found, strict=True):
             result = arrival.result
-            result.content_hash, result.simhash = capture.digest.hex(), capture.simhash
+            result.content_hash, result.sketch = capture.digest.hex(), capture.sketch
             result.record_id = capture.record_id
             result.links = discovered.urls
         known = KnownRequest([(c.domain, c.digest.hex()) for c in captures])

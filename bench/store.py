@@ -15,6 +15,7 @@ from pathlib import Path
 
 from isal import igzip_lib
 
+from bench.dedupe import made_up_sketch
 from drumlin.model import Capture, LinkSet
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter, record_id_of, surt
 from drumlin.store.records import RecordBuilder, payload_digest
@@ -78,7 +79,7 @@ def _capture(number: int, source: random.Random, words: list[str]) -> Capture:
         text=text.encode(),
         links=LinkSet(targets, ["a"] * LINKS, [""] * LINKS, texts),
         digest=hashlib.sha256(body).digest(),
-        simhash=source.getrandbits(64),
+        sketch=made_up_sketch(source),
     )
 
 

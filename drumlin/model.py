@@ -242,23 +242,29 @@ class TaskStory(msgspec.Struct, frozen=True):
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True):
-    """The fingerprints of one fetched body. `digest` is its sha256, `simhash` that of its text (None: too little)."""
+    """The fingerprints of one fetched body: `digest` is its sha256, `sketch` that of its text (None: too little)."""
 
     domain: str
     url: str
     digest: bytes
-    simhash: int | None
+    sketch: bytes | None
     fetched: float
     record_id: str
 
 
 class Duplicate(msgspec.Struct, frozen=True, array_like=True):
-    """An earlier capture of the same registrable domain with the same (`distance` None) or nearly the same content."""
+    """An earlier capture of the same registrable domain with the same content, or with a text that nearly is the same:
+    then `overlap` says how much of it, 0 to 1. `older` is what earlier versions measured of near ones."""
 
     url: str
     fetched: float
     record_id: str
-    distance: int | None = None
+    older: int | None = None
+    overlap: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.overlap is None and self.older is None
 
 
 class LinkSet(msgspec.Struct, array_like=True):
@@ -319,7 +325,7 @@ class Capture(msgspec.Struct):
     links: LinkSet = msgspec.field(default_factory=LinkSet)
     # fingerprints
     digest: bytes = b""
-    simhash: int | None = None
+    sketch: bytes | None = None
     duplicate: Duplicate | None = None
     # store
     record_id: str = ""

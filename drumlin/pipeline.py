@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from drumlin.dedupe import digest, simhashes
+from drumlin.dedupe import digest, sketches
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode_body
 from drumlin.fetch.transfer import Transfer
@@ -146,8 +146,8 @@ class Pipeline:
             self._fill(capture, page)
         if self._reading.near_duplicates:
             texts = [capture.text if capture.status < 300 else b"" for capture in captures]
-            for capture, simhash in zip(captures, simhashes(texts), strict=True):
-                capture.simhash = simhash
+            for capture, sketch in zip(captures, sketches(texts), strict=True):
+                capture.sketch = sketch
 
     def _fill(self, capture: Capture, page: ParsedPage) -> None:
         """Put into a capture what its page says, with links resolved."""

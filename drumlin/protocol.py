@@ -40,7 +40,7 @@ RENEWALS_MAX = 10_000
 VISITS_MAX = 16
 NOTE_BYTES_MAX = (2 << 20) + (1 << 16)
 """Room for the robots rules of both schemes of a host, which have up to a MiB each."""
-SIMHASH_MAX = (1 << 64) - 1
+SKETCH_BYTES_MAX = 128
 NODE_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 
 THROUGH_COORDINATOR = "through a coordinator"
@@ -221,7 +221,7 @@ class Result(msgspec.Struct, omit_defaults=True):
     text_data_url: Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)] | None = None
     redirect_chain: Annotated[list[URLText], msgspec.Meta(max_length=50)] = []
     size: Count = 0
-    simhash: Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": SIMHASH_MAX})] | None = None
+    sketch: Annotated[bytes, msgspec.Meta(max_length=SKETCH_BYTES_MAX, extra_json_schema=BASE64)] | None = None
     error: ShortText = ""
     etag: ShortText = ""
     last_modified: ShortText = ""
@@ -233,11 +233,6 @@ class Result(msgspec.Struct, omit_defaults=True):
     record_id: RecordId = ""
     mime: Annotated[str, msgspec.Meta(max_length=200)] = ""
     traps: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=100)] = {}
-
-    def __post_init__(self) -> None:
-        # msgspec knows no bound beyond 63 bits.
-        if self.simhash is not None and self.simhash > SIMHASH_MAX:
-            raise ValueError("a simhash has 64 bits")
 
 
 class HostReport(msgspec.Struct, omit_defaults=True):

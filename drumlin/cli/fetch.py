@@ -209,8 +209,7 @@ class Explained:
             self.say("soft 404", "the page says that it is not there, so a crawl would not follow its links")
         asked = [name for name, said in (("noindex", capture.noindex), ("nofollow", capture.nofollow)) if said]
         self.say("directives", ", ".join(asked) or "none: the page may be indexed and its links followed")
-        near = f"{capture.simhash:016x}" if capture.simhash is not None else "none (too little text)"
-        self.say("content", f"sha256 {capture.digest.hex()}, simhash {near}")
+        self.say("content", f"sha256 {capture.digest.hex()}")
         self._explain_links(capture)
 
     def _explain_links(self, capture: Capture) -> None:

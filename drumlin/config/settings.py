@@ -51,6 +51,15 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     )
     sitemaps: Annotated[bool, Key(Kind.SWITCH, "take URLs from the sitemaps that robots.txt names")] = True
     near_duplicates: Annotated[bool, Key(Kind.SWITCH, "recognise pages with nearly the same text")] = True
+    near_overlap_percent: Annotated[
+        int,
+        Key(
+            Kind.COUNT,
+            "share of three-word shingles that two texts have in common from which they are nearly the same",
+            minimum=50,
+            maximum=100,
+        ),
+    ] = 90
     # how much
     depth: Annotated[int | None, Key(Kind.COUNT, "most links between a seed and a page", minimum=0)] = None
     pages_max: Annotated[int | None, Key(Kind.COUNT, "most pages to fetch", minimum=1)] = None

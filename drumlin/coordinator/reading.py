@@ -20,7 +20,7 @@ import msgspec
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.forms import read_data_url
 from drumlin.coordinator.telling import SHOWN_CHARS, Telling
-from drumlin.dedupe import simhashes
+from drumlin.dedupe import sketches
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode
 from drumlin.model import Capture
@@ -113,7 +113,7 @@ def _fill(telling: Telling, read: Read) -> None:
     # Under a head that names another encoding nobody could read the record.
     telling.with_head = telling.with_head and read.as_received
     telling.fetch.record_id = result.record_id = capture.record_id
-    result.simhash = capture.simhash
+    result.sketch = capture.sketch
     result.mime = capture.mime
     if telling.with_body:
         # Only what was seen here is remembered as content: a hash that is merely told could make others' pages
@@ -173,7 +173,7 @@ def _read_text(capture: Capture, url: str) -> None:
     _, text = to_utf8(content, media_type)
     capture.text = text[:TEXT_BYTES_MAX].decode("utf-8", "ignore").encode()
     capture.languages = capture.languages or detected_language(capture.text)
-    (capture.simhash,) = simhashes([capture.text if capture.status < 300 else b""])
+    (capture.sketch,) = sketches([capture.text if capture.status < 300 else b""])
     if capture.told is not None:
         capture.told.has_text = True
 

@@ -233,7 +233,8 @@ class Settler:
                 if known is None:
                     del contents[place]
         if contents:
-            told = await self._engine.contents.record(list(contents.values()))
+            overlap_min = self._steering.config.near_overlap_percent / 100
+            told = await self._engine.contents.record(list(contents.values()), overlap_min)
             for place, duplicate in zip(contents, told, strict=True):
                 answers[place] = duplicate
         return answers
@@ -372,7 +373,7 @@ def _has_content(result: Result) -> bool:
 def _content(one: Kept) -> Content:
     result = one.result
     digest = bytes.fromhex(result.content_hash)
-    return Content(domain_of(one.host), result.url, digest, result.simhash, result.crawl_time, result.record_id)
+    return Content(domain_of(one.host), result.url, digest, result.sketch, result.crawl_time, result.record_id)
 
 
 def _counts(result: Result, outcome: str, size: int, duplicate: Duplicate | None) -> dict[str, int]:
@@ -385,7 +386,7 @@ def _counts(result: Result, outcome: str, size: int, duplicate: Duplicate | None
         counts["pages"] = 1
         counts["bytes"] = size
     if duplicate is not None:
-        counts["duplicates.exact" if duplicate.distance is None else "duplicates.near"] = 1
+        counts["duplicates.exact" if duplicate.exact else "duplicates.near"] = 1
     for reason, count in result.traps.items():
         if reason in REFUSALS:
             counts["refused." + reason] = min(count, LINKS_REFUSED_MAX)

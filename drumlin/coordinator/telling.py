@@ -24,7 +24,7 @@ from drumlin.protocol import (
     HOST_REPORTS_MAX,
     LINKS_MAX,
     RESULTS_MAX,
-    SIMHASH_MAX,
+    SKETCH_BYTES_MAX,
     URL_CHARS_MAX,
     AssignmentKey,
     Count,
@@ -55,8 +55,6 @@ ANSWERED = frozenset({Outcome.FETCHED, Outcome.REDIRECTED, Outcome.NOT_MODIFIED}
 
 TextURL = Annotated[str, msgspec.Meta(max_length=TEXT_URL_CHARS_MAX)]
 Head = Annotated[str, msgspec.Meta(max_length=HEAD_CHARS_MAX)]
-SimHash = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": SIMHASH_MAX})]
-SimHashText = Annotated[str, msgspec.Meta(pattern=r"^(?:0[xX])?[0-9a-fA-F]{1,16}\Z")]
 
 
 class ToldResult(msgspec.Struct, kw_only=True):
@@ -77,7 +75,7 @@ class ToldResult(msgspec.Struct, kw_only=True):
     text_data_url: TextURL | None = None
     redirect_chain: Annotated[list[URLText], msgspec.Meta(max_length=50)] | None = None
     size: Count | None = None
-    simhash: SimHash | SimHashText | None = None
+    sketch: Annotated[bytes, msgspec.Meta(max_length=SKETCH_BYTES_MAX, extra_json_schema=BASE64)] | None = None
     error: ShortText | None = None
     etag: ShortText | None = None
     last_modified: ShortText | None = None
@@ -97,9 +95,6 @@ class ToldResult(msgspec.Struct, kw_only=True):
     traps: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=100)] | None = None
 
     def __post_init__(self) -> None:
-        # msgspec knows no bound beyond 63 bits.
-        if isinstance(self.simhash, int) and self.simhash > SIMHASH_MAX:
-            raise ValueError("a simhash has 64 bits")
         check_moment(self.crawl_time)
 
 
@@ -191,7 +186,6 @@ def _check_status(told: ToldResult) -> None:
 
 
 def _result(told: ToldResult, now: float) -> Result:
-    simhash = int(told.simhash, 16) if isinstance(told.simhash, str) else told.simhash
     result = Result(
         told.assignment_id,
         told.url,
@@ -202,7 +196,7 @@ def _result(told: ToldResult, now: float) -> Result:
         outcome=told.outcome or "",
         redirect_chain=told.redirect_chain or [],
         size=len(told.body) if told.body is not None else told.size or 0,
-        simhash=simhash,
+        sketch=told.sketch,
         error=told.error or "",
         etag=told.etag or "",
         last_modified=told.last_modified or "",
@@ -282,7 +276,7 @@ def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, he
         mime=extract_mime_type(headers.get("content-type", "")).essence,
         links=LinkSet(links, [LINK_KIND] * len(links), [""] * len(links), [""] * len(links)),
         digest=bytes.fromhex(told_hash),
-        simhash=result.simhash,
+        sketch=result.sketch,
     )
 
 

@@ -1,11 +1,11 @@
 """What each registrable domain is known to contain: exact and near-duplicate captures, in a key-value store.
 
 For every new content one entry is kept under its domain and digest: where and when it was captured, and what it was
-answered then. That makes `record` idempotent, and it is what a near match refers to. The fingerprints for
-near matches are in `drumlin.dedupe.near`.
+answered then. That makes `record` idempotent, and it is what a near match refers to. The sketches for near matches are
+in `drumlin.dedupe.near`.
 
 Keys: `c` + domain (8 bytes of hash) + first 8 bytes of the digest: an entry, which holds the whole digest;
-      `n` + domain (8 bytes of hash) + number: a chunk of the domain's fingerprints.
+      `n` + domain (8 bytes of hash) + format of sketches + number: a chunk of the domain's sketches.
 """
 
 from __future__ import annotations
@@ -15,23 +15,28 @@ from collections.abc import Sequence
 import msgspec
 from xxhash import xxh3_64_digest
 
-from drumlin.dedupe.near import REFERENCE_BYTES, Fingerprint, KeyValue, Match, NearIndex
+from drumlin.dedupe.near import REFERENCE_BYTES, KeyValue, Near, NearIndex, Sketched
+from drumlin.dedupe.overlap import OVERLAP_MIN
+from drumlin.dedupe.sketches import readable
 from drumlin.model import Content, Duplicate
 
 RECORD_BATCH_MAX = 128
 """Contents worked on, and written, at a time: bounds the memory and the size of one write."""
 
 MEMORY_BYTES_MAX = 128 << 20
-"""Fingerprints of domains in use that are kept in memory: about 4.5 million, or 80,000 small domains."""
+"""Sketches of domains in use that are kept in memory: about 800,000, or 50,000 small domains. A larger domain is kept
+while it is in use."""
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
-    """The first capture of a content in its domain; `near` is what `record` answered for it."""
+    """The first capture of a content in its domain; `near` is what `record` answered for it. `older` is what versions
+    before sketches answered, by another measure: it is not read."""
 
     digest: bytes
     url: str
     fetched: float
     record_id: str
+    older: object = None
     near: Duplicate | None = None
 
 
@@ -51,23 +56,23 @@ class ContentIndex:
         stored = self._kv.get_many([_content_key(_domain_key(domain), digest) for domain, digest in items])
         return [_exact(value, digest) for value, (_, digest) in zip(stored, items, strict=True)]
 
-    def record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
+    def record(self, contents: Sequence[Content], overlap_min: float = OVERLAP_MIN) -> list[Duplicate | None]:
         """For each content the earlier capture that it duplicates, if any; from now on it is known itself.
 
-        The same content (`distance` None) counts before nearly the same one (0 to 3). Recording a URL and digest
-        again answers what it answered the first time and changes nothing.
+        The same content (`overlap` None) counts before one whose text overlaps by `overlap_min` or more. Recording a
+        URL and digest again answers what it answered the first time and changes nothing.
         """
         answers: list[Duplicate | None] = []
         for start in range(0, len(contents), RECORD_BATCH_MAX):
-            answers += self._record(contents[start : start + RECORD_BATCH_MAX])
+            answers += self._record(contents[start : start + RECORD_BATCH_MAX], overlap_min)
         return answers
 
-    def _record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
+    def _record(self, contents: Sequence[Content], overlap_min: float) -> list[Duplicate | None]:
         domains = [_domain_key(content.domain) for content in contents]
         keys = [_content_key(domain, content.digest) for domain, content in zip(domains, contents, strict=True)]
         entries = self._entries(keys)
         fresh = self._fresh(keys, contents, entries)
-        entries |= self._place(fresh)
+        entries |= self._place(fresh, overlap_min)
         return [_answer(content, entries[key]) for key, content in zip(keys, contents, strict=True)]
 
     def _entries(self, keys: list[bytes]) -> dict[bytes, _Entry]:
@@ -83,17 +88,17 @@ class ContentIndex:
                 fresh.setdefault(key, content)
         return fresh
 
-    def _place(self, fresh: dict[bytes, Content]) -> dict[bytes, _Entry]:
-        """Write an entry for each new content, and its fingerprint, all at once."""
+    def _place(self, fresh: dict[bytes, Content], overlap_min: float) -> dict[bytes, _Entry]:
+        """Write an entry for each new content, and its sketch, all at once."""
         if not fresh:
             return {}
-        fingerprints = {
-            key: Fingerprint(b"n" + key[1:9], content.simhash, key[9:])
+        sketched = {
+            key: Sketched(b"n" + key[1:9], content.sketch, key[9:])
             for key, content in fresh.items()
-            if content.simhash is not None
+            if content.sketch is not None and readable(content.sketch)
         }
-        matches, changes = self._near.place(list(fingerprints.values())) if fingerprints else ([], {})
-        nearest = self._resolve({key: match for key, match in zip(fingerprints, matches, strict=True) if match}, fresh)
+        matches, changes = self._near.place(list(sketched.values()), overlap_min) if sketched else ([], {})
+        nearest = self._resolve({key: match for key, match in zip(sketched, matches, strict=True) if match}, fresh)
         entries = {key: _entry(content, nearest.get(key)) for key, content in fresh.items()}
         self._write([*changes.items(), *((key, _encode(entry)) for key, entry in entries.items())])
         return entries
@@ -105,7 +110,7 @@ class ContentIndex:
             self._near.forget()
             raise
 
-    def _resolve(self, matches: dict[bytes, Match], fresh: dict[bytes, Content]) -> dict[bytes, Duplicate]:
+    def _resolve(self, matches: dict[bytes, Near], fresh: dict[bytes, Content]) -> dict[bytes, Duplicate]:
         """The captures that matches refer to: those of this very batch, and those stored before."""
         if not matches:
             return {}
@@ -113,14 +118,14 @@ class ContentIndex:
         wanted = [target for target in set(targets.values()) if target not in fresh]
         captures: dict[bytes, Content | _Entry] = {**fresh, **self._entries(wanted)}
         return {
-            key: _duplicate(captures[target], matches[key].distance)
+            key: _duplicate(captures[target], matches[key].overlap)
             for key, target in targets.items()
             if target in captures
         }
 
 
 def _domain_key(domain: str) -> bytes:
-    """What the keys of the domain's fingerprints begin with; its hash is part of all keys of the domain."""
+    """What the keys of the domain's sketches begin with; its hash is part of all keys of the domain."""
     return b"n" + xxh3_64_digest(domain.encode())
 
 
@@ -129,11 +134,11 @@ def _content_key(domain_key: bytes, digest: bytes) -> bytes:
 
 
 def _entry(content: Content, near: Duplicate | None) -> _Entry:
-    return _Entry(content.digest, content.url, content.fetched, content.record_id, near)
+    return _Entry(content.digest, content.url, content.fetched, content.record_id, None, near)
 
 
-def _duplicate(capture: Content | _Entry, distance: int | None) -> Duplicate:
-    return Duplicate(capture.url, capture.fetched, capture.record_id, distance)
+def _duplicate(capture: Content | _Entry, overlap: float | None) -> Duplicate:
+    return Duplicate(capture.url, capture.fetched, capture.record_id, overlap=overlap)
 
 
 def _exact(value: bytes | None, digest: bytes) -> Duplicate | None:

@@ -67,8 +67,9 @@ class Contents(Protocol):
     async def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
         """For each domain and digest, the first capture of exactly this content there, if any."""
 
-    async def record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
-        """For each content the earlier capture that it repeats, exactly or nearly; from now on it is known itself."""
+    async def record(self, contents: Sequence[Content], overlap_min: float) -> list[Duplicate | None]:
+        """For each content the earlier capture that it repeats, exactly or with a text that overlaps by so much; from
+        now on it is known itself."""
 
 
 class Engine(Protocol):

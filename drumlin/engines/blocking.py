@@ -51,8 +51,8 @@ class BlockingContents:
         answer: list[Duplicate | None] = self._run(self._contents.known(items))
         return answer
 
-    def record(self, contents: list[Content]) -> list[Duplicate | None]:
-        answer: list[Duplicate | None] = self._run(self._contents.record(contents))
+    def record(self, contents: list[Content], overlap_min: float) -> list[Duplicate | None]:
+        answer: list[Duplicate | None] = self._run(self._contents.record(contents, overlap_min))
         return answer
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from itertools import count
 from math import inf
 
+from drumlin.dedupe import sketches
 from drumlin.engines.base import Added, shard_of
 from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance_base import settled, settlement, url_of, urls_of
@@ -25,6 +26,8 @@ from drumlin.engines.conformance_machine import check_against_the_specification
 from drumlin.engines.conformance_settling import SettlingConformance
 from drumlin.engines.conformance_shared import SharedConformance
 from drumlin.model import (
+    Content,
+    Duplicate,
     HostStanding,
     HostState,
     Lease,
@@ -355,6 +358,28 @@ class EngineConformance(SettlingConformance, SharedConformance):
 
     def test_contents_are_kept_beside_the_frontier(self, engine: BlockingEngine) -> None:
         assert engine.contents.known([("a.example", b"d" * 32)]) == [None]
+
+    def test_contents_that_repeat_earlier_ones_of_their_domain_are_told(self, engine: BlockingEngine) -> None:
+        words = [f"word{number}" for number in range(200)]
+        texts = [words, ["changed", *words[1:]], words[::-1], words]
+        made = sketches([" ".join(text).encode() for text in texts])
+        first, near, other, same = (
+            Content("a.example", f"https://a.example/{number}", bytes([number]) * 32, sketch, 5.0, f"urn:{number}")
+            for number, sketch in enumerate(made)
+        )
+        exact = Content("a.example", "https://a.example/x", first.digest, first.sketch, 6.0, "urn:x")
+        answers = engine.contents.record([first, near, other], 0.9)
+        assert [answer and answer.url for answer in answers] == [None, first.url, None]
+        assert answers[1] is not None
+        assert answers[1].overlap is not None
+        assert 0.95 < answers[1].overlap < 1
+        assert engine.contents.record([near], 0.9) == [answers[1]]
+        assert engine.contents.record([exact, same], 0.9) == [
+            Duplicate(first.url, first.fetched, first.record_id),
+            Duplicate(first.url, first.fetched, first.record_id, overlap=1.0),
+        ]
+        elsewhere = Content("b.example", "https://b.example/", b"b" * 32, first.sketch, 5.0, "urn:b")
+        assert engine.contents.record([elsewhere], 0.9) == [None]
 
     def test_a_host_is_in_the_shard_that_its_hash_says(self, engine: BlockingEngine) -> None:
         assert engine.shard_of("a.example") == shard_of("a.example", engine.shard_count)

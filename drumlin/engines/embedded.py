@@ -45,8 +45,8 @@ class EmbeddedContents:
     async def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
         return self._index.known(items)
 
-    async def record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
-        return self._index.record(contents)
+    async def record(self, contents: Sequence[Content], overlap_min: float) -> list[Duplicate | None]:
+        return self._index.record(contents, overlap_min)
 
 
 class _Claim(msgspec.Struct, array_like=True):

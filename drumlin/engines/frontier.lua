@@ -31,8 +31,9 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   T+         string  means nothing: written so that replicas can confirm all that was written before
   T%         number  how often coordinators have looked whether this server can be written; it never falls, unless data
                      was lost
-  Te<domain> hash    contents of a registrable domain: 12 bytes of the digest → nearest, URL, time, record id, distance
-  Tf<domain> string  their SimHashes in order of arrival: 8 bytes, and the 12 bytes of the digest
+  Te<domain> hash    contents of a registrable domain: 12 bytes of the digest → nearest, URL, time, record id, overlap
+  Tf<domain> string  SimHashes, which earlier versions kept; not read
+  Ti<domain> string  the sketches of their texts in order of arrival: 88 bytes, and the 12 bytes of the digest
 
 A record is a task: id (6 bytes), twice its priority (plus 1 if it has a history; the history), the URL's length (2
 bytes), the URL, the rest. The history is attempts, crashes, first failure, and the last capture as in Tk and in full;
@@ -1323,23 +1324,23 @@ local function with_nearest(key, entry)
 end
 
 -- Remembers contents that are new to the domain. Where others have recorded since the caller looked, nothing is done and
--- it is told what they recorded. A content is digest, SimHash (8 bytes, or empty), whether it joins the SimHashes, entry.
+-- it is told what they recorded. A content is digest, sketch (or empty), whether it joins the sketches, entry.
 -- The answer for one that is new, and near to no other, is empty.
 local function record_contents(keys, arguments)
   local name, known, contents_max, contents = unpack(decode(arguments[1]))
-  local entries, log = keys[1] .. 'e' .. name, keys[1] .. 'f' .. name
+  local entries, log = keys[1] .. 'e' .. name, keys[1] .. 'i' .. name
   local length = call('STRLEN', log)
   if known >= 0 and length ~= known then return {call('GETRANGE', log, known, -1)} end
   local digests, fields, fresh, room = {}, {}, {}, contents_max - call('HLEN', entries)
   for place, content in ipairs(contents) do digests[place] = content[1] end
   local stored, answers = read_fields(entries, digests, 1, #digests), {}
   for place, content in ipairs(contents) do
-    local digest, simhash, joins, entry = unpack(content)
+    local digest, sketch, joins, entry = unpack(content)
     if not stored[place] and not answers[digest] and room > 0 then
       fields[#fields + 1] = digest
       fields[#fields + 1] = entry
       room = room - 1
-      if joins then fresh[#fresh + 1] = simhash .. digest end
+      if joins then fresh[#fresh + 1] = sketch .. digest end
       answers[place] = byte(entry, 1) == 0 and '' or nil
     end
     -- The same content may be there twice: the second repeats the first.

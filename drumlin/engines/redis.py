@@ -427,7 +427,7 @@ class RedisEngine:
             tag = self._shards.tags[shard]
             commands.append(self._shards.read(shard, "HMGET", f"{tag}e{domain}", *digests))
             if begin is not None:
-                commands.append(self._shards.read(shard, "GETRANGE", f"{tag}f{domain}", begin, -1))
+                commands.append(self._shards.read(shard, "GETRANGE", f"{tag}i{domain}", begin, -1))
         replies = iter(await self._client.run(commands))
         return [(next(replies), b"" if begin is None else next(replies)) for _, _, begin in wanted]
 

@@ -1,13 +1,16 @@
 """Same and nearly the same content, remembered on Redis and shared by any number of coordinators.
 
 A content is known by its registrable domain and the first 12 bytes of its sha256: two different ones are taken for the
-same once in 10^28 pairs. Near-duplicates (SimHashes that differ in at most 3 bits) are searched in this process, in
-copies of the domains' SimHashes; Redis keeps these as a log per domain. A content is recorded only if the copy was
-complete: otherwise Redis says what others have recorded since, and the search is made again. So all agree.
+same once in 10^28 pairs. Near-duplicates (by the sketches of their texts) are searched in this process, in copies of
+the domains' sketches; Redis keeps these as a log per domain. A content is recorded only if the copy was complete:
+otherwise Redis says what others have recorded since, and the search is made again. So all agree.
 
-Limits: a domain keeps its first `DOMAIN_CONTENTS_MAX` contents. Redis takes about 220 bytes a page (the URL and record
-id of the first capture among them); the copies here take about 40 bytes a page of the domains in use, up to
-`MEMORY_BYTES_MAX`. Recording a page alone in its domain costs 14 µs of CPU here and 10 in Redis, `known` 5 and 1.
+The log has a key of its own for this format of sketches: what earlier versions of drumlin logged is not found, nor is
+what they called near believed, and the index fills anew. Exact duplicates stay known.
+
+Limits: a domain keeps its first `DOMAIN_CONTENTS_MAX` contents. Redis takes about 300 bytes a page (the URL and record
+id of the first capture among them); the copies here take 120 to 230 bytes a page of the domains in use, up to
+`MEMORY_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
-from drumlin.dedupe import DISTANCE_BITS_MAX
-from drumlin.dedupe.runs import DomainFingerprints
+from drumlin.dedupe.runs import DomainSketches
+from drumlin.dedupe.search import as_words, nearest
+from drumlin.dedupe.sketches import SKETCH_BYTES, readable
 from drumlin.engines.redis_address import Duplicates
 from drumlin.engines.redis_records import as_string, encode
 from drumlin.model import Content, Duplicate
@@ -30,8 +33,7 @@ MEMORY_BYTES_MAX = 128 << 20
 ATTEMPTS_MAX = 4
 """After so many searches that others have overtaken, a content is recorded all the same."""
 
-_SIMHASH_BYTES = 8
-_ENTRY_BYTES = _SIMHASH_BYTES + DIGEST_BYTES
+_ENTRY_BYTES = SKETCH_BYTES + DIGEST_BYTES
 
 Functions = Callable[[Sequence[tuple[str, bytes]]], Awaitable[list[Any]]]
 """Runs `record_contents` for each domain, with these arguments."""
@@ -42,12 +44,14 @@ Lookups = Callable[
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
-    """The first capture of a content in its domain, and how far it was from the nearest before it."""
+    """The first capture of a content in its domain, and how much it overlapped with the nearest before it. `older` is
+    what versions before sketches measured: it is not read."""
 
     url: str
     fetched: float
     record_id: str
-    distance: int
+    older: int = 0
+    overlap: float = 0.0
 
 
 _decode = msgspec.msgpack.Decoder(_Entry).decode
@@ -56,7 +60,7 @@ _decode = msgspec.msgpack.Decoder(_Entry).decode
 class _Match(NamedTuple):
     """The nearest earlier content."""
 
-    distance: int
+    overlap: float
     digest: bytes
 
 
@@ -64,52 +68,26 @@ class _Domain:
     """A copy of a domain's log."""
 
     def __init__(self) -> None:
-        self.fingerprints = DomainFingerprints(np.empty(0, np.uint64))
+        self.sketches = DomainSketches(as_words([]))
         self._digests = bytearray()
         self.log_bytes = 0
 
     @property
     def size_bytes(self) -> int:
-        return self.fingerprints.size_bytes + len(self._digests)
+        return self.sketches.size_bytes + len(self._digests)
 
     def extend(self, log: bytes, begin: int) -> None:
         """Append what the log has from `begin` on, unless another call has done so meanwhile."""
-        if begin != self.log_bytes:
+        if begin != self.log_bytes or not log:
             return
-        for at in range(0, len(log), _ENTRY_BYTES):
-            self.fingerprints.append(int.from_bytes(log[at : at + _SIMHASH_BYTES], "big"))
-            self._digests += log[at + _SIMHASH_BYTES : at + _ENTRY_BYTES]
+        entries = [log[at : at + _ENTRY_BYTES] for at in range(0, len(log), _ENTRY_BYTES)]
+        self.sketches.extend(as_words([entry[:SKETCH_BYTES] for entry in entries]))
+        self._digests += b"".join([entry[SKETCH_BYTES:] for entry in entries])
         self.log_bytes += len(log)
 
-    def nearest_all(self, simhashes: list[int]) -> list[_Match | None]:
-        """For each SimHash the nearest in the log. A small domain is searched for all of them at once."""
-        if self.fingerprints.arranged:
-            return [self.nearest(simhash) for simhash in simhashes]
-        if not self.fingerprints.count or not simhashes:
-            return [None] * len(simhashes)
-        (together,) = self.fingerprints.candidates(0)
-        distances = np.bitwise_count(together[np.newaxis, :] ^ np.array(simhashes, np.uint64)[:, np.newaxis])
-        places = distances.argmin(axis=1)
-        least = distances[np.arange(len(simhashes)), places].tolist()
-        return [
-            self._match(int(place), distance) if distance <= DISTANCE_BITS_MAX else None
-            for place, distance in zip(places, least, strict=True)
-        ]
-
-    def _match(self, ordinal: int, distance: int) -> _Match:
+    def digest(self, ordinal: int) -> bytes:
         at = ordinal * DIGEST_BYTES
-        return _Match(distance, bytes(self._digests[at : at + DIGEST_BYTES]))
-
-    def nearest(self, simhash: int) -> _Match | None:
-        candidates = self.fingerprints.candidates(simhash)
-        together = np.concatenate(candidates) if len(candidates) > 1 else candidates[0]
-        if not len(together):
-            return None
-        distances = np.bitwise_count(together ^ np.uint64(simhash))
-        place = int(distances.argmin())
-        if distances[place] > DISTANCE_BITS_MAX:
-            return None
-        return self._match(self.fingerprints.ordinal(simhash, place), int(distances[place]))
+        return bytes(self._digests[at : at + DIGEST_BYTES])
 
 
 class RedisContents:
@@ -148,8 +126,9 @@ class RedisContents:
         self._forget_oldest()
         return answers
 
-    async def record(self, contents: Sequence[Content]) -> list[Duplicate | None]:
-        """For each content the earlier capture that it repeats, exactly or nearly; from now on it is known itself."""
+    async def record(self, contents: Sequence[Content], overlap_min: float) -> list[Duplicate | None]:
+        """For each content the earlier capture that it repeats, exactly or with a text that overlaps by so much; from
+        now on it is known itself."""
         answers: list[Duplicate | None] = [None] * len(contents)
         if self._duplicates is Duplicates.OFF:
             return answers
@@ -158,8 +137,9 @@ class RedisContents:
             if not left:
                 break
             begins = [self._domain(domain).log_bytes for domain in left]
+            matches = self._nearest(contents, [place for places in left.values() for place in places], overlap_min)
             calls = [
-                (domain, self._written(domain, [contents[place] for place in places], attempt))
+                (domain, self._written(domain, [(contents[place], matches.get(place)) for place in places], attempt))
                 for domain, places in left.items()
             ]
             for domain, begin, reply in zip(list(left), begins, await self._functions(calls), strict=True):
@@ -175,6 +155,29 @@ class RedisContents:
         self._forget_oldest()
         return answers
 
+    def _nearest(self, contents: Sequence[Content], places: list[int], overlap_min: float) -> dict[int, _Match]:
+        """By place, the nearest of what is in the copies, or before it in the batch, for those that have one."""
+        judged = [place for place in places if self._judges(contents[place])]
+        if not judged:
+            return {}
+        domains = [self._domain(contents[place].domain) for place in judged]
+        sketches = as_words([contents[place].sketch or b"" for place in judged])
+        found = nearest([domain.sketches for domain in domains], sketches, overlap_min)
+        return {
+            place: _Match(
+                match.overlap,
+                domain.digest(match.ordinal)
+                if match.ordinal >= 0
+                else contents[judged[match.place]].digest[:DIGEST_BYTES],
+            )
+            for place, domain, match in zip(judged, domains, found, strict=True)
+            if match is not None
+        }
+
+    def _judges(self, content: Content) -> bool:
+        """Whether a content's text is compared with others."""
+        return self._duplicates is Duplicates.NEAR and readable(content.sketch)
+
     def _extend(self, name: str, log: bytes, begin: int) -> None:
         domain = self._domain(name)
         before = domain.size_bytes
@@ -185,18 +188,10 @@ class RedisContents:
         domain = self._domains.pop(name, None)
         self._memory_bytes -= domain.size_bytes if domain is not None else 0
 
-    def _written(self, name: str, contents: Sequence[Content], attempt: int) -> bytes:
+    def _written(self, name: str, contents: Sequence[tuple[Content, _Match | None]], attempt: int) -> bytes:
         """Contents as `record_contents` takes them, each with the nearest before it."""
-        near = self._duplicates is Duplicates.NEAR
-        domain = self._domain(name)
-        batch: list[tuple[int, bytes]] = []
-        simhashes = [content.simhash for content in contents if near and content.simhash is not None]
-        matches = iter(domain.nearest_all(simhashes))
-        written = [
-            _written_content(content, next(matches) if near and content.simhash is not None else None, batch, near=near)
-            for content in contents
-        ]
-        known_bytes = domain.log_bytes if attempt < ATTEMPTS_MAX else -1
+        written = [_written_content(content, match, judged=self._judges(content)) for content, match in contents]
+        known_bytes = self._domain(name).log_bytes if attempt < ATTEMPTS_MAX else -1
         return encode((name, known_bytes, DOMAIN_CONTENTS_MAX, written))
 
     def _domain(self, name: str) -> _Domain:
@@ -213,31 +208,14 @@ class RedisContents:
             self._forget(next(iter(self._domains)))
 
 
-def _written_content(
-    content: Content, match: _Match | None, batch: list[tuple[int, bytes]], *, near: bool
-) -> list[Any]:
-    """Digest, SimHash, whether it joins the log, and the entry; `match` is the nearest in the log, and `batch` what
-    earlier ones of the call add."""
-    digest, simhash = content.digest[:DIGEST_BYTES], content.simhash
-    joins = False
-    if near and simhash is not None:
-        match = _nearest_in_batch(batch, simhash, match)
-        joins = match is None or match.distance > 0
-        if joins:
-            batch.append((simhash, digest))
-    entry = _Entry(content.url, content.fetched, content.record_id, match.distance if match else 0)
+def _written_content(content: Content, match: _Match | None, *, judged: bool) -> list[Any]:
+    """Digest, sketch, whether it joins the log, and the entry. A sketch that is there already does not join again."""
+    digest = content.digest[:DIGEST_BYTES]
+    joins = judged and (match is None or match.overlap < 1)
+    entry = _Entry(content.url, content.fetched, content.record_id, overlap=match.overlap if match else 0.0)
     reference = match.digest if match and match.digest != digest else b""
     written = bytes((len(reference),)) + reference + encode(entry)
-    packed_simhash = (simhash or 0).to_bytes(_SIMHASH_BYTES, "big")
-    return [as_string(digest), as_string(packed_simhash), joins, as_string(written)]
-
-
-def _nearest_in_batch(batch: list[tuple[int, bytes]], simhash: int, best: _Match | None) -> _Match | None:
-    for other, digest in batch:
-        distance = (other ^ simhash).bit_count()
-        if distance <= DISTANCE_BITS_MAX and (best is None or distance < best.distance):
-            best = _Match(distance, digest)
-    return best
+    return [as_string(digest), as_string(content.sketch or b"" if joins else b""), joins, as_string(written)]
 
 
 def _places_by_domain(domains: Sequence[str]) -> dict[str, list[int]]:
@@ -251,8 +229,8 @@ def _read(raw: bytes) -> _Entry:
     return _decode(raw[1 + raw[0] :])
 
 
-def _duplicate(entry: _Entry, distance: int | None) -> Duplicate:
-    return Duplicate(entry.url, entry.fetched, entry.record_id, distance)
+def _duplicate(entry: _Entry, overlap: float | None) -> Duplicate:
+    return Duplicate(entry.url, entry.fetched, entry.record_id, overlap=overlap)
 
 
 def _answer(content: Content, reply: Sequence[bytes]) -> Duplicate | None:
@@ -262,4 +240,4 @@ def _answer(content: Content, reply: Sequence[bytes]) -> Duplicate | None:
     entry = _read(raw)
     if entry.url != content.url:
         return _duplicate(entry, None)
-    return _duplicate(_read(raw_nearest), entry.distance) if raw_nearest else None
+    return _duplicate(_read(raw_nearest), entry.overlap) if raw_nearest and entry.overlap else None

@@ -158,7 +158,7 @@ def rebuild(
     for arrival in arrivals:
         if arrival.capture is not None:
             arrival.capture.digest = bytes.fromhex(arrival.result.content_hash)
-            arrival.capture.simhash = arrival.result.simhash
+            arrival.capture.sketch = arrival.result.sketch
     return arrivals
 
 

@@ -224,7 +224,7 @@ class Settling:
         capture, result = arrival.capture, arrival.result
         if capture is None:
             return
-        result.content_hash, result.simhash = capture.digest.hex(), capture.simhash
+        result.content_hash, result.sketch = capture.digest.hex(), capture.sketch
         result.mime = capture.mime[:MIME_CHARS_MAX]
         result.record_id = arrival.fetch.record_id = capture.record_id
         self._note_uncounted(capture)

@@ -121,7 +121,7 @@ def payload_digest(capture: Capture) -> str:
 def is_revisit(capture: Capture) -> bool:
     """Whether the payload is stored already, byte for byte, in the capture that this one duplicates."""
     duplicate = capture.duplicate
-    if duplicate is None or duplicate.distance is not None or not capture.body_raw:
+    if duplicate is None or not duplicate.exact or not capture.body_raw:
         return False
     return duplicate.record_id[-12:] == f"{_payload_mark(capture):012x}"
 

@@ -52,7 +52,7 @@ def page_row(capture: Capture, node: str) -> tuple[Any, ...]:
     scheme, _, rest = url.partition("://")
     path, _, query = rest[rest.find("/") :].partition("?")
     headers = capture.headers
-    of, kind, distance = _duplicate(capture.duplicate)
+    of, kind, overlap = _duplicate(capture.duplicate)
     name, port = _split_port(capture.host)
     told = capture.told
     return (
@@ -80,13 +80,13 @@ def page_row(capture: Capture, node: str) -> tuple[Any, ...]:
         capture.description or None,
         capture.text if told is None or told.has_text else None,
         capture.canonical or None,
-        capture.simhash,
+        capture.sketch,
         capture.depth,
         capture.found_on or None,
         capture.redirects,
         of,
         kind,
-        distance,
+        overlap,
         capture.noindex,
         capture.nofollow,
         capture.soft_404,
@@ -106,12 +106,12 @@ def _split_port(host: str) -> tuple[str, int | None]:
     return (name, int(port)) if colon and port.isdigit() else (host, None)
 
 
-def _duplicate(duplicate: Duplicate | None) -> tuple[str | None, str | None, int | None]:
+def _duplicate(duplicate: Duplicate | None) -> tuple[str | None, str | None, float | None]:
     if duplicate is None:
         return None, None, None
-    if duplicate.distance is None:
-        return duplicate.url, "exact", 0
-    return duplicate.url, "near", duplicate.distance
+    if duplicate.exact:
+        return duplicate.url, "exact", None
+    return duplicate.url, "near", duplicate.overlap
 
 
 class LinkRows:

@@ -60,13 +60,15 @@ PAGE_COLUMNS: Final[dict[str, Column]] = {
     "description": Column(_TEXT, 'What `<meta name="description">` says.'),
     "text": Column(_TEXT, "The text of the page; empty for a page without any, NULL where it is not known."),
     "canonical": Column(_TEXT, "The URL that the page calls its own."),
-    "simhash": Column(pa.uint64(), "A fingerprint of the text: similar texts differ in few bits."),
+    "sketch": Column(pa.binary(), "What tells how much two texts overlap: see docs/reference/store.md."),
     "depth": Column(pa.int32(), "How many links it is from a seed."),
     "found_on": Column(_TEXT, "The page that led here; NULL for a seed."),
     "redirects": Column(pa.list_(_TEXT), "The URLs that redirected here, the first first."),
-    "duplicate_of": Column(_TEXT, "The first page with the same content, or nearly the same."),
+    "duplicate_of": Column(_TEXT, "The earlier page with the same content, or the one with nearly the same text."),
     "duplicate_kind": Column(_TEXT, "`exact` or `near`."),
-    "duplicate_distance": Column(pa.int16(), "In how many bits the fingerprints differ; 0 for the same content."),
+    "duplicate_overlap": Column(
+        pa.float32(), "The share of three-word shingles that near ones have in common, 0 to 1; NULL for `exact`."
+    ),
     "noindex": Column(pa.bool_(), "Whether the page asks not to be indexed."),
     "nofollow": Column(pa.bool_(), "Whether it asks that its links are not followed."),
     "soft_404": Column(pa.bool_(), "Whether it says that it is not there, with a status that says it is."),

@@ -8,15 +8,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import pytest
 
+from drumlin.dedupe import OVERLAP_MIN, sketches
 from drumlin.engines import shard_of
 from drumlin.engines.base import Added
 from drumlin.engines.redis import RedisEngine, open_redis
 from drumlin.engines.redis_address import parse_address
 from drumlin.engines.redis_founding import SHARDS_PER_MASTER
 from drumlin.errors import ConfigError, EngineError
-from drumlin.model import Content, Lease, NewURLs, Renewal, Settled, Settlement, TaskState, Verdict, Visit
+from drumlin.model import Content, Duplicate, Lease, NewURLs, Renewal, Settled, Settlement, TaskState, Verdict, Visit
 from tests.harness.certificates import Authority
 from tests.harness.redis import RedisServer, free_port, redis_server, url_of
 
@@ -312,23 +314,34 @@ def test_a_bad_address_says_what_is_wrong(wrong: str, reason: str) -> None:
 # Contents
 
 
-def content(number: int, simhash: int | None, *, domain: str = "example.com") -> Content:
-    return Content(domain, f"https://{domain}/{number}", number.to_bytes(32, "big"), simhash, 5.0, f"urn:{number}")
+def sketch(text: int, changed: int = 0) -> bytes:
+    """The sketch of a text of 400 words of which some are changed: each costs 1.5 % of overlap."""
+    words = [f"t{text}w{number}" for number in range(400)]
+    for number in range(changed):
+        words[(number * 37 + changed) % 400] = f"c{changed}n{number}"
+    (made,) = sketches([" ".join(words).encode()])
+    assert made is not None
+    return made
+
+
+def content(number: int, made: bytes | None, *, domain: str = "example.com") -> Content:
+    return Content(domain, f"https://{domain}/{number}", number.to_bytes(32, "big"), made, 5.0, f"urn:{number}")
 
 
 def test_two_engines_find_each_others_duplicates(url: str) -> None:
     async def check() -> None:
+        first, third = content(1 << 200, sketch(1)), content(3 << 200, sketch(1, 3))
         async with opened(url) as one, opened(url) as other:
-            assert await one.contents.record([content(1 << 200, 0xFF), content(2 << 200, 0xFF00FF0000)]) == [None, None]
-            exact = Content("example.com", "https://example.com/x", (1 << 200).to_bytes(32, "big"), 0xFF, 6.0, "urn:x")
-            (same, near) = await other.contents.record([exact, content(3 << 200, 0xF8)])
-            assert same is not None
-            assert (same.url, same.distance) == (content(1 << 200, 0).url, None)
+            assert await one.contents.record([first, content(2 << 200, sketch(2))], OVERLAP_MIN) == [None, None]
+            exact = Content("example.com", "https://example.com/x", first.digest, sketch(1), 6.0, "urn:x")
+            (same, near) = await other.contents.record([exact, third], OVERLAP_MIN)
+            assert same == Duplicate(first.url, first.fetched, first.record_id)
             assert near is not None
-            assert (near.url, near.distance) == (content(1 << 200, 0).url, 3)
-            (further,) = await one.contents.record([content(4 << 200, 0xF0)])
-            assert further is not None
-            assert (further.url, further.distance) == (content(3 << 200, 0).url, 1)
+            assert near.url == first.url
+            assert near.overlap == pytest.approx(0.955, abs=0.03)
+            (further,) = await one.contents.record([content(4 << 200, sketch(1, 3))], OVERLAP_MIN)
+            assert further == Duplicate(third.url, third.fetched, third.record_id, overlap=1.0)
+            assert await one.contents.record([content(5 << 200, sketch(1, 1))], 0.999) == [None]
             assert await one.contents.known([("example.com", exact.digest), ("other.com", exact.digest)]) == [
                 same,
                 None,
@@ -340,11 +353,42 @@ def test_two_engines_find_each_others_duplicates(url: str) -> None:
 def test_recording_again_answers_as_the_first_time(url: str) -> None:
     async def check() -> None:
         async with opened(url) as engine:
-            contents = [content(n << 200, 0xFF ^ n) for n in range(1, 6)]
-            answers = await engine.contents.record(contents)
-            assert [one and one.distance for one in answers] == [None, 2, 1, 2, 1]
+            contents = [content(n << 200, sketch(1, n % 3)) for n in range(1, 6)]
+            answers = await engine.contents.record(contents, OVERLAP_MIN)
+            assert (answers[0], answers[1] and answers[1].url) == (None, contents[0].url)
+            assert [one is not None and one.overlap == 1 for one in answers] == [False, False, False, True, True]
             async with opened(url) as again:
-                assert await again.contents.record(contents) == answers
+                assert await again.contents.record(contents, OVERLAP_MIN) == answers
+
+    asyncio.run(check())
+
+
+def test_an_index_of_simhashes_is_not_misread(url: str) -> None:
+    """Versions before sketches kept another log, and with each content that was near how many bits it was off."""
+    old, seen = content(1 << 200, None), content(2 << 200, None)
+
+    async def check() -> None:
+        async with opened(url) as engine:
+            tag = engine._shards.tags[engine.shard_of("example.com")]
+            entry = msgspec.msgpack.encode([old.url, old.fetched, old.record_id, 2])
+            near = msgspec.msgpack.encode([seen.url, seen.fetched, seen.record_id, 0])
+            shard = engine.shard_of("example.com")
+            commands = [
+                engine._shards.read(
+                    shard, "HSET", f"{tag}eexample.com", old.digest[:12], b"\x0c" + seen.digest[:12] + entry
+                ),
+                engine._shards.read(shard, "HSET", f"{tag}eexample.com", seen.digest[:12], b"\0" + near),
+                engine._shards.read(shard, "SET", f"{tag}fexample.com", bytes(200)),
+            ]
+            await engine._client.run(commands)
+            known = await engine.contents.known([("example.com", old.digest)])
+            assert known == [Duplicate(old.url, old.fetched, old.record_id)]
+            assert await engine.contents.record([old], OVERLAP_MIN) == [None]
+            contents = [content(3 << 200, sketch(1)), content(4 << 200, sketch(1, 1))]
+            first, second = await engine.contents.record(contents, OVERLAP_MIN)
+            assert first is None
+            assert second is not None
+            assert second.url == contents[0].url
 
     asyncio.run(check())
 
@@ -352,8 +396,8 @@ def test_recording_again_answers_as_the_first_time(url: str) -> None:
 def test_contents_can_be_left_out(url: str) -> None:
     async def check() -> None:
         async with opened(url + "?contents=exact") as exact:
-            await exact.contents.record([content(1 << 200, 1)])
-            assert await exact.contents.record([content(2 << 200, 1)]) == [None]
+            await exact.contents.record([content(1 << 200, sketch(1))], OVERLAP_MIN)
+            assert await exact.contents.record([content(2 << 200, sketch(1))], OVERLAP_MIN) == [None]
             assert await exact.contents.known([("example.com", (1 << 200).to_bytes(32, "big"))]) != [None]
         async with opened(url + "?contents=off") as off:
             assert await off.contents.known([("example.com", (1 << 200).to_bytes(32, "big"))]) == [None]

@@ -371,7 +371,7 @@ def test_a_flat_assignment_has_the_fields_of_the_contract(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("missing", [None, "absent"])
 def test_what_is_unknown_may_be_null_or_left_out(tmp_path: Path, missing: str | None) -> None:
-    unknown = ("status_code", "content_hash", "links", "crawl_time", "size", "simhash", "error", "outcome", "etag")
+    unknown = ("status_code", "content_hash", "links", "crawl_time", "size", "sketch", "error", "outcome", "etag")
     with RunningCoordinator(store=tmp_path) as running:
         running.enqueue("http://q.example/")
         node = RemoteNode(running, "n1")

@@ -41,7 +41,7 @@ def make_capture(url: str = "https://example.com/", body: bytes = HTML, **change
         "title": "Hello",
         "text": b"Some words about drumlins.",
         "digest": hashlib.sha256(body).digest(),
-        "simhash": 2**64 - 1,
+        "sketch": bytes(range(88)),
         "links": LinkSet(
             [f"{url}a", None, "https://other.example/"], ["a", "a", "img"], ["", "nofollow", ""], ["A", "mail", "Ö"]
         ),

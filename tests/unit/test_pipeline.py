@@ -61,7 +61,7 @@ def test_a_capture_keeps_what_was_sent_and_reads_what_it_says() -> None:
     assert (capture.title, capture.description, capture.languages[:2]) == ("A page", "What it is about", "en")
     assert (capture.mime, capture.charset, capture.canonical) == ("text/html", "UTF-8", "http://a.test/true.html")
     assert (capture.domain, capture.duration_s, len(capture.digest)) == ("a.test", 0.5, 32)
-    assert capture.simhash is not None
+    assert capture.sketch is not None
     assert b"quick brown fox" in capture.text
     assert parsed == [HOME]
 

@@ -44,13 +44,13 @@ def written(directory: Path, captures: list[Any], fetches: list[FetchRecord] | N
 
 def test_duckdb_reads_a_page_as_it_was_captured(tmp_path: Path) -> None:
     capture = make_capture("https://www.example.com:8443/a/b?q=1", warc_filename="x.warc.gz", warc_offset=7)
-    capture.duplicate = Duplicate("https://example.com/first", 1.0, "urn:uuid:1", distance=3)
+    capture.duplicate = Duplicate("https://example.com/first", 1.0, "urn:uuid:1", overlap=0.9375)
     written(tmp_path, [capture])
     (row,) = query(
         tmp_path,
         "SELECT url_surtkey, url, url_host_name, url_port, url_host_registered_domain, url_protocol, url_path, "
-        "url_query, fetch_status, content_digest, content_mime_type, warc_filename, warc_record_offset, text, simhash, "
-        "redirects, duplicate_of, duplicate_kind, duplicate_distance, noindex, body_bytes, node, content_truncated "
+        "url_query, fetch_status, content_digest, content_mime_type, warc_filename, warc_record_offset, text, sketch, "
+        "redirects, duplicate_of, duplicate_kind, duplicate_overlap, noindex, body_bytes, node, content_truncated "
         "FROM {pages}",
     )
     assert row == (
@@ -68,11 +68,11 @@ def test_duckdb_reads_a_page_as_it_was_captured(tmp_path: Path) -> None:
         "x.warc.gz",
         7,
         "Some words about drumlins.",
-        2**64 - 1,
+        bytes(range(88)),
         ["https://example.com/old"],
         "https://example.com/first",
         "near",
-        3,
+        0.9375,
         False,
         len(capture.body),
         "node-1",

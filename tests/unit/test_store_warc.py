@@ -156,7 +156,7 @@ def test_a_duplicate_that_differs_on_the_wire_is_stored_whole() -> None:
 
 
 def test_near_duplicates_and_empty_bodies_are_never_revisits() -> None:
-    near = Duplicate("https://example.com/", FETCHED, record_id_of(make_capture()), distance=2)
+    near = Duplicate("https://example.com/", FETCHED, record_id_of(make_capture()), overlap=0.93)
     assert not is_revisit(make_capture(duplicate=near))
     empty = make_capture(body=b"")
     assert not is_revisit(make_capture(body=b"", duplicate=Duplicate(empty.url, FETCHED, record_id_of(empty))))

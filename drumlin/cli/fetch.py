@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -32,16 +33,25 @@ class FetchFailed(DrumlinError):
 
 @click.command("fetch")
 @click.argument("url")
+@click.option("--text", "only", flag_value="text", help="print the page's text, and nothing else")
+@click.option("--html", "only", flag_value="html", help="print the body as it is without its content encoding")
+@click.option("--links", "only", flag_value="links", help="print the links, one a line")
 @config_options(
     "user_agent", "allow_private", "fetch_timeout", "connect_timeout", "body_bytes_max", "delay", "json", "color"
 )
-def command(loaded: Loaded, url: str) -> int:
+def command(loaded: Loaded, url: str, only: str | None) -> int:
     """Fetch one page as a crawl would, and explain every decision on the way."""
     explained = Explained(loaded)
     try:
         explained.run(url)
+    except FetchFailed as failed:
+        explained.failure = str(failed)
+        raise
     finally:
-        explained.show()
+        if only is None:
+            explained.show()
+    if only is not None:
+        explained.print_only(only)
     return EXIT_OK
 
 
@@ -52,14 +62,28 @@ class Explained:
         self._loaded = loaded
         self._config: CrawlConfig = loaded.crawl
         self._steps: list[tuple[str, str]] = []
+        self._page: Capture | None = None
+        self.failure = ""
 
     def show(self) -> None:
         if self._loaded.process.json:
-            write_json([{"step": step, "says": says} for step, says in self._steps])
+            steps = [{"step": step, "says": says} for step, says in self._steps]
+            page = _page_document(self._page) if self._page is not None else None
+            write_json({"page": page, "failure": self.failure or None, "steps": steps})
             return
         console = results(self._loaded.process)
         for step, says in self._steps:
             console.print(one_line(f"{step:<12} {says}"), soft_wrap=True)
+
+    def print_only(self, part: str) -> None:
+        """One part of the page, as it is, for a file or another program."""
+        if self._page is None:
+            return
+        parts = {"text": self._page.text, "html": self._page.body, "links": "\n".join(_targets(self._page)).encode()}
+        content = parts[part]
+        end = b"" if part == "html" or not content or content.endswith(b"\n") else b"\n"
+        sys.stdout.buffer.write(content + end)
+        sys.stdout.buffer.flush()
 
     def say(self, step: str, says: str) -> None:
         self._steps.append((step, says))
@@ -200,6 +224,7 @@ class Explained:
     def _explain_page(self, capture: Capture) -> None:
         pipeline = self._pipeline()
         pipeline.read([capture])
+        self._page = capture
         self.say("type", f"{capture.mime or 'unknown'}, charset {capture.charset or 'none'}")
         if capture.title or capture.text:
             self.say("page", f"title {capture.title!r}, language {capture.languages or 'unknown'}")
@@ -217,12 +242,45 @@ class Explained:
         for kind in capture.links.kinds:
             kinds[kind] = kinds.get(kind, 0) + 1
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
-        followed = list(dict.fromkeys(url for url in capture.links.urls if url))
+        followed = _targets(capture)
         self.say("links", f"{counted}; {len(followed)} distinct web addresses")
         for url in followed[:LINKS_SHOWN]:
             self.say("", url)
         if len(followed) > LINKS_SHOWN:
             self.say("", f"and {len(followed) - LINKS_SHOWN} more")
+
+
+def _targets(capture: Capture) -> list[str]:
+    """The web addresses that a page names, each once."""
+    return list(dict.fromkeys(url for url in capture.links.urls if url))
+
+
+def _page_document(capture: Capture) -> dict[str, object]:
+    """A page for programs. What is not known is null."""
+    links = capture.links
+    named = zip(links.urls, links.kinds, links.rels, links.texts, strict=True)
+    return {
+        "url": capture.url,
+        "redirects": list(capture.redirects),
+        "status": capture.status,
+        "headers": dict(capture.headers),
+        "protocol": capture.protocol or None,
+        "ip": capture.ip or None,
+        "mime": capture.mime or None,
+        "charset": capture.charset or None,
+        "language": capture.languages or None,
+        "title": capture.title or None,
+        "description": capture.description or None,
+        "canonical": capture.canonical or None,
+        "noindex": capture.noindex,
+        "nofollow": capture.nofollow,
+        "soft_404": capture.soft_404,
+        "body_bytes": len(capture.body),
+        "wire_bytes": len(capture.body_raw),
+        "sha256": capture.digest.hex(),
+        "text": capture.text.decode("utf-8", "replace"),
+        "links": [{"url": url, "kind": kind, "rel": rel, "text": text} for url, kind, rel, text in named if url],
+    }
 
 
 def _failed(kind: str, error: str) -> FetchFailed:

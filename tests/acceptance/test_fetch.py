@@ -53,4 +53,22 @@ def test_fetch_refuses_a_private_address_with_a_hint(tmp_path: Path, web: FakeWe
     done = drumlin(tmp_path, "fetch", web.url(explained, "/page.html"), "--delay", "0", "--json")
     assert done.returncode == 6
     assert "--allow-private" in done.stderr
-    assert json.loads(done.stdout)[0]["step"] == "url"
+    said = json.loads(done.stdout)
+    assert (said["page"], said["steps"][0]["step"]) == (None, "url")
+    assert "private" in said["failure"]
+
+
+def test_fetch_gives_programs_the_page_itself(tmp_path: Path, web: FakeWeb) -> None:
+    page = "<!DOCTYPE html><title>A title</title><p>Some words.<a href='/next'>next</a>"
+    url = web.page("parts", "/", page)
+
+    def fetched(*flags: str) -> str:
+        return drumlin(tmp_path, "fetch", url, "--allow-private", "--delay", "0", *flags).stdout
+
+    said = json.loads(fetched("--json"))
+    assert (said["failure"], said["page"]["status"], said["page"]["title"]) == (None, 200, "A title")
+    assert [(link["url"], link["kind"]) for link in said["page"]["links"]] == [(web.url("parts", "/next"), "a")]
+    assert fetched("--html") == page
+    assert fetched("--links") == web.url("parts", "/next") + "\n"
+    assert "Some words." in fetched("--text")
+    assert "robots" not in fetched("--text")

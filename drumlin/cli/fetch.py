@@ -12,6 +12,7 @@ from drumlin.cli.console import results, write_json
 from drumlin.config import CrawlConfig, Loaded, config_options
 from drumlin.errors import EXIT_OK, ConfigError, DrumlinError, SiteError
 from drumlin.lines import one_line
+from drumlin.node.cookies import Cookies
 
 if TYPE_CHECKING:
     from drumlin.fetch import Fetcher, Transfer
@@ -61,6 +62,9 @@ class Explained:
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self._config: CrawlConfig = loaded.crawl
+        self._cookies = Cookies(loaded.crawl.cookies)
+        self._sent = ""
+        """The cookies of the last request for a page."""
         self._steps: list[tuple[str, str]] = []
         self._page: Capture | None = None
         self.failure = ""
@@ -119,13 +123,14 @@ class Explained:
 
     def _redirected(self, capture: Capture, task: Assignment) -> Assignment:
         """What to fetch next: another spelling of the same URL, or another URL."""
-        from drumlin.node.steps import next_step
+        from drumlin.node.steps import asked_url, next_step
         from drumlin.pipeline import redirect_target
         from drumlin.protocol import Assignment
         from drumlin.urls import host_of
 
         redirects_max = self._config.redirects_max
-        step = next_step(capture.response_headers, task, redirects_max)
+        self._cookies.learn(capture.response_headers, asked_url(task), time.time())
+        step = next_step(capture.response_headers, self._sent, task, redirects_max, self._cookies)
         if step is not None:
             return step
         try:
@@ -181,15 +186,16 @@ class Explained:
     def _fetch(self, fetcher: Fetcher, task: Assignment) -> Capture:
         from drumlin.node.contact import request_block
         from drumlin.node.outcomes import status_failure
-        from drumlin.node.steps import asked_url
+        from drumlin.node.steps import asked_url, cookie_for
         from drumlin.urls import host_of
 
         url = asked_url(task)
-        transfer = self._transfer(fetcher, url)
+        self._sent = cookie_for(task, self._cookies)
+        transfer = self._transfer(fetcher, url, self._sent)
         if transfer.failure:
             raise _failed(transfer.failure, transfer.error)
         host = host_of(url)
-        request = request_block(url, host, fetcher.request_headers)
+        request = request_block(url, host, fetcher.request_headers, self._sent)
         pipeline = self._pipeline()
         capture = pipeline.capture(transfer, task, host, request=request, now=time.time())
         try:
@@ -208,9 +214,9 @@ class Explained:
             raise FetchFailed(f"{failure}: status {capture.status}.", _retry_hint(failure))
         return capture
 
-    def _transfer(self, fetcher: Fetcher, url: str) -> Transfer:
+    def _transfer(self, fetcher: Fetcher, url: str, cookie: str = "") -> Transfer:
         arrived: list[Transfer] = []
-        fetcher.start(url, arrived.append)
+        fetcher.start(url, arrived.append, cookie=cookie)
         while not arrived:
             fetcher.run_once(1.0)
         return arrived[0]

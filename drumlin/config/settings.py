@@ -17,6 +17,11 @@ ScopeName = Literal["page", "prefix", "host", "domain", "any"]
 SCOPES: tuple[str, ...] = get_args(ScopeName)
 Affinity = Literal["sticky", "spread"]
 AFFINITIES: tuple[str, ...] = get_args(Affinity)
+CookieMode = Literal["chain", "host", "none"]
+COOKIE_MODES: tuple[str, ...] = get_args(CookieMode)
+COOKIES_CHAIN: CookieMode = "chain"
+COOKIES_HOST: CookieMode = "host"
+COOKIES_NONE: CookieMode = "none"
 DEFAULT_USER_AGENT = f"drumlin/{__version__} (+https://github.com/drumlin-crawler/drumlin)"
 CONFIG_HASH_HEX_DIGITS = 16
 
@@ -99,6 +104,14 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     )
     body_decoded_bytes_max: Annotated[int, Key(Kind.SIZE, "largest body when decompressed", minimum=1024)] = 64 * 2**20
     redirects_max: Annotated[int, Key(Kind.COUNT, "longest chain of redirects", minimum=0, maximum=20)] = 5
+    cookies: Annotated[
+        CookieMode,
+        Key(
+            Kind.CHOICE,
+            "where a cookie is sent back: along the redirects that set it, to its whole host, or nowhere",
+            choices=COOKIE_MODES,
+        ),
+    ] = COOKIES_CHAIN
     # what follows a failure
     retries_max: Annotated[int, Key(Kind.COUNT, "further attempts before a URL is dead", minimum=0, maximum=100)] = 3
     backoff_base_s: Annotated[float, Key(Kind.DURATION, "pause before the first retry", minimum=0)] = 5.0

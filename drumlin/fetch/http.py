@@ -132,9 +132,11 @@ class Fetcher:
         *,
         body_bytes_max: int = 0,
         may_send: Callable[[], bool] | None = None,
+        cookie: str = "",
     ) -> None:
         """Begin to fetch `url`; `on_done` gets the transfer when it has ended, well or not. `body_bytes_max` is for a
-        body that the crawl's own limit is not about. `may_send` is asked once more when the connection stands."""
+        body that the crawl's own limit is not about. `may_send` is asked once more when the connection stands.
+        `cookie` is sent as that header."""
         transfer = self._idle.pop() if self._idle else self._new_transfer()
         transfer.url = url
         transfer.on_done = on_done
@@ -147,6 +149,9 @@ class Fetcher:
             # what to ask for has to be told for ever: this cannot be undone.
             transfer.curl.setopt(pycurl.REQUEST_TARGET, request_target(url))
             transfer.own_target = True
+        if cookie:
+            transfer.curl.setopt(pycurl.COOKIE, cookie.encode("latin-1", "replace"))
+            transfer.cookie = cookie
         if body_bytes_max:
             transfer.curl.setopt(pycurl.MAXFILESIZE_LARGE, body_bytes_max)
             transfer.own_limit = True
@@ -295,6 +300,9 @@ class Fetcher:
         transfer.refused = transfer.too_late = transfer.stale = False
         transfer.may_send = None
         transfer.sends = 0
+        if transfer.cookie:
+            transfer.curl.unsetopt(pycurl.COOKIE)
+            transfer.cookie = ""
         if transfer.own_limit:
             transfer.curl.setopt(pycurl.MAXFILESIZE_LARGE, self._limits.body_bytes_max)
             transfer.own_limit = False

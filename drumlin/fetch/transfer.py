@@ -27,6 +27,7 @@ class Transfer:
         "body",
         "choice",
         "context",
+        "cookie",
         "crowded",
         "curl",
         "error",
@@ -76,6 +77,7 @@ class Transfer:
         self.choice = Choice(False, True)
         self.origin = ""
         self.idle_s = 0.0
+        self.cookie = ""
         self.own_limit = False
         self.own_target = False
         self.started = self.first_byte = self.finished = 0.0

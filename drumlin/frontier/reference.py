@@ -31,7 +31,7 @@ MEANINGS: dict[FailureKind, str] = {
         "larger than `body_bytes_max`, `body_decoded_bytes_max` or `header_bytes_max`, or a header line over 100 KB"
     ),
     FailureKind.DECODE: "the body does not decode as its Content-Encoding says",
-    FailureKind.REDIRECT_LOOP: "a redirect to a URL that the chain has been to",
+    FailureKind.REDIRECT_LOOP: "a redirect to where the chain has been, in the same spelling and with the same cookies",
     FailureKind.REDIRECT_LIMIT: "a chain of more than `redirects_max` redirects",
     FailureKind.BAD_REDIRECT: "a redirect without a target, or to something that is no web address",
     FailureKind.FORBIDDEN_ADDRESS: "the host's address is private, loopback or otherwise not public; no contact",

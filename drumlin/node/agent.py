@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from drumlin.clock import monotonic
+from drumlin.config.settings import COOKIES_NONE, CookieMode
 from drumlin.errors import SiteError
 from drumlin.fetch import Fetcher, Transfer
 from drumlin.http.headers import header_fields
@@ -25,6 +26,7 @@ from drumlin.node.blackbox import BlackBox
 from drumlin.node.bundles import SPOOL_BYTES_MAX, BundleUploads
 from drumlin.node.client import FOREVER, CoordinatorClient
 from drumlin.node.contact import RobotsContact, request_block
+from drumlin.node.cookies import Cookies
 from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork, Robots
 from drumlin.node.leases import Leases
 from drumlin.node.load import Load
@@ -33,15 +35,15 @@ from drumlin.node.outcomes import (
     fetch_record,
     hsts_until,
     is_redirect,
+    keep_cut,
     result_of_capture,
     result_without_capture,
     status_failure,
-    truncation,
 )
 from drumlin.node.pulse import Pulse
 from drumlin.node.settling import Settling
 from drumlin.node.sitemaps import may_be_sitemap
-from drumlin.node.steps import Step, asked_url, next_step
+from drumlin.node.steps import Step, asked_url, cookie_for, next_step
 from drumlin.node.visits import Visits
 from drumlin.pipeline import Pipeline, redirect_target
 from drumlin.protocol import (
@@ -62,7 +64,6 @@ PAUSE_HELD_MAX_S = 2.0
 HSTS_RENEW_S = 3600.0
 HSTS_STATUS = 307
 LEASES_TOLD_MAX = 64
-STALE_MAX = 3
 UNASKED = ", which was not asked for"
 ASK_WAIT_S = 0.01
 CONTACTING_S_MAX = 0.25
@@ -87,6 +88,7 @@ class NodeSettings(msgspec.Struct, frozen=True):
     sitemaps: bool
     lease_s: float
     retries_max: int = 0
+    cookies: CookieMode = COOKIES_NONE
     sitemap_bytes_max: int = 0
     spool_bytes_max: int = SPOOL_BYTES_MAX
     """What may wait on disk to be sent by a node that has no store of its own."""
@@ -114,6 +116,7 @@ class Agent:
         self.fetcher = fetcher
         self.pipeline = pipeline
         self.hosts = HostTable()
+        self.cookies = Cookies(settings.cookies)
         self.state = CrawlState.RUNNING
         self.fetched = 0
         self.fetched_bytes = 0
@@ -312,8 +315,9 @@ class Agent:
             self.began_contact(host, now)
             # A sitemap may be larger than the crawl's pages.
             limit = self.settings.sitemap_bytes_max if may_be_sitemap(task) else 0
+            url, cookie = asked_url(task), cookie_for(task, self.cookies)
             self.fetcher.start(
-                asked_url(task), self._page_arrived, (host, task), body_bytes_max=limit, may_send=host.may_send
+                url, self._page_arrived, (host, task), body_bytes_max=limit, may_send=host.may_send, cookie=cookie
             )
         self._leases.check(host, now)
 
@@ -340,13 +344,6 @@ class Agent:
         host.contacted = max(host.contacted, reached)
         host.next_contact = max(host.next_contact, reached + host.delay_s)
 
-    def was_lost(self, host: HostWork, transfer: Transfer) -> bool:
-        """Whether a request was lost on a connection that its server, or a neighbour on it, had just closed: no
-        attempt, but a contact, since the server may have seen it. It is sent again when the next contact is due, a few
-        times."""
-        host.stale = host.stale + 1 if transfer.stale else 0
-        return 0 < host.stale <= STALE_MAX * self.settings.per_host
-
     def _ask_again(self, host: HostWork, task: Assignment) -> None:
         """Take a URL once more under the same lease; it returns with the lease if nothing more is to be begun."""
         if self.state is CrawlState.RUNNING:
@@ -367,9 +364,9 @@ class Agent:
             return
         self.ended_contact(host, transfer)
         again: Assignment | None = task
-        if not self.was_lost(host, transfer):
+        if not host.lost_request(transfer, self.settings.per_host):
             if transfer.failure:
-                self._keep_cut(transfer, task)
+                keep_cut(transfer, last_try=task.attempts >= self.settings.retries_max)
             again = self._next_step(transfer, task)
         if again is not None:
             self._ask_again(host, again)
@@ -377,18 +374,15 @@ class Agent:
             self._settling.arrive(host, self._arrival(transfer, host, task))
         self.advance(host, transfer.finished)
 
-    def _keep_cut(self, transfer: Transfer, task: Assignment) -> None:
-        """Keep what arrived of an answer that broke off, when no further try is left. Of a redirect nothing else
-        matters than where it leads, so that it need not be tried again."""
-        if is_redirect(transfer.status) or task.attempts >= self.settings.retries_max:
-            transfer.truncated = truncation(transfer)
-            if transfer.truncated:
-                transfer.failure = ""
-
     def _next_step(self, transfer: Transfer, task: Assignment) -> Step | None:
-        if transfer.failure or not is_redirect(transfer.status):
+        redirect = is_redirect(transfer.status)
+        if transfer.failure or not (redirect or self.cookies.of_hosts):
             return None
-        return next_step(transfer.response_headers(), task, self.settings.redirects_max)
+        head = transfer.response_headers()
+        self.cookies.learn(head, asked_url(task), time.time())
+        if not redirect:
+            return None
+        return next_step(head, transfer.cookie, task, self.settings.redirects_max, self.cookies)
 
     def _arrival(self, transfer: Transfer, host: HostWork, task: Assignment) -> Arrival:
         wall = time.time()
@@ -412,7 +406,7 @@ class Agent:
         return Arrival(result, fetch_record(result, task, host.host, self.settings.node, transfer))
 
     def _captured(self, transfer: Transfer, host: HostWork, task: Assignment, wall: float) -> Arrival:
-        request = request_block(asked_url(task), host.host, self._request_headers)
+        request = request_block(asked_url(task), host.host, self._request_headers, transfer.cookie)
         capture = self.pipeline.capture(transfer, task, host.host, request=request, now=wall)
         outcome, target = Outcome.FETCHED, ""
         if is_redirect(transfer.status):

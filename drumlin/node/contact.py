@@ -40,6 +40,8 @@ class RobotsContact:
         self._host = host
         self._scheme = scheme
         self._url = robots_url(scheme, host.host)
+        self._cookie = ""
+        self._chain: list[str] = []
         self._redirects = 0
         self._refusals = 0
 
@@ -56,8 +58,9 @@ class RobotsContact:
     def begin(self, place: HostWork, now: float) -> None:
         """Ask for the file, under the lease of the host that it is on."""
         self._agent.began_contact(place, now)
+        limit, may_send = BODY_BYTES_MAX, place.may_send
         self._agent.fetcher.start(
-            self._url, self._arrived, place, body_bytes_max=BODY_BYTES_MAX, may_send=place.may_send
+            self._url, self._arrived, place, body_bytes_max=limit, may_send=may_send, cookie=self._cookie
         )
 
     def finds(self, place: str, known: dict[str, Robots]) -> bool:
@@ -96,8 +99,8 @@ class RobotsContact:
                 self.turned_away()
             return
         self._agent.ended_contact(place, transfer)
-        lost = self._agent.was_lost(place, transfer)
-        target = robots_redirect(transfer, self._url)
+        lost = place.lost_request(transfer, self._agent.settings.per_host)
+        target = "" if lost else self._next_url(transfer)
         self._redirects += bool(target)
         if lost:
             host.robots_contact = self
@@ -110,6 +113,17 @@ class RobotsContact:
         if place is not host:
             self._agent.advance(place, transfer.finished)
         self._agent.advance(host, transfer.finished)
+
+    def _next_url(self, transfer: Transfer) -> str:
+        """Where a redirect leads; to the same URL only if it has set a cookie."""
+        cookies, redirect = self._agent.cookies, is_redirect(transfer.status)
+        if redirect or cookies.of_hosts:
+            cookies.learn(transfer.response_headers(), self._url, time.time())
+        self._chain.append(self._url)
+        target = robots_redirect(transfer, self._url)
+        self._cookie = cookies.header(target or self._url, self._chain)
+        again = redirect and not target and self._cookie != transfer.cookie
+        return self._url if again and location_of(transfer.response_headers()) else target
 
     def _decide(self, transfer: Transfer, place: HostWork) -> None:
         host, wall = self._host, time.time()
@@ -188,6 +202,10 @@ def robots_body(transfer: Transfer, headers: dict[str, str]) -> tuple[bytes, str
         return b"", broken.kind
 
 
-def request_block(url: str, host: str, headers: bytes) -> bytes:
+def request_block(url: str, host: str, headers: bytes, cookie: str = "") -> bytes:
     """The request as it was sent."""
+    if cookie:
+        # libcurl puts it behind the User-Agent, which is the first of these.
+        agent, _, others = headers.partition(b"\r\n")
+        headers = b"%b\r\nCookie: %b\r\n%b" % (agent, cookie.encode("latin-1", "replace"), others)
     return f"GET {request_target(url)} HTTP/1.1\r\nHost: {host}\r\n".encode() + headers

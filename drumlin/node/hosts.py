@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from drumlin.clock import monotonic
+from drumlin.fetch import Transfer
 from drumlin.protocol import Assignment, HostNote, WorkLease
 from drumlin.robots import CRAWL_DELAY_MAX_S, Decision, PreparedFiles, Rules, product_token
 
@@ -25,6 +26,8 @@ LEASE_MARGIN_S = 0.5
 RENEW_SHARE = 0.5
 RENEW_EMPTY_WAIT_S = 0.5
 FAILURES_MAX = 3
+STALE_MAX = 3
+"""Requests in a row that may be lost with their connections before it counts as a failure."""
 
 _note_encoder = msgspec.msgpack.Encoder()
 _note_decoder = msgspec.msgpack.Decoder(HostNote)
@@ -186,6 +189,13 @@ class HostWork:
     def expired(self, now: float) -> bool:
         """Whether somebody else may have the host by now, or very soon."""
         return now >= self.expires - LEASE_MARGIN_S
+
+    def lost_request(self, transfer: Transfer, per_host: int) -> bool:
+        """Whether a request was lost on a connection that its server, or a neighbour on it, had just closed: no
+        attempt, but a contact, since the server may have seen it. It is sent again when the next contact is due, a few
+        times."""
+        self.stale = self.stale + 1 if transfer.stale else 0
+        return 0 < self.stale <= STALE_MAX * per_host
 
     def may_send(self) -> bool:
         """Whether the lease still lasts, at the very moment when a request is about to be sent: a process can freeze,

@@ -307,6 +307,7 @@ def node_settings(config: CrawlConfig, options: NodeOptions, name: str, config_v
         sitemaps=config.sitemaps and config.depth != 0 and config.scope != "page",
         lease_s=config.lease_s,
         retries_max=config.retries_max,
+        cookies=config.cookies,
         sitemap_bytes_max=max(config.body_bytes_max, SITEMAP_BYTES_MAX) if config.sitemaps else 0,
         spool_bytes_max=options.spool_bytes_max,
         config_version=config_version,

@@ -39,6 +39,15 @@ def truncation(transfer: Transfer) -> str:
     return DISCONNECTED if transfer.body_bytes or is_redirect(transfer.status) else ""
 
 
+def keep_cut(transfer: Transfer, *, last_try: bool) -> None:
+    """Keep what arrived of an answer that broke off, when no further try is left. Of a redirect nothing else matters
+    than where it leads, so that it need not be tried again."""
+    if last_try or is_redirect(transfer.status):
+        transfer.truncated = truncation(transfer)
+        if transfer.truncated:
+            transfer.failure = ""
+
+
 def is_redirect(status: int) -> bool:
     return 300 <= status < 400 and status != NOT_MODIFIED
 

@@ -8,8 +8,8 @@ import pytest
 
 from drumlin.errors import EXIT_OK
 from tests.acceptance.commands import NO_PATIENCE, crawl, drumlin, stored_urls
-from tests.harness.outputs import query
-from tests.harness.raw_web import RawWeb
+from tests.harness.outputs import check_warcs, query
+from tests.harness.raw_web import Answer, RawWeb
 
 OPEN = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
@@ -92,3 +92,74 @@ def test_fetch_follows_another_spelling_too(tmp_path: Path) -> None:
         done = drumlin(tmp_path, "fetch", "--allow-private", "--delay", "0", web.url("/~u"))
     assert (done.returncode, web.asked[-1]) == (EXIT_OK, "/%7Eu")
     assert "There" in done.stdout
+
+
+# Cookies
+
+
+def sets(cookie: bytes, location: bytes) -> bytes:
+    return b"HTTP/1.1 302 Found\r\nLocation: %b\r\nSet-Cookie: %b\r\nContent-Length: 0\r\n\r\n" % (location, cookie)
+
+
+def gate(cookie: bytes, behind: bytes, closed: bytes) -> Answer:
+    """What is behind it is shown to who sends the cookie."""
+    return lambda head: behind if b"\r\nCookie: %b\r\n" % cookie in head else closed
+
+
+def test_a_redirect_to_itself_that_sets_a_cookie_is_followed_with_the_cookie(tmp_path: Path) -> None:
+    secret = b"seen=S3CRET"
+    shown = page(b'<title>There</title><a href="/next">on</a>')
+    answers = {"/": gate(secret, shown, sets(secret + b"; Path=/; HttpOnly", b"/")), "/next": page()}
+    with RawWeb({"/robots.txt": OPEN} | answers) as web:
+        done = crawl(tmp_path, web.url(), "--quiet")
+    out = tmp_path / "crawl"
+    assert (done.returncode, done.stderr) == (EXIT_OK, "")
+    assert web.asked == ["/robots.txt", "/", "/", "/next"]
+    assert b"Cookie:" not in web.requests[-1], "a cookie goes along its chain, not to other pages"
+    rows = query(out, "SELECT title, redirects FROM {pages} WHERE url = ?", web.url())
+    assert rows == [("There", [web.url()])], "counted as a redirect"
+    check_warcs(out)
+    for log in (out / "logs").iterdir():
+        assert b"S3CRET" not in log.read_bytes()
+
+
+def test_a_cookie_goes_along_the_chain_to_another_url(tmp_path: Path) -> None:
+    answers = {"/": sets(b"a=1; Path=/", b"/in"), "/in": gate(b"a=1", page(), moved(b"/login"))}
+    with RawWeb({"/robots.txt": OPEN} | answers) as web:
+        crawl(tmp_path, web.url(), "--quiet")
+    assert web.asked == ["/robots.txt", "/", "/in"]
+    assert stored_urls(tmp_path / "crawl") == [web.url("/in")]
+
+
+def test_a_robots_txt_behind_a_cookie_is_read(tmp_path: Path) -> None:
+    rules = page(b"User-agent: *\nDisallow: /private\n")
+    answers = {"/robots.txt": gate(b"a=1", rules, sets(b"a=1", b"/robots.txt")), "/": page(b'<a href="/private">')}
+    with RawWeb(answers) as web:
+        crawl(tmp_path, web.url(), "--quiet")
+    assert web.asked == ["/robots.txt", "/robots.txt", "/"]
+
+
+@pytest.mark.parametrize(("mode", "titles"), [("none", []), ("host", ["Next", "There"])])
+def test_cookies_can_be_refused_or_kept_for_a_host(tmp_path: Path, mode: str, titles: list[str]) -> None:
+    shown = page(b'<title>There</title><a href="/next">on</a>')
+    answers = {
+        "/": gate(b"a=1", shown, sets(b"a=1", b"/")),
+        "/next": gate(b"a=1", page(b"<title>Next</title>"), moved(b"/login")),
+    }
+    with RawWeb({"/robots.txt": OPEN} | answers) as web:
+        crawl(tmp_path, web.url(), "--quiet", "--cookies", mode, *NO_PATIENCE)
+    if titles:
+        found = query(tmp_path / "crawl", "SELECT title FROM {pages} ORDER BY title")
+        assert [title for (title,) in found] == titles
+    else:
+        assert web.asked == ["/robots.txt", "/"]
+
+
+def test_a_cookie_that_changes_for_ever_ends_as_a_loop(tmp_path: Path) -> None:
+    def counted(head: bytes) -> bytes:
+        return sets(b"n=%d" % len(web.asked), b"/")
+
+    with RawWeb({"/robots.txt": OPEN, "/": counted}) as web:
+        crawl(tmp_path, web.url(), "--quiet", *NO_PATIENCE)
+    assert "redirect_loop" in drumlin(tmp_path, "dead-letters", "list", "--json").stdout
+    assert len(web.asked) <= 8

@@ -21,30 +21,44 @@ EXIT_PIPE_CLOSED = 141
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 # The one line of help is here because showing it must not load the verb, which may load numpy.
-VERBS = {
-    "crawl": "Crawl from the given URLs; the same command resumes.",
-    "fetch": "Fetch one page and explain every decision.",
-    "report": "Show the report of a crawl.",
-    "dead-letters": "List, retry or drop the URLs that were given up.",
-    "config": "Show the settings and where they come from.",
-    "demo": "Crawl a bundled fake web on loopback.",
-    "fleet": "Run a whole fleet on this machine.",
-    "coordinator": "Run one coordinator of a fleet.",
-    "node": "Run one worker; `crawl` starts its own.",
-    "store": "Complete the store of a fleet.",
-    "status": "Show how a crawl stands.",
-    "why": "Say what happened to a URL, or why nothing is fetched.",
-    "hosts": "List hosts, show one, or change its delay.",
-    "nodes": "List the nodes of a crawl; drain or put out one.",
-    "audit": "Show who changed what.",
-    "enqueue": "Give a crawl further URLs, or queued ones another priority.",
-    "pause": "Hold a crawl.",
-    "set": "Change a setting of a running crawl.",
-    "resume": "Go on with a crawl that was paused or stopped.",
-    "stop": "End a crawl before it is finished.",
-    "certs": "Make certificates for trying out TLS.",
-    "tokens": "Make, list and revoke tokens.",
+GROUPS = {
+    "Crawl": {
+        "crawl": "Crawl from the given URLs; the same command resumes.",
+        "fetch": "Fetch one page and explain every decision.",
+        "demo": "Crawl a bundled fake web on loopback.",
+        "config": "Show the settings and where they come from.",
+    },
+    "See what a crawl does": {
+        "status": "Show how a crawl stands.",
+        "why": "Say what happened to a URL, or why nothing is fetched.",
+        "report": "Show the report of a crawl.",
+        "hosts": "List hosts, show one, or change its delay.",
+        "nodes": "List the nodes of a crawl; drain or put out one.",
+        "audit": "Show who changed what.",
+    },
+    "Steer it": {
+        "pause": "Hold a crawl.",
+        "resume": "Go on with a crawl that was paused or stopped.",
+        "stop": "End a crawl before it is finished.",
+        "set": "Change a setting of a running crawl.",
+        "enqueue": "Give a crawl further URLs, or queued ones another priority.",
+        "dead-letters": "List, retry or drop the URLs that were given up.",
+    },
+    "Run a fleet": {
+        "fleet": "Run a whole fleet on this machine.",
+        "coordinator": "Run one coordinator of a fleet.",
+        "node": "Run one worker; `crawl` starts its own.",
+        "store": "Complete the store of a fleet.",
+        "tokens": "Make, list and revoke tokens.",
+        "certs": "Make certificates for trying out TLS.",
+    },
 }
+VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
+EXAMPLES = (
+    ("drumlin crawl https://example.org/ --out example", "crawl a site"),
+    ("drumlin why https://example.org/a --out example", "what happened to this page?"),
+    ("drumlin fetch https://example.org/", "one page, every decision explained"),
+)
 
 
 class VerbGroup(click.Group):
@@ -67,8 +81,12 @@ class VerbGroup(click.Group):
         return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, VERBS[verb]) for verb in self.list_commands(context)])
+        there = set(self.list_commands(context))
+        for name, verbs in GROUPS.items():
+            with formatter.section(name):
+                formatter.write_dl([(verb, line) for verb, line in verbs.items() if verb in there])
+        with formatter.section("Examples"):
+            formatter.write_dl(EXAMPLES, col_max=50)
 
 
 def _module(verb: str) -> str:

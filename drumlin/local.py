@@ -29,6 +29,7 @@ from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, crawl_secret
 from drumlin.coordinator.dispatch import CRASHES_MAX, KILLS_MAX, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.patience import PATIENCE, Patience, first_in_backoff
 from drumlin.coordinator.report import COMPLETE_KEY, ELAPSED_KEY, REPORT_NAME, YES, Report, make_report
 from drumlin.coordinator.seed_fates import fruitless_seeds
 from drumlin.coordinator.service import (
@@ -44,7 +45,7 @@ from drumlin.engines.base import Engine
 from drumlin.errors import EXIT_INTERNAL, BusyError, DrumlinError, StorageError
 from drumlin.garbage import collect_seldom, set_apart_what_is_loaded
 from drumlin.lines import logging_to
-from drumlin.model import FailureKind
+from drumlin.model import FailureKind, HostState
 from drumlin.node.archive import CrawlPaths
 from drumlin.node.blackbox import read_blackbox
 from drumlin.node.limits import allow_open_files
@@ -67,6 +68,9 @@ SOCKET_ADDRESS = "address"
 """A file that says where the socket is."""
 SOCKET_PROBE_S = 2.0
 HEARTBEAT_S = 0.5
+PATIENCE_S = 600.0
+OUT_OF_REACH_SHOWN = 3
+OUT_OF_REACH_EVERY_S = 1.0
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS})
 
 
@@ -78,6 +82,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
     concurrency: int
     sync: bool
     engine: str = ""
+    patience_s: float = PATIENCE_S
 
 
 class CrawlDirectory:
@@ -139,6 +144,10 @@ class LocalCrawl:
         self.dispatcher: Dispatcher
         self.started = time.monotonic()
         self.elapsed_before_s = 0.0
+        self.out_of_reach: list[HostState] = []
+        """Some of the hosts in back-off, those that are tried next first."""
+        self._looked_at = 0.0
+        self._patience = Patience(options.patience_s)
         self._seeds = seeds
         self._on_progress = on_progress
         self._failure: Failure | None = None
@@ -220,6 +229,7 @@ class LocalCrawl:
         if not (was_finished and not totals.pending):
             await engine.put_meta(COMPLETE_KEY, b"")
             await self.dispatcher.resume()
+            await self._try_again()
             discard_unfinished(self.directory.paths.tables)
             await self._crawl()
             # A crawl is finished when its index is: killed in between, the next run merges again.
@@ -228,13 +238,20 @@ class LocalCrawl:
         else:
             self.dispatcher.state = CrawlState.FINISHED
         elapsed_s = self.elapsed_s if not was_finished else self.elapsed_before_s
-        report = await make_report(engine, self.dispatcher.state, self.dispatcher.stop_reason, elapsed_s)
+        now = await self._time.now()
+        report = await make_report(engine, self.dispatcher.state, self.dispatcher.stop_reason, elapsed_s, now)
         report.already_finished = was_finished and not totals.pending
         report.interrupted = self._interrupts > 0
         tables = self.directory.paths.tables
         report.fruitless_seeds = await fruitless_seeds(engine, tables, self._seeds, report.pages)
         report.write(self.options.out / REPORT_NAME)
         return report
+
+    async def _try_again(self) -> None:
+        """Whoever runs a crawl again wants it to try what was out of reach. (Nodes keep to what a site asked for.)"""
+        engine, now = self.dispatcher.engine, await self._time.now()
+        for shard in range(engine.shard_count):
+            await engine.hurry(shard, now)
 
     def _spools_left(self) -> bool:
         return any(any(self.directory.paths.spools.glob(f"*/*{suffix}")) for suffix in (JOURNAL_SUFFIX, KEPT_SUFFIX))
@@ -291,6 +308,7 @@ class LocalCrawl:
             totals = await self.dispatcher.tick(now, self.elapsed_s)
             await self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
             app.ticked(totals, now)
+            await self._heed_hosts_out_of_reach(totals)
             self._on_progress(totals, self)
             self._end_hung_parses()
             for keeper in keepers:
@@ -299,6 +317,22 @@ class LocalCrawl:
             if all(keeper.done() for keeper in keepers):
                 return True
             await self._until_tick(app, keepers)
+
+    async def _heed_hosts_out_of_reach(self, totals: Totals) -> None:
+        """Know some of them for the display, and stop when nothing else was left for long enough."""
+        engine, now, at = self.dispatcher.engine, await self._time.now(), time.monotonic()
+        if not totals.hosts_in_backoff:
+            self.out_of_reach = []
+        elif at - self._looked_at >= OUT_OF_REACH_EVERY_S:
+            self._looked_at = at
+            self.out_of_reach = await first_in_backoff(engine, now, OUT_OF_REACH_SHOWN)
+        running = self.dispatcher.state is CrawlState.RUNNING
+        if running and self._patience.is_out(totals, at) and await self._patience.nothing_else_left(engine, now):
+            await self.dispatcher.stop(PATIENCE)
+
+    @property
+    def engine_time(self) -> float:
+        return self._time.reading()
 
     async def _until_tick(self, app: CoordinatorApp, keepers: list[asyncio.Task[None]]) -> None:
         """Sleep, but not past the moment when the last URL is settled or the last node has left."""

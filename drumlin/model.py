@@ -108,7 +108,8 @@ class Settled(msgspec.Struct, frozen=True, array_like=True):
     """What a settlement says about one task: done, to be retried at `retry_at`, or dead.
 
     `capture_id` identifies the attempt: settling the same task again with the same id repeats, with another id is
-    stale. `counts` are added to the shard's counters if, and only if, this changes the task's state.
+    stale. `counts` are added to the shard's counters if, and only if, this changes the task's state. A task that is
+    scheduled and was not `attempted` is merely put off: no attempt is held against it.
     """
 
     task_id: int
@@ -120,10 +121,16 @@ class Settled(msgspec.Struct, frozen=True, array_like=True):
     error: str = ""
     size: int = 0
     counts: dict[str, int] = {}
+    attempted: bool = True
+
+    @property
+    def put_off(self) -> bool:
+        return not self.attempted and self.state is TaskState.SCHEDULED
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """One node's report on one lease: some of its tasks, whether the lease ends, and what was learnt."""
+    """One node's report on one lease: some of its tasks, whether the lease ends, and what was learnt. `in_backoff` says
+    whether the host is in back-off from now on, and so left alone for longer than politeness asks; None: as before."""
 
     host: str
     token: str
@@ -132,6 +139,7 @@ class Settlement(msgspec.Struct, frozen=True):
     next_contact: float = 0.0
     delay_s: float | None = None
     note: bytes | None = None
+    in_backoff: bool | None = None
 
 
 class Verdict(StrEnum):
@@ -164,7 +172,8 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class ShardStats(msgspec.Struct, frozen=True):
-    """One shard at one moment. `next_event` is when something there becomes due (infinity when nothing will)."""
+    """One shard at one moment. `next_event` is when something there becomes due (infinity when nothing will). The hosts
+    in back-off are among those that wait, are leased, or have nothing queued."""
 
     queued: int
     scheduled: int
@@ -176,6 +185,7 @@ class ShardStats(msgspec.Struct, frozen=True):
     hosts_leased: int
     next_event: float
     counters: dict[str, int]
+    hosts_in_backoff: int = 0
 
 
 class HostSummary(msgspec.Struct, frozen=True):
@@ -188,11 +198,13 @@ class HostSummary(msgspec.Struct, frozen=True):
 
 
 class HostStanding(StrEnum):
-    """Where a host with queued URLs stands: it may be contacted, it must wait, or a node holds its lease."""
+    """Where a host with queued URLs stands: it may be contacted, it must wait, or a node holds its lease. Whichever of
+    these, it may be in back-off."""
 
     READY = "ready"
     WAITING = "waiting"
     LEASED = "leased"
+    BACKOFF = "backoff"
 
 
 class HostState(msgspec.Struct, frozen=True):
@@ -209,6 +221,7 @@ class HostState(msgspec.Struct, frozen=True):
     node: str = ""
     deadline: float = 0.0
     note: builtins.bytes = b""
+    in_backoff: bool = False
 
 
 class Visit(msgspec.Struct, frozen=True, array_like=True):

@@ -209,7 +209,9 @@ class Work(msgspec.Struct):
 class Result(msgspec.Struct, omit_defaults=True):
     """What became of one URL. `links` are canonical, in scope and new to the node's own filter where a drumlin node
     sends them; others may send what they found. `content_hash` is the sha256 of the body in hexadecimal. `capture_id`
-    tells this attempt from others. Without an `outcome` the status code decides."""
+    tells this attempt from others. Without an `outcome` the status code decides. A URL that failed without having been
+    tried, since its host is in back-off, is put off for `put_off_s`, and has no attempt held against it; with `gave_up`
+    the host was out of reach for too long, and the URL is dead."""
 
     assignment_id: LeaseId
     url: URLText
@@ -233,6 +235,8 @@ class Result(msgspec.Struct, omit_defaults=True):
     record_id: RecordId = ""
     mime: Annotated[str, msgspec.Meta(max_length=200)] = ""
     traps: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=100)] = {}
+    put_off_s: Seconds = 0.0
+    gave_up: bool = False
 
 
 class HostReport(msgspec.Struct, omit_defaults=True):
@@ -357,12 +361,29 @@ class Failure(msgspec.Struct):
     node_id: ShortText = ""
 
 
+class BackOff(msgspec.Struct):
+    """Why a host is left alone for longer than politeness asks: a kind of failure and what was said of it, since when,
+    how often it was tried in vain, when last, and until when. Times are the coordinators', `until_wall` is by the wall
+    clock of the node; whichever comes first counts. `asked` says that the site itself asked for the pause."""
+
+    kind: str
+    error: str
+    since: float
+    tries: int
+    tried: float
+    until: float
+    until_wall: float
+    asked: bool = False
+
+
 class HostNote(msgspec.Struct):
-    """What a node remembers of a host between leases; the engine keeps it as opaque bytes."""
+    """What a node remembers of a host between leases; the engine keeps it as opaque bytes. `backoff` is by scheme.
+    `slow_s` is the delay that a 429 has brought about and answers since have not undone yet."""
 
     robots: dict[str, bytes] = {}
     hsts_until: float = 0.0
-    robots_failures: int = 0
+    backoff: dict[str, BackOff] = {}
+    slow_s: float = 0.0
 
 
 class NodeRecord(msgspec.Struct):

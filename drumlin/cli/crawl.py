@@ -12,7 +12,7 @@ import click
 
 from drumlin.cli.console import messages, results, say, write_json
 from drumlin.config import Loaded, crawl_options
-from drumlin.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, ConfigError
+from drumlin.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_OUT_OF_REACH, ConfigError
 
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?![0-9])", re.IGNORECASE)
 HREF_SHOWN_CHARS = 200
@@ -37,12 +37,13 @@ def crawl(loaded: Loaded, seeds: list[str]) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from drumlin.cli.progress import Progress
     from drumlin.cli.summary import print_report, tell_fruitless_seeds
+    from drumlin.coordinator.patience import PATIENCE
     from drumlin.local import LocalCrawl, LocalOptions
 
     process = loaded.process
     out = Path(process.out).absolute()
     nodes = process.nodes or os.cpu_count() or 1
-    options = LocalOptions(out, nodes, process.concurrency, process.sync, process.engine or "")
+    options = LocalOptions(out, nodes, process.concurrency, process.sync, process.engine or "", process.patience_s)
     with Progress(messages(process), quiet=process.quiet) as progress:
         report = LocalCrawl(options, loaded.crawl, seeds, on_progress=progress.show).run()
     if report.already_finished and report.pages:
@@ -54,6 +55,8 @@ def crawl(loaded: Loaded, seeds: list[str]) -> int:
     tell_fruitless_seeds(messages(process), report, Path(process.out))
     if report.interrupted:
         return EXIT_INTERRUPTED
+    if report.stop_reason == PATIENCE:
+        return EXIT_OUT_OF_REACH
     return EXIT_OK if report.pages or report.stop_reason else EXIT_NOTHING
 
 

@@ -30,12 +30,14 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--state", type=click.Choice(STATES), help="only hosts that stand so [default: all]")
+@click.option("--state", type=click.Choice([*STATES, "backoff"]), help="only hosts that stand so [default: all]")
 @click.option("--limit", type=click.IntRange(1, SHOWN_MAX), default=50, show_default=True, help="of each state")
 @remote_options
 @config_options("json", "color")
 def list_hosts(loaded: Loaded, remote: Remote, state: str | None, limit: int) -> None:
-    """List hosts that have URLs left: ready for a node, waiting for their time, with a node, or blocked."""
+    """List hosts that have URLs left: ready for a node, waiting for their time, with a node, or blocked.
+
+    Those in back-off, which are out of reach, are among them."""
     hosts = [
         host
         for wanted in ([state] if state else STATES)

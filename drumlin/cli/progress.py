@@ -13,6 +13,8 @@ from rich.table import Table
 
 from drumlin.cli.status import in_flight
 from drumlin.config.quantities import format_duration
+from drumlin.coordinator.why import out_of_reach
+from drumlin.lines import one_line
 
 if TYPE_CHECKING:
     from drumlin.coordinator.totals import Totals
@@ -71,7 +73,7 @@ class Progress:
             f"{format_duration(round(crawl.elapsed_s))}  {totals.pages} pages done, {totals.known} URLs known, "
             f"{pages_s:.0f} pages/s, {megabytes_s:.1f} MB/s, {_statuses(totals)}, "
             f"{totals.counters.get('outcome.failed', 0)} errors, {in_flight(crawl.in_flight)} in flight{_lag(crawl)}, "
-            f"hosts: {_hosts(totals)}"
+            f"hosts: {_hosts(totals)}{_out_of_reach(crawl, '; ')}"
         )
 
     def _panel(self, totals: Totals, crawl: LocalCrawl) -> Table:
@@ -87,6 +89,8 @@ class Progress:
         table.add_row("speed", f"{pages_s:,.0f} pages/s · {megabytes_s:,.1f} MB/s · {under_way}")
         table.add_row("answers", f"{_statuses(totals)} · {totals.counters.get('outcome.failed', 0):,} errors")
         table.add_row("hosts", _hosts(totals))
+        if crawl.out_of_reach:
+            table.add_row("out of reach", one_line(_out_of_reach(crawl)))
         table.add_row("time", f"{format_duration(round(crawl.elapsed_s))} · Ctrl-C stops, the same command resumes")
         return table
 
@@ -105,4 +109,11 @@ def _lag(crawl: LocalCrawl) -> str:
 
 
 def _hosts(totals: Totals) -> str:
-    return f"{totals.hosts_ready:,} ready, {totals.hosts_waiting:,} waiting, {totals.hosts_leased:,} leased"
+    back_off = f", {totals.hosts_in_backoff:,} in back-off" if totals.hosts_in_backoff else ""
+    return f"{totals.hosts_ready:,} ready, {totals.hosts_waiting:,} waiting, {totals.hosts_leased:,} leased{back_off}"
+
+
+def _out_of_reach(crawl: LocalCrawl, before: str = "") -> str:
+    """Why some hosts cannot be asked, and when they are tried next."""
+    said = "; ".join(out_of_reach(host, crawl.engine_time) for host in crawl.out_of_reach)
+    return before + said if said else ""

@@ -91,7 +91,10 @@ def status_table(stats: dict[str, Any], why: dict[str, Any]) -> Table:
 
     totals = stats["totals"]
     table = Table.grid(padding=(0, 3))
-    hosts = f"{totals['hosts_ready']:,} ready, {totals['hosts_waiting']:,} waiting, {totals['hosts_leased']:,} leased"
+    hosts = (
+        f"{totals['hosts_ready']:,} ready, {totals['hosts_waiting']:,} waiting, {totals['hosts_leased']:,} leased"
+        + (f", {totals['hosts_in_backoff']:,} in back-off" if totals["hosts_in_backoff"] else "")
+    )
     queue = f"{totals['queued']:,} queued, {totals['scheduled']:,} waiting for a retry, {totals['leased']:,} leased"
     rows = [
         ("trouble", " ".join(f"{one['message']} {one['hint']}".strip() for one in stats["troubles"])),

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from drumlin.config import SETTINGS
 from drumlin.config.quantities import format_duration
+from drumlin.coordinator.patience import PATIENCE
 from drumlin.coordinator.report import REPORT_NAME, Report
 from drumlin.frontier.backoff import RETRY_RULES
 from drumlin.lines import one_line
@@ -26,6 +27,7 @@ _ADVICE = {
 }
 _GO_ON = "`drumlin resume` goes on with a fleet, the same command with a crawl on one machine."
 _RETRY = "`drumlin dead-letters retry --out {out}` and the same command try it again."
+_WAITS = "The same command tries it again at once."
 OUTPUTS = (
     ("WARC files and their index", "warc"),
     ("tables (Parquet): pages, links, fetches", "tables"),
@@ -51,6 +53,12 @@ def ending(report: Report) -> str:
     left = f"{report.urls_pending:,} URLs are left"
     if report.interrupted:
         return f"Stopped: {left}. The same command goes on from here."
+    if report.stop_reason == PATIENCE:
+        listed = "; ".join(report.out_of_reach)
+        return one_line(
+            f"Stopped after --patience: {left}, all of hosts that are out of reach ({listed}). "
+            "The same command goes on from here, and tries them at once."
+        )
     if report.stop_reason in SETTINGS:
         return f"Stopped by {SETTINGS[report.stop_reason].flag}: {left}. Raise it and run the command again to go on."
     if report.stop_reason:
@@ -65,7 +73,8 @@ def ending(report: Report) -> str:
 def tell_fruitless_seeds(console: Console, report: Report, out: Path) -> None:
     """Name the seeds that gave no page, and say what to do about each."""
     for seed in report.fruitless_seeds[:SEEDS_SHOWN]:
-        advice = _ADVICE.get(seed.kind, _RETRY if seed.kind in RETRYABLE else "").format(out=out)
+        again = _WAITS if seed.waits else _RETRY if seed.kind in RETRYABLE else ""
+        advice = _ADVICE.get(seed.kind, again).format(out=out)
         said = one_line(f"{seed.url}: no page, since {seed.reason}. {advice}".strip())
         console.print(said, soft_wrap=True, markup=False, highlight=False)
     if (more := len(report.fruitless_seeds) - SEEDS_SHOWN) > 0:

@@ -116,6 +116,14 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     retries_max: Annotated[int, Key(Kind.COUNT, "further attempts before a URL is dead", minimum=0, maximum=100)] = 3
     backoff_base_s: Annotated[float, Key(Kind.DURATION, "pause before the first retry", minimum=0)] = 5.0
     backoff_max_s: Annotated[float, Key(Kind.DURATION, "longest pause before a retry", minimum=0)] = 3600.0
+    host_patience_s: Annotated[
+        float,
+        Key(
+            Kind.DURATION,
+            "how long a host, or its robots.txt, may be out of reach before its URLs are dead",
+            minimum=0,
+        ),
+    ] = 7 * 86400.0
     lease_s: Annotated[float, Key(Kind.DURATION, "how long a node may hold a host", minimum=1, maximum=3600)] = 20.0
     affinity: Annotated[
         Affinity,
@@ -156,6 +164,14 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         None
     )
     concurrency: Annotated[int, Key(Kind.COUNT, "requests in flight per node", minimum=1, maximum=65536)] = 512
+    patience_s: Annotated[
+        float,
+        Key(
+            Kind.DURATION,
+            "how long a crawl on one machine waits when nothing is left but hosts that are out of reach",
+            minimum=0,
+        ),
+    ] = 600.0
     sync: Annotated[bool, Key(Kind.SWITCH, "survive power loss too: fsync before a page counts as done")] = False
     json: Annotated[bool, Key(Kind.SWITCH, "print the result as JSON on stdout")] = False
     quiet: Annotated[bool, Key(Kind.SWITCH, "print no progress")] = False

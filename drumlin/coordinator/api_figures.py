@@ -139,5 +139,6 @@ def totals_view(totals: Totals) -> TotalsView:
         hosts_ready=totals.hosts_ready,
         hosts_waiting=totals.hosts_waiting,
         hosts_leased=totals.hosts_leased,
+        hosts_in_backoff=totals.hosts_in_backoff,
         next_event=totals.next_event if math.isfinite(totals.next_event) else None,
     )

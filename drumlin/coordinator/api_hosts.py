@@ -10,22 +10,24 @@ from drumlin.coordinator.auth import Permission
 from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.host_budgets import pages_left
+from drumlin.coordinator.host_reports import backoffs_of
 from drumlin.coordinator.intake import Attempts, Intake
-from drumlin.coordinator.messages import (
+from drumlin.coordinator.messages import HostStandingName, RobotsRules
+from drumlin.coordinator.messages_hosts import (
+    BackOffView,
     HostChange,
     HostsQuery,
-    HostStandingName,
     HostsView,
     HostView,
-    RobotsRules,
     URLQuery,
     URLStory,
 )
 from drumlin.coordinator.orders import HOSTS_APART_MAX
 from drumlin.coordinator.routing import Call, Route
 from drumlin.coordinator.stories import url_story
+from drumlin.coordinator.why import in_backoff
 from drumlin.model import HostStanding, HostState, TaskState
-from drumlin.protocol import HostNote
+from drumlin.protocol import BackOff, HostNote
 from drumlin.robots import Decision
 from drumlin.urls import canonical, domain_of, host_of
 
@@ -52,7 +54,7 @@ class HostFace:
             Route(
                 method="GET",
                 path="/api/v1/hosts",
-                summary="Hosts that are ready, waiting, leased or blocked",
+                summary="Hosts that are ready, waiting, leased, in back-off or blocked",
                 answer=self.hosts,
                 permission=Permission.READ,
                 takes=HostsQuery,
@@ -234,7 +236,12 @@ def host_view(
         min_delay_ms=round(delay_s * 1000),
         rate_limit=1 / delay_s if delay_s else None,
         last_crawled_by=state.node or None,
+        backoff={scheme: _backoff_view(one) for scheme, one in backoffs_of(state.note).items()},
     )
+
+
+def _backoff_view(backoff: BackOff) -> BackOffView:
+    return BackOffView(backoff.kind, backoff.error, backoff.since, backoff.tries, backoff.until, backoff.asked)
 
 
 def _standing(
@@ -251,6 +258,8 @@ def _standing(
         return "idle", f"Its budget of pages is spent ({budget:,})."
     wait_s = state.next_contact - now
     if wait_s > 0 and math.isfinite(wait_s):
+        if state.in_backoff:
+            return "waiting", in_backoff(state, now)
         return (
             "waiting",
             f"It may be contacted in {wait_s:.1f} s: every {delay_s:g} s, or when it asked us to.",

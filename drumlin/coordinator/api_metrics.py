@@ -82,6 +82,7 @@ def _crawl_lines(stats: Stats) -> list[str]:
         *_family("drumlin_crawl_running", "gauge", "Whether the crawl runs.", {"": int(stats.state == "running")}),
         *_family("drumlin_urls", "gauge", "Known URLs, by state.", urls, "state"),
         *_family("drumlin_hosts", "gauge", "Hosts with queued URLs, by state.", hosts, "state"),
+        *_family("drumlin_hosts_in_backoff", "gauge", "Hosts out of reach.", {"": totals.hosts_in_backoff}),
         *_family("drumlin_nodes", "gauge", "Nodes, by status.", stats.nodes, "status"),
         *_family("drumlin_outcomes_total", "counter", "Settled URLs, by outcome.", stats.outcomes, "outcome"),
         *_family("drumlin_responses_total", "counter", "Responses, by status code.", stats.statuses, "code"),

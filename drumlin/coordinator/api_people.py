@@ -196,17 +196,18 @@ class PeopleFace:
             return WhyIdle(idle=True, reasons=troubled(self._health.troubles, self._time.today()))
         dispatcher = self._dispatcher
         totals, nodes = await self._figures.totals(call.now), await self._figures.nodes(call.now)
-        waiting = await self._first_waiting(call.now) if totals.hosts_waiting else []
+        waiting = await self._first(HostStanding.WAITING, call.now) if totals.hosts_waiting else []
+        backing_off = await self._first(HostStanding.BACKOFF, call.now) if totals.hosts_in_backoff else []
         orders = len(dispatcher.orders.blocked), len(dispatcher.orders.budgets)
         settled_s = call.now - dispatcher.settled_at
         reasons = why_idle(
-            dispatcher.state, dispatcher.stop_reason, totals, nodes, waiting, *orders, call.now, settled_s
+            dispatcher.state, dispatcher.stop_reason, totals, nodes, waiting, *orders, call.now, settled_s, backing_off
         )
         return WhyIdle(bool(reasons), reasons, [] if reasons else bound_by(totals, nodes))
 
-    async def _first_waiting(self, now: float) -> list[HostState]:
+    async def _first(self, standing: HostStanding, now: float) -> list[HostState]:
         shards = range(self._engine.shard_count)
-        found = [await self._engine.hosts(shard, HostStanding.WAITING, now, limit=WAITING_SHOWN) for shard in shards]
+        found = [await self._engine.hosts(shard, standing, now, limit=WAITING_SHOWN) for shard in shards]
         return sorted((host for hosts in found for host in hosts), key=lambda host: host.next_contact)[:WAITING_SHOWN]
 
     async def dead_letters(self, call: Call, query: DeadLettersQuery) -> DeadLettersView:

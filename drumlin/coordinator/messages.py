@@ -14,7 +14,7 @@ from drumlin.coordinator.audit import READ_MAX, AuditEntry
 from drumlin.coordinator.forms import BASE64_PATTERN, WEB_URL_PATTERN, EpochOrMs, HashText, Moment, check_moment
 from drumlin.coordinator.health import Trouble
 from drumlin.coordinator.telling import Head, TextURL
-from drumlin.model import PRIORITY_DEFAULT, DeadLetter, TaskState
+from drumlin.model import PRIORITY_DEFAULT, DeadLetter
 from drumlin.protocol import (
     LATEST_BOOT,
     Count,
@@ -173,7 +173,8 @@ class Budgets(msgspec.Struct):
 
 
 class TotalsView(msgspec.Struct):
-    """The frontier in figures. `next_event` is when something becomes due by itself."""
+    """The frontier in figures. `next_event` is when something becomes due by itself. Hosts in back-off are out of
+    reach, or their robots.txt is; most of them are among those that wait."""
 
     known: int
     pending: int
@@ -185,6 +186,7 @@ class TotalsView(msgspec.Struct):
     hosts_ready: int
     hosts_waiting: int
     hosts_leased: int
+    hosts_in_backoff: int
     next_event: float | None
 
 
@@ -276,102 +278,6 @@ class StateChange(msgspec.Struct):
 class NodeStatusChange(msgspec.Struct):
     node_id: str
     status: str
-
-
-class HostsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    state: Literal["ready", "waiting", "leased", "blocked"] = "ready"
-    limit: Limit = LIST_DEFAULT
-
-
-class HostView(msgspec.Struct):
-    """One host: how its queue, pace and lease stand, and why. `rate_limit` is in contacts a second, null without one.
-    `last_crawled_by` is who holds it now: who had it before is not remembered, nor when."""
-
-    host: str
-    domain: str
-    shard: int
-    state: HostStandingName
-    why: str
-    queued: int
-    urls: int
-    pages: int
-    bytes: int
-    next_contact: float
-    delay_s: float
-    lease_node: str
-    lease_until: float | None
-    blocked: bool
-    budget: int | None
-    robots: dict[str, RobotsRules]
-    max_concurrent: int
-    min_delay_ms: int
-    rate_limit: float | None
-    last_crawled_by: str | None
-    last_crawled_at: float | None = None
-
-
-class HostsView(msgspec.Struct):
-    hosts: list[HostView]
-
-
-class HostChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What to change of a host; what is left out stays. A null `delay_s` leaves it to the crawl's own delay. `budget`
-    is the most pages to take of it, null for no bound."""
-
-    delay_s: Annotated[float, msgspec.Meta(ge=0, le=DELAY_S_MAX)] | msgspec.UnsetType | None = msgspec.UNSET
-    blocked: bool | msgspec.UnsetType = msgspec.UNSET
-    budget: Annotated[int, msgspec.Meta(ge=0, le=PAGES_MAX)] | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class URLQuery(msgspec.Struct, forbid_unknown_fields=True):
-    url: URLText
-
-
-class FetchView(msgspec.Struct):
-    """One attempt on a URL as the tables of the store have it: its rows are in the files named `segment`, and its page,
-    if there is one, may be a record in a WARC file too."""
-
-    crawl_time: float
-    node_id: str
-    outcome: str
-    status_code: int
-    kind: str
-    error: str
-    result_id: str
-    segment: str
-    page: bool
-    warc_filename: str
-    warc_record_offset: int | None
-
-
-class URLStory(msgspec.Struct):
-    """What the frontier and the store know of one URL, and a sentence for each part of it. `discovered_from`,
-    `next_fetch_after` and `status` are `found_on`, `retry_at` and `state` under the names that the tables of records in
-    other places have. How often pages change is not measured yet."""
-
-    url: str
-    host: str
-    state: TaskState
-    found_on: str
-    redirects: list[str]
-    priority: int | None
-    depth: int | None
-    attempts: int | None
-    first_seen: float | None
-    retry_at: float | None
-    capture_id: str
-    lease_node: str
-    lease_until: float | None
-    dead_letter: DeadLetterView | None
-    story: list[str]
-    host_state: HostView | None
-    path: str
-    discovered_from: str
-    next_fetch_after: float | None
-    status: TaskState
-    last_crawled: float | None
-    fetches: list[FetchView]
-    change_frequency_score: float | None = None
 
 
 class AddURLs(msgspec.Struct):

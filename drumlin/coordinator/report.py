@@ -7,12 +7,15 @@ from pathlib import Path
 
 import msgspec
 
+from drumlin.coordinator.patience import first_in_backoff
 from drumlin.coordinator.seed_fates import FruitlessSeed
 from drumlin.coordinator.totals import add_up
+from drumlin.coordinator.why import out_of_reach
 from drumlin.engines.base import Engine
 from drumlin.store.disk import write_whole
 
 TOP_HOSTS = 10
+OUT_OF_REACH_SHOWN = 10
 REPORT_NAME = "report.json"
 ELAPSED_KEY = "elapsed_s"
 COMPLETE_KEY = "complete"
@@ -47,6 +50,8 @@ class Report(msgspec.Struct):
     dead_letters: dict[str, int]
     refused: dict[str, int]
     top_hosts: list[TopHost]
+    out_of_reach: list[str] = []
+    """Some of the hosts in back-off: why, and when they are tried next."""
     fruitless_seeds: list[FruitlessSeed] = []
     """Seeds that gave no page. Only the first thousand are looked at."""
 
@@ -54,7 +59,8 @@ class Report(msgspec.Struct):
         write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
 
-async def make_report(engine: Engine, state: str, stop_reason: str, duration_s: float) -> Report:
+async def make_report(engine: Engine, state: str, stop_reason: str, duration_s: float, now: float = 0.0) -> Report:
+    """`now` is needed only where hosts are in back-off."""
     totals = add_up(await engine.stats_all(0.0))
     duplicates = totals.group("duplicates.")
     hosts = [host for shard in range(engine.shard_count) for host in await engine.top_hosts(shard, TOP_HOSTS)]
@@ -78,6 +84,7 @@ async def make_report(engine: Engine, state: str, stop_reason: str, duration_s: 
         dead_letters=await _dead_letters(engine),
         refused=totals.group("refused."),
         top_hosts=[TopHost(host.host, host.pages, host.bytes) for host in top],
+        out_of_reach=[out_of_reach(host, now) for host in await first_in_backoff(engine, now, OUT_OF_REACH_SHOWN)],
     )
 
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from drumlin.coordinator.engine_time import agreed_s
-from drumlin.coordinator.host_reports import bounded
+from drumlin.coordinator.host_reports import NEXT_CONTACT_MAX_S, bounded, needs_before
 from drumlin.coordinator.seals import Seals, token_of
 from drumlin.coordinator.steering import Steering
 from drumlin.engines.base import Engine
 from drumlin.frontier import REFUSALS, next_step
-from drumlin.model import Content, Duplicate, FailureKind, Outcome, Settled, Settlement, TaskState, Verdict
+from drumlin.model import Content, Duplicate, FailureKind, HostState, Outcome, Settled, Settlement, TaskState, Verdict
 from drumlin.protocol import (
     Accepted,
     AssignmentKey,
@@ -247,18 +247,30 @@ class Settler:
         now: float,
     ) -> list[Verdict]:
         releases = {(report.host, report.lease_id): report for report in batch.reports if report.release}
+        before = await self._before(batch.reports)
         shards: dict[int, list[tuple[Settlement, list[int]]]] = defaultdict(list)
         for report in batch.reports:
             if not report.release:
-                shards[self._engine.shard_of(report.host)].append((self._settlement(report, [], now), []))
+                shards[self._engine.shard_of(report.host)].append((self._settlement(report, [], now, before), []))
         for host, token in leases | dict.fromkeys(releases):
             members = leases.get((host, token), [])
             settled = [self._settled(batch.kept[place], duplicates[place], now) for place in members]
             report = releases.get((host, token)) or HostReport(token, host)
-            shards[self._engine.shard_of(host)].append((self._settlement(report, settled, now), members))
+            shards[self._engine.shard_of(host)].append((self._settlement(report, settled, now, before), members))
         return await self._verdicts(shards, len(batch.kept), now)
 
-    def _settlement(self, report: HostReport, settled: list[Settled], now: float) -> Settlement:
+    async def _before(self, reports: list[HostReport]) -> dict[str, HostState]:
+        """The hosts that are in back-off, or begin to be, as they are before these reports."""
+        states: dict[str, HostState] = {}
+        for host in {report.host for report in reports if needs_before(report)}:
+            state = await self._engine.host_state(self._engine.shard_of(host), host)
+            if state is not None:
+                states[host] = state
+        return states
+
+    def _settlement(
+        self, report: HostReport, settled: list[Settled], now: float, before: dict[str, HostState]
+    ) -> Settlement:
         return bounded(
             Settlement(
                 report.host,
@@ -271,6 +283,7 @@ class Settler:
             ),
             self._steering.config,
             now,
+            before.get(report.host),
         )
 
     async def _verdicts(
@@ -289,24 +302,51 @@ class Settler:
         result, key = one.result, one.key
         config = self._steering.config
         outcome, size = outcome_of(result), min(result.size, config.body_bytes_max)
-        counts = _counts(result, outcome, size, duplicate)
-        state, retry_at, kind = TaskState.DONE, 0.0, result.kind
+        kind = result.kind
         if outcome == Outcome.FAILED:
             kind = kind if kind in KINDS else kind_of_status(result.status_code)
-            wait_s = next_step(
-                kind,
-                key.attempts + 1,
-                retries_max=config.retries_max,
-                base_s=config.backoff_base_s,
-                max_s=config.backoff_max_s,
-                retry_after_s=result.retry_after_s,
-                chance=self._chance.random(),
-            )
+            if result.put_off_s > 0:
+                return _put_off(one, kind, now)
+        counts = _counts(result, outcome, size, duplicate)
+        state, retry_at = TaskState.DONE, 0.0
+        if outcome == Outcome.FAILED:
+            wait_s = self._wait_s(result, kind, key.attempts + 1)
             state = TaskState.DEAD if wait_s is None else TaskState.SCHEDULED
             retry_at = now + (wait_s or 0.0)
             counts["dead." + kind if wait_s is None else "retried." + kind] = 1
         page_bytes = _page_bytes(size, outcome)
         return Settled(key.task_id, result.url, state, one.capture, retry_at, kind, result.error, page_bytes, counts)
+
+    def _wait_s(self, result: Result, kind: str, attempts: int) -> float | None:
+        """How long a URL that has failed so many times waits for its next try; None: it is dead."""
+        if result.gave_up:
+            return None
+        config = self._steering.config
+        return next_step(
+            kind,
+            attempts,
+            retries_max=config.retries_max,
+            base_s=config.backoff_base_s,
+            max_s=config.backoff_max_s,
+            retry_after_s=result.retry_after_s,
+            chance=self._chance.random(),
+        )
+
+
+def _put_off(one: Kept, kind: str, now: float) -> Settled:
+    """A URL of a host in back-off that was not tried, and so has nothing held against it."""
+    result, retry_at = one.result, now + min(one.result.put_off_s, NEXT_CONTACT_MAX_S)
+    return Settled(
+        one.key.task_id,
+        result.url,
+        TaskState.SCHEDULED,
+        one.capture,
+        retry_at,
+        kind,
+        result.error,
+        counts={"put_off." + kind: 1},
+        attempted=False,
+    )
 
 
 def _by_lease(kept: list[Kept]) -> dict[tuple[str, str], list[int]]:

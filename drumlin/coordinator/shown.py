@@ -14,18 +14,17 @@ from drumlin.coordinator.calendar import Calendar
 from drumlin.coordinator.messages import (
     DeadLettersView,
     DeadLetterView,
-    HostsView,
-    HostView,
     NextURL,
     NodesView,
     NodeView,
     Stats,
     TotalsView,
-    URLStory,
 )
+from drumlin.coordinator.messages_hosts import BackOffView, HostsView, HostView, URLStory
 from drumlin.protocol import FlatAssignment, Work
 
 TIMES: dict[type, tuple[str, ...]] = {
+    BackOffView: ("since", "next_try"),
     DeadLetterView: ("first_failed", "last_failed"),
     FlatAssignment: ("deadline", "not_before", "assigned_at"),
     HostView: ("next_contact", "lease_until"),
@@ -38,6 +37,7 @@ TIMES_MS: dict[type, tuple[str, ...]] = {NextURL: ("allowed_after_epoch_ms", "le
 PARTS: dict[type, tuple[str, ...]] = {
     DeadLettersView: ("dead_letters",),
     HostsView: ("hosts",),
+    HostView: ("backoff",),
     NodesView: ("nodes",),
     Stats: ("totals",),
     URLStory: ("dead_letter", "host_state"),
@@ -54,6 +54,8 @@ def on_calendar(answer: Any, calendar: Calendar) -> Any:
 def _shown(value: Any, calendar: Calendar) -> Any:
     if isinstance(value, list):
         return [_shown(one, calendar) for one in value]
+    if isinstance(value, dict):
+        return {name: _shown(one, calendar) for name, one in value.items()}
     kind, changes = type(value), {}
     for name in TIMES.get(kind, ()):
         if moment := getattr(value, name):

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 from drumlin.coordinator.calendar import Calendar
 from drumlin.coordinator.intake import Attempts
-from drumlin.coordinator.messages import FetchView, HostView, URLStory, dead_letter_view
+from drumlin.coordinator.messages import dead_letter_view
+from drumlin.coordinator.messages_hosts import FetchView, HostView, URLStory
 from drumlin.coordinator.narrowing import CAPTURE_ID
 from drumlin.lines import counted
 from drumlin.model import DeadLetter, HostState, Task, TaskState, TaskStory

@@ -24,6 +24,7 @@ class Totals(msgspec.Struct, frozen=True):
     hosts_leased: int
     next_event: float
     counters: dict[str, int]
+    hosts_in_backoff: int = 0
 
     @property
     def pending(self) -> int:
@@ -65,4 +66,5 @@ def add_up(shards: Iterable[ShardStats]) -> Totals:
         hosts_leased=sum(stats.hosts_leased for stats in all_stats),
         next_event=min((stats.next_event for stats in all_stats), default=math.inf),
         counters=dict(counters),
+        hosts_in_backoff=sum(stats.hosts_in_backoff for stats in all_stats),
     )

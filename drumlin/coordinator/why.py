@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from drumlin.coordinator.health import Trouble
+from drumlin.coordinator.host_reports import backoffs_of
 from drumlin.coordinator.messages import Reason
 from drumlin.coordinator.nodes import FAILURE
 from drumlin.coordinator.totals import Totals
@@ -13,6 +14,8 @@ from drumlin.model import HostState
 from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
 
 SETTLED_LATELY_S = 3.0
+UNITS_MAX = 90
+"""From here on a larger unit says it better."""
 
 
 def why_idle(
@@ -25,16 +28,17 @@ def why_idle(
     budgeted: int,
     now: float,
     settled_s: float = math.inf,
+    backing_off: Sequence[HostState] = (),
 ) -> list[Reason]:
     """The reasons, most telling first; none when pages are being fetched. `waiting` are some hosts that must wait,
-    those due first; `settled_s` is how long ago the last result came in."""
+    those due first, `backing_off` some that are in back-off; `settled_s` is how long ago the last result came in."""
     if _is_fetching(state, nodes, settled_s):
         return []
     stopped = _stopped(state, stop_reason)
     if stopped is not None:
         return [stopped]
     nobody = _nobody(totals, nodes)
-    reasons = [*_nothing_queued(totals, now), *nobody]
+    reasons = [*_nothing_queued(totals, now), *nobody, *hosts_in_backoff(totals, backing_off, now)]
     reasons += _hosts(totals, waiting, blocked, budgeted, now, held=not nobody)
     return reasons or [Reason("between", "There is work and there are nodes: they are about to ask for it.")]
 
@@ -117,7 +121,7 @@ def _hosts(
             )
             message = f"All {totals.hosts_leased:,} hosts with URLs are leased; {then}."
             reasons.append(Reason("all_leased", message))
-        elif totals.hosts_waiting:
+        elif totals.hosts_waiting > totals.hosts_in_backoff:
             reasons.append(Reason("all_waiting", _waiting(totals, waiting, now)))
     if blocked and totals.queued:
         reasons.append(Reason("blocked", f"{blocked:,} hosts are blocked by an operator."))
@@ -125,6 +129,45 @@ def _hosts(
         message = f"{budgeted:,} hosts have a budget of pages, set by an operator; those that have spent it wait."
         reasons.append(Reason("budgeted", message))
     return reasons
+
+
+def in_backoff(host: HostState, now: float) -> str:
+    """Why a host is in back-off, and when it is tried next."""
+    if not (backoffs := backoffs_of(host.note)):
+        return "It is out of reach."
+    one = max(backoffs.values(), key=lambda backoff: backoff.tried)
+    tries = "1 try" if one.tries == 1 else f"{one.tries:,} tries"
+    asked = ", as it asked us to" if one.asked else ""
+    return (
+        f"It has been out of reach for {_about(now - one.since)} ({one.kind}: {one.error}; {tries} in vain). "
+        f"It is tried again in {_about(host.next_contact - now)}{asked}."
+    )
+
+
+def _about(seconds: float) -> str:
+    """So long, as people say it."""
+    seconds = max(0.0, seconds)
+    for unit, size_s in (("s", 1.0), ("min", 60.0), ("h", 3600.0)):
+        if seconds < UNITS_MAX * size_s:
+            return f"{seconds / size_s:,.0f} {unit}"
+    return f"{seconds / 86_400:,.0f} days"
+
+
+def out_of_reach(host: HostState, now: float) -> str:
+    """The same in a few words."""
+    causes = [f"{one.kind}: {one.error}" for one in backoffs_of(host.note).values()]
+    wait_s = max(0.0, host.next_contact - now)
+    next_try = f"next try in {_about(wait_s)}" if wait_s else "being tried"
+    return f"{host.host}: {', '.join([*causes[:1], next_try])}"
+
+
+def hosts_in_backoff(totals: Totals, some: Sequence[HostState], now: float) -> list[Reason]:
+    """How many hosts are out of reach, and why some of them are."""
+    if not totals.hosts_in_backoff:
+        return []
+    listed = " ".join(f"{host.host}: {in_backoff(host, now)}" for host in some)
+    hosts = "1 host is" if totals.hosts_in_backoff == 1 else f"{totals.hosts_in_backoff:,} hosts are"
+    return [Reason("backoff", f"{hosts} in back-off. {listed}".strip())]
 
 
 def _waiting(totals: Totals, waiting: Sequence[HostState], now: float) -> str:

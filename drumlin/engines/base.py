@@ -146,11 +146,12 @@ class Engine(Protocol):
         In this order: a task settled last with this very `capture_id` is `REPEATED`. With the live token, a task
         of the lease is `SETTLED`. With a token no longer live, a task that nobody holds and that was never settled
         is `SETTLED` too: its page was fetched and stored, and fetching it again helps nobody. All else is `STALE`.
-        Only `SETTLED` changes anything: the task becomes done, scheduled (attempts + 1) or dead (attempts + 1),
-        and `counts` join the shard's counters.
+        Only `SETTLED` changes anything: the task becomes done, scheduled or dead, with one more attempt unless it was
+        not `attempted`, and `counts` join the shard's counters.
 
-        With the live token the host's next contact is raised to `next_contact`, `delay_s` and `note` replace the
-        host's unless None, and `release` ends the lease: its unsettled tasks return to their place in the queue.
+        With the live token the host's next contact is raised to `next_contact`, `delay_s`, `note` and `in_backoff`
+        replace the host's unless None, and `release` ends the lease: its unsettled tasks return to their place in the
+        queue.
         A lease past its deadline stays live for this purpose until `expire` ends it.
         """
 
@@ -230,10 +231,15 @@ class Engine(Protocol):
         """The host's queue, pace and lease; None when nothing of it was ever accepted."""
 
     async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
-        """Hosts that are ready, waiting for their next contact, or leased; those due first come first."""
+        """Hosts that are ready, waiting for their next contact, or leased, those due first coming first; or those in
+        trouble, by name."""
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         """Replace the least time between two contacts of the host; None leaves it to the crawl's default."""
+
+    async def hurry(self, shard: int, now: float) -> int:
+        """Let the hosts in back-off that nobody holds be contacted from `now` on; returns how many have to wait no
+        longer."""
 
     async def stats(self, shard: int, now: float) -> ShardStats:
         """Totals, kept as they change. `hosts_ready` stops counting at a bound, the rest then being waiting."""

@@ -92,6 +92,7 @@ class BlockingEngine:
     host_state: Callable[..., HostState | None] = _blocking("host_state")
     hosts: Callable[..., list[HostState]] = _blocking("hosts")
     set_delay: Callable[..., None] = _blocking("set_delay")
+    hurry: Callable[..., int] = _blocking("hurry")
     stats: Callable[..., ShardStats] = _blocking("stats")
     count: Callable[..., None] = _blocking("count")
     top_hosts: Callable[..., list[HostSummary]] = _blocking("top_hosts")

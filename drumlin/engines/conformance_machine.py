@@ -153,6 +153,7 @@ class EngineMachine(RuleBasedStateMachine):
             next_contact=self.now + data.draw(_seconds),
             delay_s=data.draw(_maybe_delay),
             note=data.draw(st.none() | st.binary(max_size=3)),
+            in_backoff=data.draw(st.none() | st.booleans()),
         )
 
     def settled(self, data: st.DataObject, task_id: int, url: str) -> Settled:
@@ -169,6 +170,7 @@ class EngineMachine(RuleBasedStateMachine):
             error="error",
             size=data.draw(_few),
             counts={"pages": 1},
+            attempted=data.draw(st.booleans()),
         )
 
     @rule(limit=st.integers(1, 3))
@@ -203,6 +205,11 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(host=st.sampled_from(_HOSTS), delay_s=_maybe_delay)
     def set_delay(self, host: str, delay_s: float | None) -> None:
         self.both("set_delay", self.model.shard_of(host), host, delay_s)
+
+    @rule()
+    def hurry(self) -> None:
+        for shard in range(self.model.shard_count):
+            self.both("hurry", shard, self.now)
 
     @rule(counts=st.dictionaries(st.sampled_from(("pages", "bytes")), st.integers(0, 5)))
     def count(self, counts: dict[str, int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance_base import ConformanceBase, settled, settlement, url_of
-from drumlin.model import Preview, Settled, Settlement, TaskState, Verdict
+from drumlin.model import HostStanding, Preview, Settled, Settlement, TaskState, Verdict
 
 
 class SettlingConformance(ConformanceBase):
@@ -110,3 +110,48 @@ class SettlingConformance(ConformanceBase):
         shard = engine.shard_of("unknown.example")
         assert engine.preview_all({shard: [unknown]}) == {shard: [Preview(False, [Verdict.STALE])]}
         assert engine.preview_all({shard: []}) == {shard: []}
+
+    def test_a_task_that_is_put_off_has_no_attempt_held_against_it(self, engine: BlockingEngine) -> None:
+        self.seed(engine, count=1)
+        lease = self.lease_one(engine)
+        off = settled(lease.tasks[0], b"1", TaskState.SCHEDULED, retry_at=200.0, attempted=False)
+        assert engine.settle(lease.shard, [settlement(lease, off, release=True)], 101.0) == [[Verdict.SETTLED]]
+        story = engine.story(lease.shard, lease.tasks[0].url)
+        assert story is not None
+        assert (story.state, story.retry_at) == (TaskState.SCHEDULED, 200.0)
+        engine.expire(lease.shard, 200.0)
+        again = self.lease_one(engine, 201.0)
+        assert [task.attempts for task in again.tasks] == [0]
+        failed = settled(again.tasks[0], b"2", TaskState.DEAD, kind="dns", attempted=False)
+        engine.settle(lease.shard, [settlement(again, failed)], 202.0)
+        (letter,) = engine.dead_letters(lease.shard)
+        assert (letter.attempts, letter.first_failed) == (1, 202.0)
+
+    def test_a_host_is_in_trouble_until_its_holder_says_otherwise(self, engine: BlockingEngine) -> None:
+        self.seed(engine)
+        lease = self.lease_one(engine)
+        shard = lease.shard
+        engine.settle(shard, [settlement(lease, in_backoff=True, release=True, next_contact=500.0)], 101.0)
+        assert [host.host for host in engine.hosts(shard, HostStanding.BACKOFF, 101.0, limit=9)] == ["a.example"]
+        (state,) = engine.hosts(shard, HostStanding.WAITING, 101.0, limit=9)
+        assert state.in_backoff
+        engine.settle(shard, [settlement(lease, in_backoff=False)], 102.0)
+        assert engine.stats(shard, 102.0).hosts_in_backoff == 1
+        again = self.lease_one(engine, 500.0)
+        engine.settle(shard, [settlement(again, settled(again.tasks[0], b"1"))], 501.0)
+        assert engine.stats(shard, 501.0).hosts_in_backoff == 1
+        engine.settle(shard, [settlement(again, in_backoff=False)], 502.0)
+        assert engine.stats(shard, 502.0).hosts_in_backoff == 0
+        assert engine.hosts(shard, HostStanding.BACKOFF, 502.0, limit=9) == []
+        (state,) = engine.hosts(shard, HostStanding.LEASED, 502.0, limit=9)
+        assert not state.in_backoff
+
+    def test_only_hosts_in_trouble_are_hurried(self, engine: BlockingEngine) -> None:
+        for host, in_backoff in (("a.example", True), ("b.example", False)):
+            self.seed(engine, host=host)
+            lease = self.lease_one(engine, host=host, only_hosts=[host], request=host)
+            report = settlement(lease, in_backoff=in_backoff, release=True, next_contact=900.0)
+            engine.settle(lease.shard, [report], 101.0)
+        assert sum(engine.hurry(shard, 200.0) for shard in range(engine.shard_count)) == 1
+        assert [lease.host for lease in self.lease(engine, 200.0)] == ["a.example"]
+        assert sum(engine.hurry(shard, 201.0) for shard in range(engine.shard_count)) == 0

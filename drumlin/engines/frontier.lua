@@ -11,6 +11,7 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Th         hash    host → next contact, delay, URLs accepted, queued, pages, bytes, flags (bit p: something may be
                      queued with priority p; bit 10: leased)
   To         hash    host → note
+  Tr         zset    hosts in back-off, in the order of their names
   Ty         zset    hosts that are not leased and have something queued, by next contact
   Tq<p><host>  list  what is queued with priority p, in order of task ids: records, see below
   Ts<b>:<host> set   the host's accepted URLs: 52 bits of each one's hash, in buckets that stay small enough to be kept as
@@ -831,7 +832,7 @@ end
 
 -- Settling
 
-local DONE, SCHEDULED = 0, 1
+local DONE, SCHEDULED, PUT_OFF = 0, 1, 3
 
 -- What a settlement says of one task: id, URL, capture, its mark, state, size, counts, retry time, kind, error.
 local function finish(shard, host, part)
@@ -856,9 +857,12 @@ local function apply(shard, host, part, record, now)
     if size > 0 then host.pages = host.pages + 1 end
     return
   end
-  if first_failed == 0 then first_failed = now end
-  record = with_history(record, attempts + 1, crashes, first_failed, mark, capture)
-  if state == SCHEDULED then
+  if state ~= PUT_OFF then
+    attempts = attempts + 1
+    if first_failed == 0 then first_failed = now end
+  end
+  record = with_history(record, attempts, crashes, first_failed, mark, capture)
+  if state == SCHEDULED or state == PUT_OFF then
     schedule(shard, host, record, part[8])
   else
     bury(shard, host, record, part[9], part[10], now)
@@ -923,18 +927,24 @@ local function settle_parts(shard, host, parts, ids, held, live, now, verdicts)
   if #gone > 0 then spread('HDEL', lease_key(shard.T, host.name), gone) end
 end
 
-local function learn(shard, host, next_contact, delay, note)
+-- `in_backoff` is 0 where nothing is said of it, 1 for no and 2 for yes.
+local function learn(shard, host, next_contact, delay, note, in_backoff)
   if delay then host.delay = delay end
   if note == '' then
     call('HDEL', shard.T .. 'o', host.name)
   elseif note then
     call('HSET', shard.T .. 'o', host.name, note)
   end
+  if in_backoff == 1 then
+    call('ZREM', shard.T .. 'r', host.name)
+  elseif in_backoff == 2 then
+    call('ZADD', shard.T .. 'r', 0, host.name)
+  end
   host.next_contact = max(host.next_contact, next_contact)
 end
 
 local function settle_lease(shard, settlement, now, verdicts)
-  local name, token, release, next_contact, delay, note, parts = unpack(settlement)
+  local name, token, release, next_contact, delay, note, parts, in_backoff = unpack(settlement)
   local host = known_host(shard, name)
   if not host then
     for _ = 1, #parts do verdicts[#verdicts + 1] = 'X' end
@@ -947,7 +957,7 @@ local function settle_lease(shard, settlement, now, verdicts)
   local live = grant and grant.token == token
   settle_parts(shard, host, parts, ids, held, live, now, verdicts)
   if live then
-    learn(shard, host, next_contact, delay, note)
+    learn(shard, host, next_contact, delay, note, in_backoff)
     if release then end_lease(shard, host, grant) end
   end
 end
@@ -1246,10 +1256,10 @@ local function host_fields(T, name)
   local raw = call('HGET', T .. 'h', name)
   if not raw then return false end
   local grant = call('HGET', lease_key(T, name), '')
-  local note = call('HGET', T .. 'o', name) or ''
-  if not grant then return {name, raw, note} end
+  local note, in_backoff = call('HGET', T .. 'o', name) or '', call('ZSCORE', T .. 'r', name) and 1 or 0
+  if not grant then return {name, raw, note, in_backoff} end
   local live = unpack_grant(grant)
-  return {name, raw, note, live.token, live.node, format('%.17g', live.deadline)}
+  return {name, raw, note, in_backoff, live.token, live.node, format('%.17g', live.deadline)}
 end
 
 local function host_state(keys, arguments)
@@ -1261,6 +1271,7 @@ local function hosts(keys, arguments)
   local key, low, high = keys[1] .. 'y', '-inf', now
   if standing == 'waiting' then low, high = '(' .. now, '+inf' end
   if standing == 'leased' then key, low, high = keys[1] .. 'd', '-inf', '+inf' end
+  if standing == 'backoff' then key, low, high = keys[1] .. 'r', '-inf', '+inf' end
   local states = {}
   for position, name in ipairs(call('ZRANGEBYSCORE', key, low, high, 'LIMIT', 0, limit)) do
     states[position] = host_fields(keys[1], name)
@@ -1276,6 +1287,22 @@ local function set_delay(keys, arguments)
   commit(shard)
 end
 
+-- Lets the hosts in back-off that nobody holds be contacted from now on.
+local function hurry(keys, arguments)
+  local shard, now, hurried = open_shard(keys[1]), tonumber(arguments[1]), 0
+  local names = call('ZRANGE', keys[1] .. 'r', 0, -1)
+  look_up(shard, names)
+  for _, name in ipairs(names) do
+    local host = known_host(shard, name)
+    if host and not host.leased and host.next_contact > now then
+      host.next_contact = now
+      hurried = hurried + 1
+    end
+  end
+  commit(shard)
+  return hurried
+end
+
 local function first_score(key)
   return call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or 'inf'
 end
@@ -1286,7 +1313,7 @@ local function stats(keys, arguments)
     call('GET', T) or 0, call('GET', T .. 'u') or '',
     call('ZCOUNT', T .. 'y', '-inf', now), call('ZCARD', T .. 'y'), call('ZCARD', T .. 'd'),
     first_score(T .. 'y'), first_score(T .. 't'), first_score(T .. 'd'),
-    call('HGETALL', T .. 'c'),
+    call('ZCARD', T .. 'r'), call('HGETALL', T .. 'c'),
   }
 end
 
@@ -1373,6 +1400,7 @@ register('reprioritise', reprioritise)
 register('revive', revive)
 register('drop', drop)
 register('set_delay', set_delay)
+register('hurry', hurry)
 register('count', count)
 register('claim', claim)
 register('keep_time', keep_time)

@@ -161,8 +161,9 @@ class MemoryEngine(Embedded):
             host.pages += settled.size > 0
             state.put(entry, TaskState.DONE)
         else:
-            entry.first_failed = entry.first_failed or now
-            entry.task = replace(entry.task, attempts=entry.task.attempts + 1)
+            if not settled.put_off:
+                entry.first_failed = entry.first_failed or now
+                entry.task = replace(entry.task, attempts=entry.task.attempts + 1)
             if settled.state is TaskState.SCHEDULED:
                 state.put_scheduled(entry, settled.retry_at)
             else:
@@ -186,6 +187,8 @@ class MemoryEngine(Embedded):
             host.delay_s = settlement.delay_s
         if settlement.note is not None:
             host.note = settlement.note
+        if settlement.in_backoff is not None:
+            host.in_backoff = settlement.in_backoff
         host.next_contact = max(host.next_contact, settlement.next_contact)
         if settlement.release and host.grant:
             state.end_lease(host, host.grant, host.next_contact)
@@ -284,6 +287,8 @@ class MemoryEngine(Embedded):
 
     async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
         state = self._shards[shard]
+        if standing is HostStanding.BACKOFF:
+            return [host_state(host) for host in state.in_backoff()[:limit]]
         if standing is HostStanding.LEASED:
             leased = sorted((host.grant.deadline, host.name) for host in state.leased.values() if host.grant)
             return [host_state(state.hosts[name]) for _, name in leased[:limit]]
@@ -293,6 +298,14 @@ class MemoryEngine(Embedded):
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         self._shards[shard].host(host).delay_s = delay_s
+
+    async def hurry(self, shard: int, now: float) -> int:
+        state = self._shards[shard]
+        hosts = [host for host in state.in_backoff() if not host.grant and host.next_contact > now]
+        for host in hosts:
+            host.next_contact = now
+            state.refresh(host)
+        return len(hosts)
 
     async def stats(self, shard: int, now: float) -> ShardStats:
         state = self._shards[shard]
@@ -311,6 +324,7 @@ class MemoryEngine(Embedded):
             hosts_leased=len(state.leased),
             next_event=min(events, default=inf),
             counters=dict(state.counters),
+            hosts_in_backoff=len(state.in_backoff()),
         )
 
     async def count(self, shard: int, counts: dict[str, int]) -> None:

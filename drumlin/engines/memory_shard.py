@@ -56,6 +56,7 @@ class Host:
     ready_at: float | None = None
     delay_s: float | None = None
     note: bytes = b""
+    in_backoff: bool = False
     queue: list[tuple[int, int, str]] = field(default_factory=list)
     grant: Grant | None = None
     urls: int = 0
@@ -78,6 +79,10 @@ class Shard:
 
     def host(self, name: str) -> Host:
         return self.hosts.setdefault(name, Host(name))
+
+    def in_backoff(self) -> list[Host]:
+        """The hosts in back-off, by name."""
+        return sorted((host for host in self.hosts.values() if host.in_backoff), key=lambda host: host.name)
 
     def refresh(self, host: Host) -> None:
         """Keep the list of ready hosts true after a change to the host."""
@@ -163,6 +168,7 @@ def host_state(host: Host) -> HostState:
         host.bytes,
         *lease,
         host.note,
+        host.in_backoff,
     )
 
 

@@ -39,7 +39,7 @@ from drumlin.engines.redis_records import (
     read_letter,
     read_pace,
     read_record,
-    read_totals,
+    read_stats,
     seen_mark,
     short_url,
     task_id_of,
@@ -336,11 +336,14 @@ class RedisEngine:
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         await self._call("set_delay", shard, host, -1 if delay_s is None else delay_s)
 
+    async def hurry(self, shard: int, now: float) -> int:
+        return int(await self._call("hurry", shard, now))
+
     async def stats(self, shard: int, now: float) -> ShardStats:
-        return _stats(await self._call("stats", shard, now))
+        return read_stats(await self._call("stats", shard, now))
 
     async def stats_all(self, now: float) -> list[ShardStats]:
-        return [_stats(reply) for reply in await self._call_everywhere("stats", now)]
+        return [read_stats(reply) for reply in await self._call_everywhere("stats", now)]
 
     async def count(self, shard: int, counts: dict[str, int]) -> None:
         flat = [part for pair in counts.items() for part in pair]
@@ -352,7 +355,7 @@ class RedisEngine:
         while True:
             scan = ("HSCAN", self._shards.tags[shard] + "h", cursor, "COUNT", SCAN_HOSTS)
             ((cursor, fields),) = await self._client.run([self._shards.read(shard, *scan)])
-            states = [read_host((name, raw, b"")) for name, raw in zip(fields[::2], fields[1::2], strict=True)]
+            states = [read_host((name, raw, b"", b"")) for name, raw in zip(fields[::2], fields[1::2], strict=True)]
             # A scan may name a host twice.
             top |= {one.host: HostSummary(one.host, one.pages, one.bytes, one.queued) for one in states if one.urls}
             best = nsmallest(n, top.values(), key=lambda one: (-one.pages, -one.queued, one.host))
@@ -455,24 +458,6 @@ def _lease(shard: int, fields: Sequence[Any], node: str, now: float) -> Lease:
     next_contact, delay_s = read_pace(pace)
     tasks = sorted((read_record(raw, host).task for raw in raw_tasks), key=lambda task: (-task.priority, task.id))
     return Lease(shard, host, token.decode(), node, float(deadline), max(now, next_contact), delay_s, tasks, note)
-
-
-def _stats(reply: Sequence[Any]) -> ShardStats:
-    accepted, totals, ready, listed, leased, *events, counters = reply
-    scheduled, tasks_leased, done, dead = read_totals(totals)
-    pairs = zip(counters[::2], counters[1::2], strict=True)
-    return ShardStats(
-        queued=int(accepted) - scheduled - tasks_leased - done - dead,
-        scheduled=scheduled,
-        leased=tasks_leased,
-        done=done,
-        dead=dead,
-        hosts_ready=ready,
-        hosts_waiting=listed - ready,
-        hosts_leased=leased,
-        next_event=min(map(float, events)),
-        counters={name.decode(): int(value) for name, value in pairs},
-    )
 
 
 def _previews(codes: bytes, settlements: Sequence[Settlement]) -> list[Preview]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from drumlin.model import DeadLetter, HostState, NewURLs, Settled, Settlement, Task, TaskState
+from drumlin.model import DeadLetter, HostState, NewURLs, Settled, Settlement, ShardStats, Task, TaskState
 
 SEEN_BITS = 52
 """Bits of a URL's hash that are kept, the most that a number in Lua holds. A new URL is taken for a seen one, and so
@@ -31,6 +31,9 @@ _HOST = struct.Struct(">dd5s5s5sQ2s")
 _TOTAL_BYTES = 6
 _RUN_FIELDS = 4
 _SETTLED_CODES = {TaskState.DONE: 0, TaskState.SCHEDULED: 1, TaskState.DEAD: 2}
+_PUT_OFF = 3
+"""The code of a task that is scheduled without an attempt."""
+_BACKOFF_CODES = {None: 0, False: 1, True: 2}
 
 encode = msgspec.msgpack.Encoder().encode
 _decode_rest = msgspec.msgpack.Decoder(tuple[int, float, str, tuple[str, ...]]).decode
@@ -126,6 +129,7 @@ def _written_settlement(settlement: Settlement, numbers: dict[str, int]) -> tupl
         False if settlement.delay_s is None else settlement.delay_s,
         False if settlement.note is None else as_string(settlement.note),
         [_written_settled(settled, settlement.host, numbers) for settled in settlement.settled],
+        _BACKOFF_CODES[settlement.in_backoff],
     )
 
 
@@ -138,7 +142,7 @@ def _written_settled(settled: Settled, host: str, numbers: dict[str, int]) -> tu
     if settled.capture_id:
         capture = as_string(settled.capture_id)
         mark = _capture_mark(settled.task_id, settled.url, settled.capture_id)
-    code = _SETTLED_CODES[settled.state]
+    code = _PUT_OFF if settled.put_off else _SETTLED_CODES[settled.state]
     written = (settled.task_id, short_url(settled.url, host), capture, mark, code, settled.size, counts)
     return written if code == 0 else (*written, settled.retry_at, settled.kind, settled.error)
 
@@ -232,8 +236,9 @@ def read_letter(fields: Sequence[bytes]) -> DeadLetter:
 
 
 def read_host(fields: Sequence[bytes]) -> HostState:
-    """What is kept of a host: name, numbers, note, and of its lease, if any, token, node and deadline."""
-    name, raw, note, *lease = fields
+    """What is kept of a host: name, numbers, note, whether it is in back-off, and of its lease, if any, token, node and
+    deadline."""
+    name, raw, note, in_backoff, *lease = fields
     next_contact, delay_s, urls, queued, pages, size, _ = _HOST.unpack(raw)
     token, node, deadline = lease or (b"", b"", b"0")
     return HostState(
@@ -248,9 +253,30 @@ def read_host(fields: Sequence[bytes]) -> HostState:
         node.decode(),
         float(deadline),
         note,
+        bool(in_backoff),
     )
 
 
 def read_totals(raw: bytes) -> list[int]:
     """How many tasks are scheduled, leased, done and dead."""
     return [int.from_bytes(raw[at : at + _TOTAL_BYTES], "big") for at in range(0, 4 * _TOTAL_BYTES, _TOTAL_BYTES)]
+
+
+def read_stats(reply: Sequence[Any]) -> ShardStats:
+    """The answer of `stats`."""
+    accepted, totals, ready, listed, leased, *events, in_backoff, counters = reply
+    scheduled, tasks_leased, done, dead = read_totals(totals)
+    pairs = zip(counters[::2], counters[1::2], strict=True)
+    return ShardStats(
+        queued=int(accepted) - scheduled - tasks_leased - done - dead,
+        scheduled=scheduled,
+        leased=tasks_leased,
+        done=done,
+        dead=dead,
+        hosts_ready=ready,
+        hosts_waiting=listed - ready,
+        hosts_leased=leased,
+        next_event=min(map(float, events)),
+        counters={name.decode(): int(value) for name, value in pairs},
+        hosts_in_backoff=in_backoff,
+    )

@@ -20,6 +20,7 @@ from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, SHARD_COUNT_D
 from drumlin.engines.embedded import Embedded, EmbeddedContents
 from drumlin.engines.rocksdb_change import HOSTS_CACHED_MAX, Change, Shard
 from drumlin.engines.rocksdb_layout import (
+    BACKOFF,
     DEAD,
     DONE,
     FORMAT,
@@ -349,13 +350,31 @@ class RocksEngine(Embedded):
     async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
         state = self._shards[shard]
         with translated():
-            if standing is HostStanding.WAITING:
+            if standing is HostStanding.BACKOFF:
+                names = list(islice(self._in_backoff(state.prefix), limit))
+            elif standing is HostStanding.WAITING:
                 names = [name for time, name, _ in state.times("ready", inf) if time > now]
             else:
                 leased = standing is HostStanding.LEASED
                 names = [name for _, name, _ in state.times("deadlines" if leased else "ready", inf if leased else now)]
             change = Change(state)
             return [self._host_state(change.host(name.decode())) for name in names[:limit]]
+
+    def _in_backoff(self, prefix: bytes) -> Iterator[bytes]:
+        """The names of the hosts in back-off, in order."""
+        start = BACKOFF + prefix
+        return (key[len(start) :] for key, _ in self._storage.scan("meta", start))
+
+    async def hurry(self, shard: int, now: float) -> int:
+        state, hurried = self._shards[shard], 0
+        with Change(state) as change:
+            for name in list(self._in_backoff(state.prefix)):
+                host = change.host(name.decode())
+                if host.lease is None and host.record.next_contact > now:
+                    host.record.next_contact = now
+                    change.touch(host)
+                    hurried += 1
+        return hurried
 
     def _host_state(self, host: Host) -> HostState:
         record, lease = host.record, host.lease
@@ -369,6 +388,7 @@ class RocksEngine(Embedded):
             record.bytes,
             *((lease.token, lease.node, lease.deadline) if lease else ("", "", 0.0)),
             self._storage.read("notes", host.key) if record.noted else b"",
+            record.in_backoff,
         )
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
@@ -398,6 +418,7 @@ class RocksEngine(Embedded):
             hosts_leased=record.hosts_leased,
             next_event=min(events, default=inf),
             counters=dict(record.counters),
+            hosts_in_backoff=record.hosts_in_backoff,
         )
 
     async def count(self, shard: int, counts: dict[str, int]) -> None:

@@ -14,6 +14,7 @@ from types import TracebackType
 from rocksdict import WriteBatch
 
 from drumlin.engines.rocksdb_layout import (
+    BACKOFF,
     DEAD,
     DONE,
     SCHEDULED,
@@ -164,6 +165,16 @@ class Change:
 
     def touch(self, host: Host) -> None:
         self.touched[host.name] = host
+
+    def mark(self, host: Host, in_backoff: bool) -> None:
+        """The host is in back-off from now on, or no longer."""
+        host.record.in_backoff = in_backoff
+        key = BACKOFF + host.key
+        if in_backoff:
+            self.batch.put(key, b"", self.handles["meta"])
+        else:
+            self.batch.delete(key, self.handles["meta"])
+        self.record.hosts_in_backoff += 1 if in_backoff else -1
 
     def _write_host(self, host: Host) -> None:
         record, lease = host.record, host.lease

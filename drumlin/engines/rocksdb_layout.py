@@ -1,4 +1,5 @@
-"""What the rocksdb engine writes: column families, keys and values. Change anything here and raise `FORMAT`.
+"""What the rocksdb engine writes: column families, keys and values. Change anything here and raise `FORMAT`, unless
+what was written before reads the same.
 
 All integers and times in keys are big-endian, so that RocksDB's byte order is their order; times are never negative.
 Every key but those of `meta` and `contents` begins with its shard (2 bytes).
@@ -14,7 +15,8 @@ Every key but those of `meta` and `contents` begins with its shard (2 bytes).
 | notes | host | the host's note |
 | ready | next contact (8), host | nothing |
 | deadlines | lease deadline (8), host | node |
-| meta | `shard` and shard: `ShardRecord`; `meta.` and a key: a value of the crawl's own | |
+| meta | `shard` and shard: `ShardRecord`; `meta.` and a key: a value of the crawl's own; `backoff`, shard and host: a
+host in back-off | |
 | contents | whatever `drumlin.dedupe` chooses | |
 
 A leased task stays where it is in `queue`; that it is leased is known from its host's `LeaseRecord`. So leasing
@@ -115,6 +117,7 @@ class HostRecord(msgspec.Struct, array_like=True):
     urls: int = 0
     pages: int = 0
     bytes: int = 0
+    in_backoff: bool = False
 
 
 class LeaseRecord(msgspec.Struct, array_like=True):
@@ -140,7 +143,10 @@ class ShardRecord(msgspec.Struct, array_like=True):
     hosts_leased: int = 0
     counters: dict[str, int] = {}
     floors: dict[str, bytes] = {}
+    hosts_in_backoff: int = 0
 
+
+BACKOFF = b"backoff"
 
 encode = msgspec.msgpack.Encoder().encode
 decode_task = msgspec.msgpack.Decoder(Task).decode

@@ -97,10 +97,10 @@ def _settle_task(change: Change, host: Host, key: bytes, seen: Seen, settled: Se
 
 
 def _fail_task(change: Change, host: Host, key: bytes, seen: Seen, settled: Settled, now: float) -> None:
-    task = change.task(host, seen)
-    task = replace(task, attempts=task.attempts + 1)
+    task, first_failed = change.task(host, seen), seen.first_failed
+    if not settled.put_off:
+        task, first_failed = replace(task, attempts=task.attempts + 1), first_failed or now
     change.take(host, seen)
-    first_failed = seen.first_failed or now
     seen = seen._replace(capture_id=settled.capture_id, retry_at=settled.retry_at, first_failed=first_failed)
     if settled.state is TaskState.SCHEDULED:
         change.put_scheduled(host, key, task, seen)
@@ -116,6 +116,8 @@ def _learn(change: Change, host: Host, settlement: Settlement) -> None:
     if settlement.note is not None:
         record.noted = bool(settlement.note)
         change.batch.put(host.key, settlement.note, change.handles["notes"])
+    if settlement.in_backoff is not None and settlement.in_backoff != record.in_backoff:
+        change.mark(host, settlement.in_backoff)
     record.next_contact = max(record.next_contact, settlement.next_contact)
     if settlement.release and host.lease is not None:
         change.end_lease(host, host.lease, record.next_contact)

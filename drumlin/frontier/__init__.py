@@ -1,4 +1,4 @@
-"""The rules of the frontier, as pure functions: priorities, retries, budgets, traps.
+"""The rules of the frontier, as pure functions: priorities, retries, pauses of hosts, budgets, traps.
 
 Which URL comes next is kept by an engine (`drumlin.engines`); *why* is decided here. Nothing in this package reads a
 clock, draws a random number or waits: `now` and chance are arguments, so that the simulator runs the same code.
@@ -8,6 +8,7 @@ Invariants: a failure kind always has a retry rule; no budget is exceeded by wha
 
 from drumlin.frontier.backoff import RETRY_RULES, RetryRule, next_step
 from drumlin.frontier.budgets import Budget
+from drumlin.frontier.pauses import ASKED_MAX_S, pause_s, recovered_s, slowed_s
 from drumlin.frontier.priorities import priority_of
 from drumlin.frontier.traps import (
     LINKS_TOO_LONG,
@@ -20,6 +21,7 @@ from drumlin.frontier.traps import (
 )
 
 __all__ = [
+    "ASKED_MAX_S",
     "LINKS_TOO_LONG",
     "OUT_OF_SCOPE",
     "REFUSALS",
@@ -30,6 +32,9 @@ __all__ = [
     "TrapFilter",
     "TrapLimits",
     "next_step",
+    "pause_s",
     "priority_of",
+    "recovered_s",
+    "slowed_s",
     "soft_404",
 ]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from drumlin.frontier.pauses import ASKED_MAX_S
 from drumlin.model import FailureKind
 
 JITTER_SHARE = 0.5
-RETRY_AFTER_MAX_S = 24 * 3600.0
 
 
 class RetryRule(msgspec.Struct, frozen=True):
@@ -56,4 +56,4 @@ def next_step(
         return None
     wait_s = min(base_s * rule.wait_factor * 2.0 ** (attempts - 1), max_s)
     jittered_s = wait_s * (1.0 - JITTER_SHARE + 2.0 * JITTER_SHARE * chance)
-    return max(jittered_s, min(retry_after_s, RETRY_AFTER_MAX_S))
+    return max(jittered_s, min(retry_after_s, ASKED_MAX_S))

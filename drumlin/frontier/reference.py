@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from drumlin.frontier.backoff import RETRY_AFTER_MAX_S, RETRY_RULES, RetryRule
+from drumlin.frontier.backoff import RETRY_RULES, RetryRule
+from drumlin.frontier.pauses import ASKED_MAX_S, FIRST_PAUSE_S, PAUSE_MAX_S
 from drumlin.model import FailureKind
 
 SECONDS_PER_HOUR = 3600
 
 MEANINGS: dict[FailureKind, str] = {
     FailureKind.DNS: "the host's name has no address",
-    FailureKind.CONNECT: "no connection: refused, unreachable, or the host failed several times in a row just before",
+    FailureKind.CONNECT: "no connection: refused or unreachable",
     FailureKind.TLS: "no secure connection: a bad certificate, or a server that does not speak TLS",
     FailureKind.TIMEOUT: "no complete answer within `connect_timeout` or `fetch_timeout`, or slower than `speed_min`",
     FailureKind.RESET: (
@@ -50,7 +51,17 @@ error, `retry` puts them back into the frontier, `drop` forgets them. Failures a
 
 The wait before the n-th retry is `backoff_base` × factor × 2^(n-1), at most `backoff_max`, spread by ±50 % so that URLs
 that failed together do not come back together. A site's Retry-After (429 and 503) is a lower bound of it, up to
-{retry_after_max_h:g} hours, and the whole host is left alone for as long.
+{retry_after_max_h:g} hours, and the whole host is left alone for as long. After a 429 the host is asked half as often,
+and faster again little by little as it answers.
+
+**A host that cannot be asked is in back-off**: it has no address, no connection can be made, or its robots.txt cannot
+be had. Its URLs are put off, with no attempt held against them, and the host is asked for its robots.txt after
+{first_pause_s:g} s, then after pauses that double up to {pause_max_h:g} hour, or as long as it asks for with
+Retry-After. A request that was sent and never answered counts against its URL only if the host answers otherwise. The
+URLs of a host that is out of reach for `host_patience` (7 days) become dead letters, with the cause as their kind.
+`drumlin status` shows how many hosts are in back-off, the host's page why and when it is tried next. A crawl on one
+machine that has nothing else left ends after `--patience` (10 minutes) with exit code 9, and the same command goes on;
+a fleet waits.
 
 | kind | what it means | tried again | why |
 |---|---|---|---|
@@ -59,7 +70,11 @@ that failed together do not come back together. A site's Retry-After (429 and 50
 
 def page() -> str:
     """The whole reference page."""
-    head = HEAD.format(retry_after_max_h=RETRY_AFTER_MAX_S / SECONDS_PER_HOUR)
+    head = HEAD.format(
+        retry_after_max_h=ASKED_MAX_S / SECONDS_PER_HOUR,
+        first_pause_s=FIRST_PAUSE_S,
+        pause_max_h=PAUSE_MAX_S / SECONDS_PER_HOUR,
+    )
     return head + "".join(_row(kind, RETRY_RULES[kind]) for kind in FailureKind)
 
 

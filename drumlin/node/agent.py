@@ -6,8 +6,8 @@ decided before every request.
 
 from __future__ import annotations
 
-import heapq
 import os
+import random
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,16 +18,15 @@ from drumlin.clock import monotonic
 from drumlin.config.settings import COOKIES_NONE, CookieMode
 from drumlin.errors import SiteError
 from drumlin.fetch import Fetcher, Transfer
-from drumlin.http.headers import header_fields
-from drumlin.http.retry_after import SLOW_DOWN, retry_after_s
 from drumlin.model import FailureKind, Outcome
 from drumlin.node.archive import Archive, Arrival
+from drumlin.node.backing_off import BackingOff, silent, unreached
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.bundles import SPOOL_BYTES_MAX, BundleUploads
 from drumlin.node.client import FOREVER, CoordinatorClient
 from drumlin.node.contact import RobotsContact, request_block
 from drumlin.node.cookies import Cookies
-from drumlin.node.hosts import FAILURES_MAX, HostTable, HostWork, Robots
+from drumlin.node.hosts import HostTable, HostWork, Robots, scheme_of
 from drumlin.node.leases import Leases
 from drumlin.node.load import Load
 from drumlin.node.outbox import Outbox
@@ -58,9 +57,6 @@ from drumlin.protocol import (
 )
 from drumlin.robots import Decision
 
-UNREACHABLE = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TIMEOUT, FailureKind.TLS})
-SLOW_DOWN_MAX_S = 3600.0
-PAUSE_HELD_MAX_S = 2.0
 HSTS_RENEW_S = 3600.0
 HSTS_STATUS = 307
 LEASES_TOLD_MAX = 64
@@ -72,6 +68,7 @@ hundreds of hosts, would hold it up for longer than leases last."""
 DRAIN_S = 30.0
 END_WAIT_S = 60.0
 PROCESS_BYTES = 6
+HOST_PATIENCE_S = 7 * 86_400.0
 ENDING = frozenset({CrawlState.DRAINING, CrawlState.FINISHED})
 
 
@@ -92,6 +89,8 @@ class NodeSettings(msgspec.Struct, frozen=True):
     sitemap_bytes_max: int = 0
     spool_bytes_max: int = SPOOL_BYTES_MAX
     """What may wait on disk to be sent by a node that has no store of its own."""
+    host_patience_s: float = HOST_PATIENCE_S
+    """How long a host may be out of reach before its URLs are given up."""
     config_version: int = 0
     """How often the crawl's configuration has changed since it was founded."""
 
@@ -123,6 +122,7 @@ class Agent:
         self._client = client
         self._leases = Leases(settings.node, client, self.hosts, pipeline, self)
         self.visits = Visits(self, self._leases)
+        self.backing_off = BackingOff(self, random.Random())  # noqa: S311  # spreads probes; nothing secret
         self._archive = archive
         self._uploads = uploads
         self._read_settings = read_settings
@@ -198,12 +198,13 @@ class Agent:
     # Leases
 
     def granted(self, lease: WorkLease, sent: float) -> None:
+        self.backing_off.begin_work()
         host = HostWork(lease, sent, monotonic(), self.settings.delay_s, self.settings.agent)
         before = self.hosts.by_name.get(lease.host)
         self.hosts.by_name[lease.host] = host
         if before is not None:
             # Its lease ran out before we looked.
-            self._begin_no_more(before)
+            self.begin_no_more(before)
         if self.state is CrawlState.RUNNING:
             self.hosts.wait(host)
         else:
@@ -214,11 +215,12 @@ class Agent:
 
     def lost(self, host: HostWork) -> None:
         """Begin none of the URLs that are left: they return to the queue with the lease."""
-        self._begin_no_more(host)
+        self.begin_no_more(host)
         self.release_if_idle(host)
 
-    def _begin_no_more(self, host: HostWork) -> None:
+    def begin_no_more(self, host: HostWork) -> None:
         host.tasks.clear()
+        host.suspects.clear()
         guests = list(host.guests)
         host.guests.clear()
         for guest in guests:
@@ -276,10 +278,8 @@ class Agent:
     def advance(self, host: HostWork, now: float) -> None:
         """Contact the host if it may be contacted now; else have it wait; without URLs or guests, give it back."""
         while host.tasks or host.guests:
-            if host.tasks and host.failures >= FAILURES_MAX:
-                self.fail_tasks(host, FailureKind.CONNECT, "the host could not be reached; this URL was not tried")
-            elif host.expired(now):
-                self._begin_no_more(host)
+            if host.expired(now):
+                self.begin_no_more(host)
             elif not host.may_contact(now, self.settings.per_host):
                 if host.in_flight < self.settings.per_host and not host.waits_for_robots:
                     self.hosts.wait(host)
@@ -300,7 +300,10 @@ class Agent:
                 guest.begin(host, now)
             return
         task = host.tasks[0]
-        scheme = task.url.partition(":")[0]
+        scheme = scheme_of(task.url)
+        if wait_s := self.backing_off.wait_s(host, scheme):
+            self.backing_off.put_off(host, scheme, wait_s)
+            return
         robots = host.robots.get(scheme)
         if robots is None or self.expired(robots):
             (host.robots_contact or RobotsContact(self, host, scheme)).start(now)
@@ -308,9 +311,9 @@ class Agent:
         host.tasks.popleft()
         if scheme == "http" and host.hsts_until > time.time():
             target = "https:" + task.url.partition(":")[2]
-            self._end(host, task, Outcome.REDIRECTED, status_code=HSTS_STATUS, redirect_to=target)
+            self.end(host, task, Outcome.REDIRECTED, status_code=HSTS_STATUS, redirect_to=target)
         elif not robots.allows(asked_url(task)):
-            self._end(host, task, Outcome.DENIED, kind="robots", error=robots.decision.reason)
+            self.end(host, task, Outcome.DENIED, kind="robots", error=robots.decision.reason)
         else:
             self.began_contact(host, now)
             # A sitemap may be larger than the crawl's pages.
@@ -324,11 +327,15 @@ class Agent:
     def lasting(self, decision: Decision, wall: float) -> Decision:
         """What robots.txt means, with when it must be asked for again, by either clock."""
         ttl_s = min(decision.expires - wall, self.settings.robots_ttl_s)
-        shared = self._client.time.now() + ttl_s
+        shared = self.shared_time() + ttl_s
         return msgspec.structs.replace(decision, expires=wall + ttl_s, expires_shared=shared)
 
     def expired(self, robots: Robots) -> bool:
-        return robots.decision.expired(time.time(), self._client.time.now())
+        return robots.decision.expired(time.time(), self.shared_time())
+
+    def shared_time(self) -> float:
+        """The time that the coordinators share, as far as we know it."""
+        return self._client.time.now()
 
     def began_contact(self, host: HostWork, now: float) -> None:
         host.in_flight += 1
@@ -339,12 +346,12 @@ class Agent:
     def ended_contact(self, host: HostWork, transfer: Transfer) -> None:
         host.in_flight -= 1
         self._load.change(-1, transfer.finished)
-        host.failures = host.failures + 1 if transfer.failure in UNREACHABLE else 0
+        host.answered = not transfer.failure or bool(transfer.header_lines)
         reached = transfer.first_byte if self.settings.per_host == 1 else transfer.started
         host.contacted = max(host.contacted, reached)
         host.next_contact = max(host.next_contact, reached + host.delay_s)
 
-    def _ask_again(self, host: HostWork, task: Assignment) -> None:
+    def ask_again(self, host: HostWork, task: Assignment) -> None:
         """Take a URL once more under the same lease; it returns with the lease if nothing more is to be begun."""
         if self.state is CrawlState.RUNNING:
             host.tasks.appendleft(task)
@@ -362,6 +369,7 @@ class Agent:
         if transfer.too_late:
             self.came_too_late(host)
             return
+        answered_before = host.answered
         self.ended_contact(host, transfer)
         again: Assignment | None = task
         if not host.lost_request(transfer, self.settings.per_host):
@@ -369,10 +377,19 @@ class Agent:
                 keep_cut(transfer, last_try=task.attempts >= self.settings.retries_max)
             again = self._next_step(transfer, task)
         if again is not None:
-            self._ask_again(host, again)
+            self.ask_again(host, again)
+        elif unreached(transfer):
+            host.tasks.appendleft(task)
+            self.backing_off.begin(host, scheme_of(task.url), transfer.failure, transfer.error)
+        elif silent(transfer) and not answered_before:
+            self.backing_off.suspect(host, task, self._arrival(transfer, host, task))
         else:
             self._settling.arrive(host, self._arrival(transfer, host, task))
         self.advance(host, transfer.finished)
+
+    def failed(self, host: HostWork, arrival: Arrival) -> None:
+        """A failure of which it was not clear whose it was is the URL's."""
+        self._settling.arrive(host, arrival)
 
     def _next_step(self, transfer: Transfer, task: Assignment) -> Step | None:
         redirect = is_redirect(transfer.status)
@@ -394,7 +411,7 @@ class Agent:
                 kind, error = broken.kind, broken.message
         elif not transfer.failure:
             error = f"status {transfer.status}" + (UNASKED if kind == FailureKind.PROTOCOL else "")
-            asked_s = self._slow_down(transfer, host, wall)
+            asked_s = self.backing_off.slow_down(host, transfer, wall)
         result = self._result(
             task,
             Outcome.FAILED,
@@ -415,21 +432,11 @@ class Agent:
             self._remember_hsts(host, capture.headers["strict-transport-security"], wall)
         result = result_of_capture(capture, task, outcome, self._attempt_id(task))
         result.redirect_to = target
+        if host.slow_s:
+            host.recover()
         self.fetched += 1
         self.fetched_bytes += len(capture.body_raw)
         return Arrival(result, fetch_record(result, task, host.host, self.settings.node, transfer), capture)
-
-    def _slow_down(self, transfer: Transfer, host: HostWork, wall: float) -> float:
-        """The site is overloaded: leave the host alone for as long as it asks, and the URL for at least that long."""
-        if transfer.status not in SLOW_DOWN:
-            return 0.0
-        asked_s = retry_after_s(header_fields(transfer.response_headers()), wall)
-        pause_s = min(max(asked_s, 2 * host.delay_s), SLOW_DOWN_MAX_S)
-        host.next_contact = max(host.next_contact, monotonic() + pause_s)
-        if pause_s > PAUSE_HELD_MAX_S:
-            # Given back with its lease, the pause is kept by the frontier and survives this node.
-            self._begin_no_more(host)
-        return asked_s
 
     def _remember_hsts(self, host: HostWork, value: str, wall: float) -> None:
         until = hsts_until(value, wall)
@@ -442,9 +449,9 @@ class Agent:
         tasks = list(host.tasks)
         host.tasks.clear()
         for task in tasks:
-            self._end(host, task, Outcome.FAILED, kind=kind, error=error)
+            self.end(host, task, Outcome.FAILED, kind=kind, error=error)
 
-    def _end(self, host: HostWork, task: Assignment, outcome: Outcome, **more: Any) -> None:
+    def end(self, host: HostWork, task: Assignment, outcome: Outcome, **more: Any) -> None:
         """Settle a URL without contact."""
         result = self._result(task, outcome, **more)
         self._settling.arrive(host, Arrival(result, fetch_record(result, task, host.host, self.settings.node)))
@@ -466,7 +473,7 @@ class Agent:
             status=self.state,
             current_load=round(self._load.take_mean(now), 3),
             total_crawled=self.fetched,
-            leases=self._last_leases(),
+            leases=self.hosts.last_leases(LEASES_TOLD_MAX),
             hosts=len(self.hosts.by_name),
             unstarted=self.hosts.unstarted,
             total_bytes=self.fetched_bytes,
@@ -474,12 +481,6 @@ class Agent:
             lag_s=self._settling.lag_s(now),
             config_version=self.settings.config_version,
         )
-
-    def _last_leases(self) -> list[str]:
-        """Some leases with URLs not begun, those that are contacted last first."""
-        unstarted = (host for host in self.hosts.by_name.values() if host.tasks)
-        last = heapq.nlargest(LEASES_TOLD_MAX, unstarted, key=lambda host: host.next_contact)
-        return [host.lease_id for host in last]
 
     def _beat_answered(self, reply: HeartbeatReply) -> None:
         self.follow(reply.state)

@@ -11,8 +11,10 @@ from drumlin.errors import SiteError
 from drumlin.fetch import Transfer, request_target
 from drumlin.fetch.decode import GZIP, decode, looks_compressed
 from drumlin.http.headers import header_fields, location_of
+from drumlin.http.retry_after import retry_after_s
 from drumlin.model import FailureKind
-from drumlin.node.hosts import HostWork, Robots
+from drumlin.node.backing_off import unreached
+from drumlin.node.hosts import HostWork, Robots, scheme_of
 from drumlin.node.outcomes import is_redirect, truncation
 from drumlin.robots import BODY_BYTES_MAX, REDIRECTS_MAX, decide
 from drumlin.urls import canonical, host_of
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from drumlin.node.agent import Agent
 
 SITEMAPS_MAX = 50
-# Failures before anything could be asked: they are the host's, and every URL of it would fail in the same way.
-HOST_FAILURES = frozenset({FailureKind.DNS, FailureKind.CONNECT, FailureKind.TLS, FailureKind.FORBIDDEN_ADDRESS})
 REFUSALS_MAX = 4
 REFUSAL_WAIT_S = 0.5
 GIVEN_BACK_WAIT_S = 60.0
@@ -65,7 +65,7 @@ class RobotsContact:
 
     def finds(self, place: str, known: dict[str, Robots]) -> bool:
         """Whether `known`, the robots rules of the host that a redirect led to, are what was to be asked for there."""
-        scheme = self._url.partition(":")[0]
+        scheme = scheme_of(self._url)
         robots = known.get(scheme)
         if robots is None or self._agent.expired(robots) or self._url != robots_url(scheme, place):
             return False
@@ -137,34 +137,38 @@ class RobotsContact:
             failure or transfer.failure,
             wall,
             float(max_age[1]) if max_age else None,
-            failures_before=host.robots_failures,
             agent=self._agent.settings.agent,
         )
         if decision.retry:
-            host.robots_failures += 1
-            self._agent.fail_tasks(
-                host, self._failure_kind(transfer), f"robots.txt: {transfer.error or decision.reason}"
-            )
+            self._give_up(transfer, place, decision.reason, retry_after_s(headers, wall))
             return
         robots = Robots(self._agent.lasting(decision, wall), self._agent.settings.agent)
         self._remember(host, self._scheme, robots, transfer.first_byte)
-        scheme = self._url.partition(":")[0]
+        scheme = scheme_of(self._url)
         own_rules = place is not host and self._url == robots_url(scheme, place.host)
         if own_rules and self._redirects <= REDIRECTS_MAX:
             # They bind the other host too, and it need not be asked again for its next guest.
             self._remember(place, scheme, robots, transfer.first_byte)
 
-    def _failure_kind(self, transfer: Transfer) -> str:
-        """A host that cannot be reached at all is called that, not a host without rules. (A redirect's target is
-        another.)
-        """
-        own = not self._redirects and transfer.failure in HOST_FAILURES
-        return transfer.failure if own else FailureKind.ROBOTS_UNREACHABLE
+    def _give_up(self, transfer: Transfer, place: HostWork, reason: str, asked_s: float) -> None:
+        """There is no robots.txt to be had for now, so that nothing of the host may be asked for. A host that cannot be
+        reached at all is called that, not a host without rules; where a redirect led, that is another host's trouble
+        too."""
+        backing_off, error = self._agent.backing_off, transfer.error or reason
+        if transfer.failure == FailureKind.FORBIDDEN_ADDRESS and not self._redirects:
+            self._agent.fail_tasks(self._host, transfer.failure, f"robots.txt: {error}")
+            return
+        if place is not self._host and unreached(transfer):
+            backing_off.begin(place, scheme_of(self._url), transfer.failure, error)
+        own = not self._redirects and unreached(transfer)
+        kind = transfer.failure if own else FailureKind.ROBOTS_UNREACHABLE
+        backing_off.begin(self._host, self._scheme, kind, f"robots.txt: {error}", asked_s)
 
     def _remember(self, host: HostWork, scheme: str, robots: Robots, heard: float) -> None:
         settings = self._agent.settings
         host.robots[scheme] = robots
-        host.robots_failures = 0
+        host.backoff.pop(scheme, None)
+        self._agent.backing_off.blame(host, scheme)
         host.delay_s = max(host.delay_s, robots.crawl_delay_s)
         host.next_contact = max(host.next_contact, heard + host.delay_s)
         base = robots_url(scheme, host.host)

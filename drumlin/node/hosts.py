@@ -16,16 +16,17 @@ import msgspec
 
 from drumlin.clock import monotonic
 from drumlin.fetch import Transfer
+from drumlin.frontier import recovered_s, slowed_s
 from drumlin.protocol import Assignment, HostNote, WorkLease
 from drumlin.robots import CRAWL_DELAY_MAX_S, Decision, PreparedFiles, Rules, product_token
 
 if TYPE_CHECKING:
+    from drumlin.node.archive import Arrival
     from drumlin.node.contact import RobotsContact
 
 LEASE_MARGIN_S = 0.5
 RENEW_SHARE = 0.5
 RENEW_EMPTY_WAIT_S = 0.5
-FAILURES_MAX = 3
 STALE_MAX = 3
 """Requests in a row that may be lost with their connections before it counts as a failure."""
 
@@ -67,6 +68,10 @@ class Robots:
         return self.decision.allow_all or self.rules.allowed(self._agent, url)
 
 
+def scheme_of(url: str) -> str:
+    return url.partition(":")[0]
+
+
 def read_note(raw: bytes) -> HostNote:
     return _note_decoder.decode(raw) if raw else HostNote()
 
@@ -83,12 +88,13 @@ class HostWork:
     """One leased host: its URLs to fetch, its pace, its robots rules."""
 
     __slots__ = (
+        "answered",
+        "backoff",
         "contacted",
         "crawl_delay_s",
         "delay_s",
         "exhausted_until",
         "expires",
-        "failures",
         "guests",
         "host",
         "host_delay_s",
@@ -101,9 +107,11 @@ class HostWork:
         "renewing",
         "robots",
         "robots_contact",
-        "robots_failures",
         "robots_in_flight",
+        "slow_s",
+        "slowed_at",
         "stale",
+        "suspects",
         "tasks",
         "ttl_s",
         "unanswered",
@@ -128,7 +136,10 @@ class HostWork:
         """Results that have arrived and are not archived yet."""
         self.unanswered = 0
         """Results that are archived and on their way to the coordinator."""
-        self.failures = 0
+        self.answered = False
+        """Whether the last contact under this lease was answered."""
+        self.suspects: dict[str, Arrival] = {}
+        """URLs whose failure may be the host's, which its robots.txt is asked for to know."""
         self.renewing = False
         self.waiting = False
         self.exhausted_until = 0.0
@@ -140,13 +151,34 @@ class HostWork:
         """How many requests in a row were lost on connections that were not new."""
         note = read_note(lease.note)
         self.hsts_until = note.hsts_until
-        self.robots_failures = note.robots_failures
+        self.backoff = note.backoff
+        self.slow_s = note.slow_s
+        self.slowed_at = float("-inf")
         self.robots = robots_of(note, agent)
         self.delay_s = self._least_delay_s()
 
     def _least_delay_s(self) -> float:
+        return max(self._usual_delay_s(), self.slow_s)
+
+    def _usual_delay_s(self) -> float:
         asked_s = max((robots.crawl_delay_s for robots in self.robots.values()), default=0.0)
         return max(self.crawl_delay_s, self.lease_delay_s, self.host_delay_s, asked_s)
+
+    def slow_down(self, asked_at: float, now: float) -> None:
+        """The site wants to be asked less often: twice the delay from now on. Answers to what was asked before we knew
+        say nothing new."""
+        if asked_at >= self.slowed_at:
+            self.slowed_at = now
+            self._change_slowness(slowed_s(self.delay_s))
+
+    def recover(self) -> None:
+        """An answer came as it should: go a little faster again."""
+        self._change_slowness(recovered_s(self.slow_s, self._usual_delay_s()))
+
+    def _change_slowness(self, slow_s: float) -> None:
+        self.slow_s = slow_s
+        self.note_changed = True
+        self._change_pace()
 
     def follow_delay(self, crawl_delay_s: float) -> None:
         """The crawl has another delay: what the lease said counts only as far as it is the host's own wish."""
@@ -164,7 +196,7 @@ class HostWork:
     def note(self) -> bytes:
         """What to remember of this host beyond the lease."""
         robots = {scheme: _note_encoder.encode(known.decision) for scheme, known in self.robots.items()}
-        return _note_encoder.encode(HostNote(robots, self.hsts_until, self.robots_failures))
+        return _note_encoder.encode(HostNote(robots, self.hsts_until, self.backoff, self.slow_s))
 
     @property
     def idle(self) -> bool:
@@ -234,6 +266,11 @@ class HostTable:
     def unstarted(self) -> int:
         """How many URLs are not begun."""
         return sum(len(work.tasks) for work in self.by_name.values())
+
+    def last_leases(self, most: int) -> list[str]:
+        """Some leases with URLs not begun, those that are contacted last first."""
+        unstarted = (work for work in self.by_name.values() if work.tasks)
+        return [work.lease_id for work in heapq.nlargest(most, unstarted, key=lambda work: work.next_contact)]
 
     def wait(self, work: HostWork) -> None:
         """Have `take_due` offer this host when its next contact is allowed."""

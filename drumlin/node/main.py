@@ -309,6 +309,7 @@ def node_settings(config: CrawlConfig, options: NodeOptions, name: str, config_v
         retries_max=config.retries_max,
         cookies=config.cookies,
         sitemap_bytes_max=max(config.body_bytes_max, SITEMAP_BYTES_MAX) if config.sitemaps else 0,
+        host_patience_s=config.host_patience_s,
         spool_bytes_max=options.spool_bytes_max,
         config_version=config_version,
     )

@@ -16,9 +16,6 @@ REDIRECTS_MAX = 5  # RFC 9309 2.3.1.2: at least five are followed, across hosts 
 RULES_TTL_S = 86_400.0  # RFC 9309 2.4: a cached copy is not used for longer than 24 hours.
 RULES_TTL_MIN_S = 600.0  # A site that forbids caching is still not asked before every page.
 UNAVAILABLE_TTL_S = 86_400.0
-UNREACHABLE_TTL_S = 600.0
-UNREACHABLE_TTL_MAX_S = 21_600.0
-UNREACHABLE_GROWTH = 2.0
 FORGIVE_UNREACHABLE_RFC_S = 30 * 86_400.0  # RFC 9309 2.3.1.4: after about 30 days it may count as unavailable.
 
 _TOO_MANY_REQUESTS = 429
@@ -49,8 +46,8 @@ class Decision(msgspec.Struct, frozen=True):
     that is not known. Whichever comes first counts: the one does not stand still while a crawl rests, the other is not
     wrong when a wall clock is.
 
-    `retry` says that the answer is not the site's wish but the lack of one: ask again at `expires`, and until
-    then put the host's URLs off instead of counting them as denied.
+    `retry` says that the answer is not the site's wish but the lack of one: ask again after a while (the caller knows
+    how often it was asked in vain), and until then put the host's URLs off instead of counting them as denied.
     """
 
     rules_body: bytes | None
@@ -77,7 +74,6 @@ def decide(
     now: float,
     max_age_s: float | None = None,
     *,
-    failures_before: int = 0,
     unreachable_since: float | None = None,
     policy: Policy = DEFAULT_POLICY,
     agent: str = "",
@@ -85,22 +81,21 @@ def decide(
     """Read the answer to a request for robots.txt.
 
     `status` is that of the last response (None: there was none), `redirects` how many were followed, `failure` a
-    `FailureKind` or "". `max_age_s` is what Cache-Control allows. `failures_before` and `unreachable_since` are
-    the run of unreachable answers before this one; the intervals between attempts grow with it. Of a long file, only
-    the rules for the crawler `agent` are kept.
+    `FailureKind` or "". `max_age_s` is what Cache-Control allows. `unreachable_since` is when the run of unreachable
+    answers before this one began. Of a long file, only the rules for the crawler `agent` are kept.
     """
     if redirects > REDIRECTS_MAX or failure in _REDIRECT_FAILURES:
         return _unavailable(now, policy.redirects_deny, "too many redirects or a redirect without a target")
     if status is not None and 200 <= status < 300 and failure in ("", FailureKind.TOO_LARGE):
         return _rules(body, failure, now, max_age_s, agent)
     if failure or status is None:
-        return _unreachable(now, failures_before, unreachable_since, policy, failure or "no answer")
+        return _unreachable(now, unreachable_since, policy, failure or "no answer")
     if 300 <= status < 400 and status != 304:
         return _unavailable(now, policy.redirects_deny, f"status {status} without a target")
     if 400 <= status < 500 and status != _TOO_MANY_REQUESTS:
         denied = policy.missing_denies or (policy.refused_denies and status in _ACCESS_REFUSED)
         return _unavailable(now, denied, f"status {status}")
-    return _unreachable(now, failures_before, unreachable_since, policy, f"status {status}")
+    return _unreachable(now, unreachable_since, policy, f"status {status}")
 
 
 def _rules(body: bytes, failure: str, now: float, max_age_s: float | None, agent: str) -> Decision:
@@ -116,18 +111,8 @@ def _unavailable(now: float, denied: bool, reason: str) -> Decision:
     return Decision(None, not denied, denied, now + UNAVAILABLE_TTL_S, False, reason)
 
 
-def _unreachable(now: float, failures_before: int, since: float | None, policy: Policy, reason: str) -> Decision:
+def _unreachable(now: float, since: float | None, policy: Policy, reason: str) -> Decision:
     patience_s = policy.forgive_unreachable_after_s
     if patience_s is not None and since is not None and now - since >= patience_s:
         return _unavailable(now, False, f"{reason}, unreachable for too long")
-    return Decision(None, False, True, now + unreachable_ttl_s(failures_before), True, reason)
-
-
-def unreachable_ttl_s(failures_before: int) -> float:
-    """Seconds until robots.txt is asked for again after `failures_before` + 1 unreachable answers in a row."""
-    ttl_s = UNREACHABLE_TTL_S
-    for _ in range(failures_before):
-        ttl_s *= UNREACHABLE_GROWTH
-        if ttl_s >= UNREACHABLE_TTL_MAX_S:
-            return UNREACHABLE_TTL_MAX_S
-    return ttl_s
+    return Decision(None, False, True, now, True, reason)

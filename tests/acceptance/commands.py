@@ -24,7 +24,7 @@ WAIT_S = 30.0
 POLL_S = 0.01
 FAST = ("--allow-private", "--delay", "0", "--nodes", "1")
 """A crawl of loopback without delay, by one node."""
-NO_PATIENCE = ("--retries-max", "0", "--backoff-base", "0.1")
+NO_PATIENCE = ("--retries-max", "0", "--backoff-base", "0.1", "--host-patience", "0s")
 
 Done = subprocess.CompletedProcess[str]
 

@@ -51,6 +51,7 @@ REPORT_FIELDS = {
     "dead_letters",
     "refused",
     "top_hosts",
+    "out_of_reach",
     "fruitless_seeds",
 }
 

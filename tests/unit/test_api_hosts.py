@@ -9,7 +9,7 @@ import msgspec
 
 from drumlin.coordinator.api_hosts import NOTES_SHOWN_BYTES_MAX, HostFace
 from drumlin.coordinator.intake import Intake
-from drumlin.coordinator.messages import HostsQuery
+from drumlin.coordinator.messages_hosts import HostsQuery
 from drumlin.coordinator.routing import Call
 from drumlin.engines.blocking import drive
 from drumlin.protocol import HostNote

@@ -77,7 +77,7 @@ def test_a_host_is_leased_to_one_node_at_a_time_and_not_before_its_next_contact(
 def test_what_a_node_learnt_of_a_host_is_given_to_the_next() -> None:
     made = dispatcher(SEEDS[:1])
     (lease,) = Asker(made).work(0.0)
-    note = msgspec.msgpack.encode(HostNote(robots_failures=1))
+    note = msgspec.msgpack.encode(HostNote(slow_s=1.0))
     learnt = HostReport(lease.lease_id, lease.host, False, 0.0, 7.5, note, ["http://h0.test/map.xml"])
     made.results(batch_of([], [learnt]), 1.0)
     made.results(Results([result(lease.assignments[0])], [release(lease)]), 1.0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.frontier import RETRY_RULES, Budget, next_step, priority_of
-from drumlin.frontier.backoff import RETRY_AFTER_MAX_S
+from drumlin.frontier.pauses import ASKED_MAX_S, pause_s
 from drumlin.frontier.reference import MEANINGS, page
 from drumlin.model import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, FailureKind
 
@@ -52,7 +52,7 @@ def test_a_kind_that_nobody_knows_is_retried() -> None:
 def test_retry_after_is_a_lower_bound_but_not_without_end() -> None:
     assert wait_s(FailureKind.RATE_LIMITED, 1, retry_after_s=100.0) == 100.0
     assert wait_s(FailureKind.RATE_LIMITED, 1, retry_after_s=1.0) == 30.0
-    assert wait_s(FailureKind.RATE_LIMITED, 1, retry_after_s=10.0**9) == RETRY_AFTER_MAX_S
+    assert wait_s(FailureKind.RATE_LIMITED, 1, retry_after_s=10.0**9) == ASKED_MAX_S
 
 
 @given(st.sampled_from(sorted(RETRY_RULES)), st.integers(1, 100), st.floats(0, 1, exclude_max=True))
@@ -95,3 +95,23 @@ def test_a_sitemap_raises_or_lowers_a_page_by_one() -> None:
 @given(st.integers(0, 10**6), st.integers(PRIORITY_MIN, PRIORITY_MAX), st.none() | st.floats(0, 1))
 def test_a_priority_is_always_within_its_bounds(depth: int, operator: int, hint: float | None) -> None:
     assert PRIORITY_MIN <= priority_of(depth, operator=operator, sitemap_hint=hint) <= PRIORITY_MAX
+
+
+# Hosts that could not be asked
+
+
+def test_pauses_double_up_to_an_hour() -> None:
+    assert [pause_s(tries, 0.0, 0.0) for tries in range(1, 12)] == [
+        10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0, 2560.0, 3600.0, 3600.0
+    ]  # fmt: skip
+    assert pause_s(10**9, 0.0, 0.0) == 3600.0
+
+
+def test_pauses_are_spread_and_never_shorter() -> None:
+    assert pause_s(1, 0.0, 0.999) == pytest.approx(11.0, abs=0.01)
+
+
+def test_a_pause_that_a_site_asks_for_is_kept_up_to_a_day() -> None:
+    assert pause_s(1, 600.0, 0.5) == 600.0
+    assert pause_s(9, 5.0, 0.0) == 2560.0
+    assert pause_s(1, 1e9, 0.0) == ASKED_MAX_S

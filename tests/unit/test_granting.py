@@ -114,7 +114,7 @@ def test_a_host_is_visited_by_one_node_at_a_time_and_others_hear_what_is_known_o
     assert (lease.host, lease.assignments, first.notes) == ("rules.test", [], {})
     second = ask("n1", "1", 0.0)
     assert (second.leases, second.notes) == ([], {"rules.test": b""})
-    note = msgspec.msgpack.encode(HostNote(robots_failures=1))
+    note = msgspec.msgpack.encode(HostNote(slow_s=1.0))
     made.results(batch_of([], [release(lease, 5.0, note=note)]), 1.0)
     assert ask("n1", "2", 2.0).notes == {"rules.test": note}, "its next contact is not due"
     (later,) = ask("n1", "3", 5.5).leases

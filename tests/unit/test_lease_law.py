@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from drumlin.coordinator.auth import SECRET_KEY
-from drumlin.coordinator.host_reports import DELAY_MAX_S, NEXT_CONTACT_MAX_S, NOTE_AHEAD_MAX_S, is_sane
+from drumlin.coordinator.host_reports import DELAY_MAX_S, NEXT_CONTACT_MAX_S, NOTE_AHEAD_MAX_S, backoffs_of, is_sane
 from drumlin.coordinator.misdeeds import Misdeed
 from drumlin.engines.blocking import drive
 from drumlin.model import HostState, Outcome
-from drumlin.protocol import Assignment, HostNote, HostReport, KnownRequest, Result, Results, WorkRequest
+from drumlin.protocol import Assignment, BackOff, HostNote, HostReport, KnownRequest, Result, Results, WorkRequest
 from drumlin.robots import Decision
 from tests.harness.dispatching import SEEDS, Asker, Driven, batch_of, dispatcher, release, result
 
@@ -250,7 +250,7 @@ def robots_note(scheme: str = "https", expires: float = 100.0, **more: Any) -> b
         robots_note("gopher"),
         robots_note(expires=1e12),
         robots_note(hsts_until=1e12),
-        robots_note(robots_failures=-1),
+        robots_note(slow_s=-1.0),
         msgspec.msgpack.encode(HostNote({"http": b"no decision"})),
     ],
 )
@@ -261,7 +261,7 @@ def test_a_note_that_no_node_writes_is_left_out(note: bytes) -> None:
 
 
 def test_a_note_as_nodes_write_them_is_kept() -> None:
-    note = robots_note(expires=NOTE_AHEAD_MAX_S, hsts_until=86_400.0 * 365, robots_failures=3)
+    note = robots_note(expires=NOTE_AHEAD_MAX_S, hsts_until=86_400.0 * 365, slow_s=3.0)
     assert learnt(dispatcher(SEEDS[:1]), note=note).note == note
 
 
@@ -271,3 +271,72 @@ def test_sitemaps_of_a_host_are_taken_wherever_they_are() -> None:
     maps = [f"http://{lease.host}/map.xml", ELSEWHERE + "map.xml"]
     made.results(Results([], [HostReport(lease.lease_id, lease.host, sitemaps=maps)]), 1.0, "n0")
     assert made.totals(1.0).known == 4
+
+
+# Hosts in back-off
+
+
+def in_backoff(since: float, tries: int = 1, until: float = 100.0, **more: Any) -> bytes:
+    backoff = BackOff("dns", "no such host", since, tries, since, until, until, **more)
+    return msgspec.msgpack.encode(HostNote(backoff={"http": backoff}))
+
+
+def test_since_when_a_host_is_in_backoff_is_not_the_nodes_to_say() -> None:
+    """Otherwise one node that lies could have all others give up its hosts."""
+    made = dispatcher(SEEDS[:1])
+    first = learnt(made, note=in_backoff(since=-1e9, tries=1_000), release=True)
+    assert first.in_backoff
+    known = backoffs_of(first.note)["http"]
+    assert (known.since, known.tries) == (1.0, 1)
+    (lease,) = Asker(made, "n1").work(20.0)
+    note = in_backoff(since=-1e9, tries=1_000)
+    made.results(Results([], [HostReport(lease.lease_id, lease.host, note=note)]), 21.0, "n1")
+    known = backoffs_of(host_state(made, lease.host).note)["http"]
+    assert (known.since, known.tries) == (1.0, 2)
+    assert made.totals(21.0).hosts_in_backoff == 1
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        in_backoff(0.0, until=1e9),
+        in_backoff(0.0, tries=-1),
+        msgspec.msgpack.encode(HostNote(backoff={"gopher": BackOff("dns", "", 0.0, 1, 0.0, 1.0, 1.0)})),
+        msgspec.msgpack.encode(HostNote(backoff={"http": BackOff("dns", "x" * 10_000, 0.0, 1, 0.0, 1.0, 1.0)})),
+    ],
+    ids=["for years", "tries", "scheme", "long"],
+)
+def test_a_backoff_that_no_node_writes_puts_no_host_to_sleep(note: bytes) -> None:
+    state = learnt(dispatcher(SEEDS[:1]), note=note)
+    assert (state.note, state.in_backoff) == (b"", False)
+
+
+def test_only_the_holder_puts_a_host_into_backoff() -> None:
+    made = dispatcher(SEEDS[:1])
+    (lease,) = Asker(made).work(0.0)
+    made.tick(60.0)
+    made.results(Results([], [HostReport(lease.lease_id, lease.host, note=in_backoff(0.0))]), 61.0, "n0")
+    assert made.totals(61.0).hosts_in_backoff == 0
+
+
+def test_a_host_that_answers_again_is_no_longer_in_backoff() -> None:
+    made = dispatcher(SEEDS[:1])
+    (lease,) = Asker(made).work(0.0)
+    for note, count in ((in_backoff(0.0), 1), (robots_note(), 0)):
+        made.results(Results([], [HostReport(lease.lease_id, lease.host, note=note)]), 1.0, "n0")
+        assert made.totals(1.0).hosts_in_backoff == count
+
+
+def test_a_url_that_is_put_off_has_no_attempt_held_against_it_and_one_that_is_given_up_is_dead() -> None:
+    made = dispatcher([SEEDS[0], SEEDS[0] + "2"])
+    (lease,) = Asker(made).work(0.0)
+    first, second = lease.assignments
+    off = result(first, Outcome.FAILED, kind="tls", put_off_s=1e9)
+    gone = result(second, Outcome.FAILED, kind="dns", gave_up=True)
+    made.results(batch_of([off, gone], [release(lease)]), 1.0, "n0")
+    totals = made.totals(1.0)
+    assert (totals.scheduled, totals.dead, totals.next_event) == (1, 1, 1.0 + NEXT_CONTACT_MAX_S)
+    assert totals.group("dead.") == {"dns": 1}
+    made.tick(1.0 + NEXT_CONTACT_MAX_S)
+    (again,) = Asker(made, "n1").work(2.0 + NEXT_CONTACT_MAX_S)
+    assert [task.attempts for task in again.assignments] == [0]

@@ -80,9 +80,9 @@ def test_what_was_learnt_of_a_host_comes_back_with_its_next_lease() -> None:
     host = work_on(lease())
     host.robots["http"] = Robots(RULES, AGENT)
     host.hsts_until = 5000.0
-    host.robots_failures = 2
+    host.slow_s = 2.0
     again = work_on(lease(note=host.note()))
-    assert (again.hsts_until, again.robots_failures) == (5000.0, 2)
+    assert (again.hsts_until, again.slow_s) == (5000.0, 2.0)
     assert again.robots["http"].allows("http://a.test/yes")
     assert not again.robots["http"].allows("http://a.test/no/way")
 

@@ -53,7 +53,7 @@ def test_a_client_error_allows_everything_for_a_day(status: int) -> None:
 def test_no_clear_answer_denies_everything_and_is_asked_again(status: int | None, failure: str) -> None:
     decision = answer(status, failure)
     assert (decision.allow_all, decision.deny_all, decision.retry) == (False, True, True)
-    assert decision.expires == NOW + policy.UNREACHABLE_TTL_S
+    assert decision.expires == NOW
 
 
 def test_a_body_that_does_not_fit_denies_everything_and_is_no_outage() -> None:
@@ -94,16 +94,8 @@ def test_caching_follows_the_site_between_ten_minutes_and_a_day() -> None:
     assert expires(10**9) == policy.RULES_TTL_S
 
 
-def test_an_unreachable_file_is_asked_for_at_growing_intervals() -> None:
-    waits = [decide(503, b"", 0, "", NOW, failures_before=count).expires - NOW for count in range(12)]
-    assert waits[:4] == [600, 1200, 2400, 4800]
-    assert waits == sorted(waits)
-    assert waits[-1] == policy.UNREACHABLE_TTL_MAX_S
-    assert policy.unreachable_ttl_s(10**9) == policy.UNREACHABLE_TTL_MAX_S
-
-
 def test_an_unreachable_file_is_never_forgiven_by_default() -> None:
-    decision = decide(503, b"", 0, "", NOW, failures_before=99, unreachable_since=NOW - 365 * 86_400)
+    decision = decide(503, b"", 0, "", NOW, unreachable_since=NOW - 365 * 86_400)
     assert decision.deny_all
     assert decision.retry
 

@@ -44,9 +44,9 @@ def test_what_came_of_a_body_that_broke_off_is_kept_and_marked_and_followed(tmp_
     out = tmp_path / "crawl"
     assert web.asked == ["/robots.txt", "/", "/", "/further"], "tried again before it is kept"
     rows = query(out, "SELECT url, title, content_truncated FROM {pages} ORDER BY url")
-    assert rows == [(web.url(), "Whole", "disconnect"), (web.url("/further"), "", None)]
+    assert rows == [(web.url(), "Whole", "disconnect"), (web.url("/further"), None, None)]
     said = query(out, "SELECT outcome, kind, error FROM {fetches} WHERE url = ? ORDER BY fetch_time", web.url())
-    assert [row[:2] for row in said] == [("failed", "reset"), ("fetched", "")]
+    assert [row[:2] for row in said] == [("failed", "reset"), ("fetched", None)]
     assert said[1][2].startswith("cut short: ")
     check_warcs(out)
     check_index_matches_tables(out)

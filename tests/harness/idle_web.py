@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from contextlib import AsyncExitStack
 
 HEAD_BYTES_MAX = 65_536
 START_S_MAX = 10.0
@@ -23,8 +24,7 @@ class IdleWeb:
         self._pages = pages
         self._addresses = [f"127.{net}.0.{number}" for number in range(1, hosts + 1)]
         self._started = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), daemon=True)
 
     def __enter__(self) -> IdleWeb:
         self._thread.start()
@@ -32,20 +32,18 @@ class IdleWeb:
         return self
 
     def __exit__(self, *ending: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(JOIN_S_MAX)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._listen())
-        self._started.set()
-        self._loop.run_forever()
-
-    async def _listen(self) -> None:
-        for address in self._addresses:
-            server = await asyncio.start_server(self._serve, address, 0, backlog=1024)
-            port = server.sockets[0].getsockname()[1]
-            self.origins.append(f"http://{address}:{port}")
+    async def _live(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with AsyncExitStack() as stack:
+            for address in self._addresses:
+                server = await asyncio.start_server(self._serve, address, 0, backlog=1024)
+                await stack.enter_async_context(server)
+                self.origins.append(f"http://{address}:{server.sockets[0].getsockname()[1]}")
+            self._started.set()
+            await self._stop.wait()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -59,7 +57,8 @@ class IdleWeb:
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
             pass
-        writer.close()
+        finally:
+            writer.close()
 
     def _answer(self, path: str) -> bytes:
         if path == "/robots.txt":

@@ -151,7 +151,7 @@ def test_a_bad_host_is_classified_and_tried_as_often_as_documented(
 def test_a_body_that_breaks_off_is_tried_again_and_at_last_stored_as_far_as_it_came(crawled: tuple[Site, Path]) -> None:
     site, out = crawled
     tries = query(out, "SELECT outcome, kind FROM {fetches} WHERE url = ? ORDER BY fetch_time", site.bad["cut-short"])
-    assert tries == [("failed", "reset")] * RETRIES_MAX + [("fetched", "")]
+    assert tries == [("failed", "reset")] * RETRIES_MAX + [("fetched", None)]
     rows = query(out, "SELECT text, content_truncated FROM {pages} WHERE url = ?", site.bad["cut-short"])
     assert rows == [("A beginning", "disconnect")]
 

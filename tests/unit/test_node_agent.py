@@ -109,3 +109,53 @@ def test_a_request_that_could_not_be_sent_in_time_is_no_result(agent: Agent, aro
     on_done(transfer)
     assert [(report.host, report.release) for report in reports(agent)] == [("a.test", True)]
     assert agent._settling.settled
+
+
+# Requests that are lost, and redirects to the same URL
+
+
+def arrive(around: Around, status: int = 0, location: str = "", *, stale: bool = False, cookie: str = "") -> str:
+    """End the oldest request; what it was for."""
+    url, _, on_done, context = around.begun.pop(0)
+    transfer = Transfer(None)
+    transfer.context, transfer.status, transfer.stale = context, status, stale
+    transfer.failure = "reset" if stale else ""
+    transfer.sends = 1
+    transfer.first_byte = transfer.finished = monotonic()
+    fields = [f"Location: {location}"] * bool(location) + [f"Set-Cookie: {cookie}"] * bool(cookie)
+    transfer.header_lines = [
+        f"{line}\r\n".encode() for line in ([f"HTTP/1.1 {status} X", *fields, ""] if status else [])
+    ]
+    on_done(transfer)
+    return url
+
+
+def settled(agent: Agent) -> list[tuple[str, str]]:
+    return [(arrival.result.outcome, arrival.result.kind) for _, arrival in agent._settling._arrived]
+
+
+def test_a_request_that_was_lost_with_its_connection_is_no_attempt(agent: Agent, around: Around) -> None:
+    grant(agent, "a.test", 1)
+    agent._contact_due(monotonic())
+    for _ in range(3):
+        assert arrive(around, stale=True) == "http://a.test/0"
+        assert settled(agent) == []
+    arrive(around, stale=True)
+    assert list(agent.hosts.by_name["a.test"].suspects) == ["http://a.test/0"], "not for ever"
+
+
+def test_another_spelling_of_the_same_url_is_asked_for_once_under_the_same_lease(agent: Agent, around: Around) -> None:
+    grant(agent, "a.test", 1)
+    agent._contact_due(monotonic())
+    arrive(around, 302, "/%30")
+    assert (around.begun[0][0], settled(agent)) == ("http://a.test/%30", [])
+    assert agent.hosts.by_name["a.test"].in_flight == 1
+
+
+def test_a_node_that_is_told_to_stop_asks_for_nothing_again(agent: Agent, around: Around) -> None:
+    grant(agent, "a.test", 1)
+    agent._contact_due(monotonic())
+    agent.follow(CrawlState.DRAINING)
+    arrive(around, stale=True)
+    assert (around.begun, settled(agent), agent.hosts.by_name) == ([], [], {})
+    assert [(report.host, report.release) for report in reports(agent)] == [("a.test", True)]

@@ -15,6 +15,7 @@ import fcntl
 import os
 import random
 import secrets
+import shutil
 import signal
 import socket
 import tempfile
@@ -27,10 +28,12 @@ import msgspec
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.app import CoordinatorApp
 from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, crawl_secret
+from drumlin.coordinator.crawl_record import RECORD_NAME, CrawlRecord
 from drumlin.coordinator.dispatch import CRASHES_MAX, KILLS_MAX, Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.patience import PATIENCE, Patience, first_in_backoff
 from drumlin.coordinator.report import COMPLETE_KEY, ELAPSED_KEY, REPORT_NAME, YES, Report, make_report
+from drumlin.coordinator.restarting import differences, follow_differences
 from drumlin.coordinator.seed_fates import fruitless_seeds
 from drumlin.coordinator.service import (
     CONNECTIONS_WAITING_MAX,
@@ -38,6 +41,7 @@ from drumlin.coordinator.service import (
     Listen,
     run_server,
 )
+from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.coordinator.totals import Totals
 from drumlin.coordinator.unix_socket import private_socket
 from drumlin.engines import open_engine
@@ -64,6 +68,7 @@ RESTART_WAIT_S = 0.2
 RESTARTS_IN_A_ROW_MAX = 5
 LEAVE_WAIT_S = 90.0
 SOCKET_FOLDER_BYTES_MAX = 95
+OWN_FOLDERS = ("frontier", "warc", "tables", "nodes", "logs", "run")
 SOCKET_ADDRESS = "address"
 """A file that says where the socket is."""
 SOCKET_PROBE_S = 2.0
@@ -83,6 +88,8 @@ class LocalOptions(msgspec.Struct, frozen=True):
     sync: bool
     engine: str = ""
     patience_s: float = PATIENCE_S
+    fresh: bool = False
+    """Whether to begin anew, without what is in the directory."""
 
 
 class CrawlDirectory:
@@ -95,13 +102,16 @@ class CrawlDirectory:
 
     def open(self) -> None:
         try:
-            for folder in (self.root, self.paths.warc, self.paths.tables, self.paths.spools, self.root / "logs"):
-                folder.mkdir(parents=True, exist_ok=True)
+            self.make_folders()
             self._lock_fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as cause:
             reason = cause.strerror or str(cause)
             raise StorageError(f"Cannot write to {self.root}: {reason}.", "Choose another --out.") from cause
         self._lock()
+
+    def make_folders(self) -> None:
+        for folder in (self.root, self.paths.warc, self.paths.tables, self.paths.spools, self.root / "logs"):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def _lock(self) -> None:
         """Wait a moment for the processes of a killed crawl to be gone; then somebody else really is at work here."""
@@ -121,6 +131,13 @@ class CrawlDirectory:
         """Passed on to the nodes, so that the lock is held until the last of them is gone."""
         return self._lock_fd
 
+    def clear(self) -> None:
+        """Remove the crawl that is here; what else is in the directory stays."""
+        for name in OWN_FOLDERS:
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        for name in (REPORT_NAME, RECORD_NAME):
+            (self.root / name).unlink(missing_ok=True)
+
     def close(self) -> None:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
@@ -137,7 +154,9 @@ class LocalCrawl:
         seeds: list[str],
         *,
         on_progress: Callable[[Totals, LocalCrawl], None],
+        on_changes: Callable[[list[str]], None] = lambda changed: None,
     ) -> None:
+        """`on_changes` hears what is another than at the last start, if anything is."""
         self.options = options
         self.config = config
         self.directory = CrawlDirectory(options.out)
@@ -150,6 +169,8 @@ class LocalCrawl:
         self._patience = Patience(options.patience_s)
         self._seeds = seeds
         self._on_progress = on_progress
+        self._on_changes = on_changes
+        self._record = CrawlRecord()
         self._failure: Failure | None = None
         self._interrupts = 0
         self._processes: dict[str, NodeProcess] = {}
@@ -162,6 +183,9 @@ class LocalCrawl:
         # Said here once, since every node would only say it to its log, and die of it again and again.
         allow_open_files(self.options.concurrency)
         self.directory.open()
+        if self.options.fresh:
+            self.directory.clear()
+            self.directory.make_folders()
         self._socket_path = _socket_path(self.options.out)
         try:
             with private_socket(self._socket_path, CONNECTIONS_WAITING_MAX, "Choose another --out.") as self._socket:
@@ -221,8 +245,10 @@ class LocalCrawl:
             elapsed_s=self.elapsed_before_s,
             heartbeat_s=HEARTBEAT_S,
         )
+        before = await engine.get_meta(CONFIG_KEY)
         await self.dispatcher.steering.start_with(self.config, await self._time.now())
         await self.dispatcher.open()
+        await self._begin_record(msgspec.json.decode(before, type=CrawlConfig) if before else None)
         await self.dispatcher.seed(self._seeds, await self._time.now())
         totals = await self.dispatcher.totals(await self._time.now())
         was_finished = await engine.get_meta(COMPLETE_KEY) == YES and not self._spools_left()
@@ -245,6 +271,8 @@ class LocalCrawl:
         tables = self.directory.paths.tables
         report.fruitless_seeds = await fruitless_seeds(engine, tables, self._seeds, report.pages)
         report.write(self.options.out / REPORT_NAME)
+        self._record.end(_ending(report), report.pages, self._time.today())
+        self._record.write(self.options.out)
         return report
 
     async def _try_again(self) -> None:
@@ -252,6 +280,20 @@ class LocalCrawl:
         engine, now = self.dispatcher.engine, await self._time.now()
         for shard in range(engine.shard_count):
             await engine.hurry(shard, now)
+
+    async def _begin_record(self, before: CrawlConfig | None) -> None:
+        """Note this run in `crawl.json`, say what is another than at the last start, and follow it."""
+        known, changed = CrawlRecord.read(self.options.out), list[str]()
+        self._record = known or CrawlRecord()
+        if before is not None:
+            seeds = self._record.seeds or self._seeds
+            changed = differences(before, self.config, seeds, self._seeds)
+            self._on_changes(changed)
+            discard_unfinished(self.directory.paths.tables)
+            tables, now = self.directory.paths.tables, await self._time.now()
+            await follow_differences(self.dispatcher, before, seeds, self._seeds, tables, now)
+        self._record.begin(self._seeds, self.config, changed, self._time.today())
+        self._record.write(self.options.out)
 
     def _spools_left(self) -> bool:
         return any(any(self.directory.paths.spools.glob(f"*/*{suffix}")) for suffix in (JOURNAL_SUFFIX, KEPT_SUFFIX))
@@ -399,6 +441,11 @@ class LocalCrawl:
 
     def _fail(self, failure: Failure) -> None:
         self._failure = self._failure or failure
+
+
+def _ending(report: Report) -> str:
+    """How a run ended, in a word or two."""
+    return "interrupted" if report.interrupted else report.stop_reason or report.state
 
 
 def _socket_path(out: Path) -> str:

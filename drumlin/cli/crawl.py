@@ -21,17 +21,18 @@ HREF_SHOWN_CHARS = 200
 @click.command("crawl")
 @click.argument("urls", nargs=-1, metavar="URL...")
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read seed URLs from FILE, one a line; - for stdin")
+@click.option("--fresh", is_flag=True, help="remove the crawl that is in --out, and begin anew")
 @crawl_options
-def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> int:
+def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, fresh: bool) -> int:
     """Crawl from the given URLs into a crawl directory (--out).
 
     Running the same command again resumes where it stopped, whatever stopped it.
     """
     seeds = read_seeds(urls, input_file)
-    return crawl(loaded, seeds)
+    return crawl(loaded, seeds, fresh=fresh)
 
 
-def crawl(loaded: Loaded, seeds: list[str]) -> int:
+def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
     """Run the crawl and print its report; the exit code says how it ended."""
     # One process per core: numpy's own threads would only cost each of them a tenth of a second at its start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -43,9 +44,16 @@ def crawl(loaded: Loaded, seeds: list[str]) -> int:
     process = loaded.process
     out = Path(process.out).absolute()
     nodes = process.nodes or os.cpu_count() or 1
-    options = LocalOptions(out, nodes, process.concurrency, process.sync, process.engine or "", process.patience_s)
+    options = LocalOptions(
+        out, nodes, process.concurrency, process.sync, process.engine or "", process.patience_s, fresh
+    )
+
+    def tell_changes(changed: list[str]) -> None:
+        for line in changed:
+            say(process, f"Not as at the last start: {line}.")
+
     with Progress(messages(process), quiet=process.quiet) as progress:
-        report = LocalCrawl(options, loaded.crawl, seeds, on_progress=progress.show).run()
+        report = LocalCrawl(options, loaded.crawl, seeds, on_progress=progress.show, on_changes=tell_changes).run()
     if report.already_finished and report.pages:
         say(process, f"The crawl in {process.out} is finished: nothing is left to fetch.")
     if process.json:

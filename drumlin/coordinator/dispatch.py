@@ -205,6 +205,11 @@ class Dispatcher:
         answers = {shard: iter(added) for shard, added in (await self._offer(found, now)).items()}
         return [next(answers[self.engine.shard_of(new.host)]) for new in found for _ in new.urls]
 
+    async def add(self, found: Sequence[NewURLs], now: float) -> None:
+        """Offer URLs that are known to be in scope."""
+        if found:
+            await self._offer(found, now)
+
     async def _offer(self, found: Sequence[NewURLs], now: float) -> dict[int, list[Added]]:
         """Offer URLs to the frontier; for each shard, in the order given, what became of them."""
         answers: dict[int, list[Added]] = defaultdict(list)

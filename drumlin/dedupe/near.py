@@ -22,10 +22,10 @@ from drumlin.dedupe.search import Match, as_words, nearest
 from drumlin.dedupe.sketches import FORMAT, SKETCH_BYTES, Words
 from drumlin.errors import EngineError
 
-CHUNK_ENTRIES = 8
+CHUNK_ENTRIES = 4
 """Entries per value in the store: more make reading a domain cheaper, fewer make inserting cheaper."""
 
-LOAD_CHUNKS_MAX = 4_096
+LOAD_CHUNKS_MAX = 8_192
 """Chunks of a domain read at a time (3 MB)."""
 
 DOMAIN_SKETCHES_MAX = 1 << 21

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from drumlin.dedupe.sketches import BANDS_AT, COLUMNS, COLUMNS_AT, ROWS_AT, SIZE_AT, TINY, Words
+from drumlin.dedupe.sketches import BANDS_AT, COLUMNS, COLUMNS_AT, ROWS_AT, SIZE_AT, SLOTS, TINY, Words
 
 OVERLAP_MIN = 0.9
 """Texts whose overlap is estimated to be so much or more are near-duplicates, unless another figure is given."""
@@ -26,6 +26,12 @@ def _expected() -> npt.NDArray[np.float64]:
 _DIFFERENT = _expected()
 
 
+def _shingles(slots: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """How many shingles fill so many slots, most likely: some fall into the same one."""
+    expected: npt.NDArray[np.float64] = -SLOTS * np.log1p(-np.minimum(slots, SLOTS - 1) / SLOTS)
+    return expected
+
+
 def bands_agreeing(bands: Words, others: Words) -> Words:
     """Not zero for the pairs that agree in at least one of their four bands: all bits of a quarter are the same."""
     different = bands ^ others
@@ -43,8 +49,9 @@ def overlaps(ones: Words, others: Words) -> npt.NDArray[np.float64]:
     rows = np.bitwise_count(ones[:, ROWS_AT] ^ others[:, ROWS_AT])
     # At least as many slots differ as rows do, and as the sizes do.
     different = np.maximum(np.maximum(_DIFFERENT.take(columns), rows), np.abs(one_sizes - other_sizes))
-    total = one_sizes + other_sizes
-    estimate = np.maximum((total - different) / np.maximum(total + different, 1), 0)
+    union = _shingles((one_sizes + other_sizes + different) / 2)
+    estimate = (_shingles(one_sizes) + _shingles(other_sizes)) / np.maximum(union, 1) - 1
+    estimate = np.clip(estimate, 0, 1)
     tiny = np.minimum(one_sizes, other_sizes) < TINY
     same = (ones[:, BANDS_AT] == others[:, BANDS_AT]) & (one_sizes == other_sizes)
     found: npt.NDArray[np.float64] = np.where(tiny, np.where(same, 1.0, 0.0), estimate)

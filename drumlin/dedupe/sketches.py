@@ -4,8 +4,8 @@ A word is a run of letters, digits and underscores; each Chinese, Japanese or Ko
 three words that follow each other. A text is the *set* of its shingles: how often each occurs does not matter. The
 overlap of two texts is the Jaccard index of their sets: the shared shingles, divided by all.
 
-Every shingle is hashed into one of 32,768 slots, 64 rows of 512 columns. What is kept of the filled slots, in words of
-64 bits:
+Every shingle is hashed into one of 16,384 slots. Those whose numbers end in the same 9 bits are a column, those whose
+numbers begin with the same 6 bits a row. What is kept of the filled slots, in words of 64 bits:
 
 - `columns` (8 words): for each column, whether the number of filled slots in it is odd. In how many bits the columns of
   two texts differ tells how many slots only one of them fills ("odd sketch", Mitzenmacher, Pagh and Pham 2014). It sees
@@ -44,7 +44,7 @@ GROUP_BYTES_MAX = 131_072
 """Texts are worked on in groups of about this size, so that the arrays between the steps stay in the CPU's cache."""
 
 GROUP_TEXTS_MAX = 32
-"""Texts of a group, since each has a table of slots (32 KB)."""
+"""Texts of a group, since each has a table of slots (16 KB)."""
 
 TINY = 19
 """With fewer shingles, one that differs means an overlap below 0.95."""
@@ -54,8 +54,8 @@ WORD_BYTES_MAX = 128
 
 ROWS = 64
 COLUMNS = 512
-SLOTS = ROWS * COLUMNS
-SLOT_BITS = 15
+SLOT_BITS = 14
+SLOTS = 1 << SLOT_BITS
 BANDS = 4
 RANGES = 32
 RANGE_SLOTS = SLOTS // RANGES
@@ -73,7 +73,8 @@ _Places = npt.NDArray[np.int64]
 # Between two texts, and after the last: no word, and room for a look at eight bytes from any place in a word.
 _GAP = b"\0" * 8
 _WINDOW_BYTES = 8
-_SHINGLE_WORDS = 3
+# A shingle is its first word and so many more.
+_INNER = 2
 # By the length of a word: how far to shift a window to be rid of what follows the word.
 _SHIFTS = np.array([64 - 8 * length for length in range(_WINDOW_BYTES + 1)], np.uint64)
 _MULTIPLIER_1 = np.uint64(0x9E3779B97F4A7C15)
@@ -126,15 +127,16 @@ def readable(sketch: bytes | None) -> bool:
 def _group_sketches(texts: list[bytes]) -> list[bytes | None]:
     source = b"".join([_GAP, _GAP.join(texts), _GAP])
     hashes, begins, ends = _shingles(source, texts)
-    table = np.zeros(len(texts) * SLOTS, np.uint8)
+    # One table for each text, and one for the shingles that begin in one text and end in the next.
+    table = np.zeros((len(texts) + 1) * SLOTS, np.uint8)
     slots = hashes >> _SLOT_SHIFT
-    slots += np.arange(0, len(table), SLOTS, dtype=np.uint64).repeat(ends - begins)
+    slots += _tables(begins, ends)[: len(slots)]
     table[slots.view(np.int64)] = 1
-    made = _from_table(table.reshape(len(texts), SLOTS))
+    made = _from_table(table[:-SLOTS].reshape(len(texts), SLOTS))
     sizes = (made[:, SIZE_AT] & _SIZE_MASK).tolist()
     for number, size in enumerate(sizes):
         if size < TINY:
-            shingles = np.unique(hashes[begins[number] : ends[number]])
+            shingles = np.unique(hashes[begins[number] : max(begins[number], ends[number] - _INNER)])
             made[number, BANDS_AT] = xxh3_64_intdigest(shingles.astype("<u8").tobytes())
     packed = made.astype("<u8", copy=False).tobytes()
     places = range(0, len(packed) + 1, SKETCH_BYTES)
@@ -142,28 +144,32 @@ def _group_sketches(texts: list[bytes]) -> list[bytes | None]:
 
 
 def _shingles(source: bytes, texts: list[bytes]) -> tuple[Words, _Places, _Places]:
-    """The hashes of all shingles, text after text, and where those of each text begin and end."""
+    """The hashes of every three words, and the numbers of the first word of each text and of the one after its last."""
     buffer = np.frombuffer(source, np.uint8)
     starts, word_ends = _words(buffer, ascii_only=source.isascii())
     hashes = _word_hashes(buffer, starts, word_ends)
     text_ends = np.cumsum([len(text) + len(_GAP) for text in texts])
     last = np.searchsorted(starts, text_ends)
     first = np.concatenate(([0], last[:-1]))
-    inner = _SHINGLE_WORDS - 1
-    if len(hashes) <= inner:
-        return hashes[:0], first * 0, first * 0
+    if len(hashes) <= _INNER:
+        return hashes[:0], first, last
     mixed = hashes[:-2] * _MULTIPLIER_1
     mixed += hashes[1:-1] * _MULTIPLIER_3
     mixed += hashes[2:]
     mixed ^= mixed >> _HALF
     mixed *= _MULTIPLIER_2
-    # A shingle lies within one text: the last two words of each begin none.
-    kept = np.ones(len(hashes), np.bool_)
-    for back in range(1, inner + 1):
-        kept[np.maximum(last - back, first)[last > first]] = False
-    counts = np.maximum(last - first - inner, 0)
-    ends = np.cumsum(counts)
-    return mixed[kept[:-inner]], ends - counts, ends
+    return mixed, first, last
+
+
+def _tables(begins: _Places, ends: _Places) -> Words:
+    """For each word, where the table of its text begins; for the last two of a text, which begin no shingle of it, the
+    table that nobody reads."""
+    tables = np.arange(0, len(ends) * SLOTS, SLOTS, dtype=np.uint64).repeat(ends - begins)
+    last = ends[ends > begins]
+    nobody = np.uint64(len(ends) * SLOTS)
+    tables[last - 1] = nobody
+    tables[np.maximum(last - _INNER, begins[ends > begins])] = nobody
+    return tables
 
 
 def _words(buffer: _Bytes, *, ascii_only: bool) -> tuple[_Places, _Places]:
@@ -225,11 +231,11 @@ def _from_table(table: _Bytes) -> Words:
     """Sketches of texts, one row of slots each. The bands of tiny ones are still to be made."""
     count = len(table)
     made = np.empty((count, WORDS), np.uint64)
-    grid = table.view("<u8").reshape(count, ROWS, COLUMNS // 8)
-    columns = np.bitwise_xor.reduce(grid, axis=1).view(np.uint8)
+    slots = table.view("<u8")
+    columns = np.bitwise_xor.reduce(slots.reshape(count, -1, COLUMNS // 8), axis=1).view(np.uint8)
     made[:, COLUMNS_AT:] = np.packbits(columns, axis=1).view("<u8")
-    # Eight slots to a word, one byte each: their sums stay below 256, since a row has 64 such words.
-    in_rows = np.add.reduce(grid, axis=2)
+    # Eight slots to a word, one byte each: their sums stay below 256, since a row has 32 such words.
+    in_rows = np.add.reduce(slots.reshape(count, ROWS, -1), axis=2)
     odd = np.bitwise_count(in_rows & _LOWEST_BITS) & np.uint8(1)
     made[:, ROWS_AT] = np.packbits(odd, axis=1).view("<u8").ravel()
     sizes = in_rows.view(np.uint8).reshape(count, -1).sum(axis=1, dtype=np.uint64)

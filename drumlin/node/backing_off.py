@@ -63,10 +63,10 @@ class BackingOff:
 
     def wait_s(self, host: HostWork, scheme: str) -> float:
         """How long the host must still be left alone on this scheme; 0 when it may be tried."""
-        backoff, now = host.backoff.get(scheme), self._agent.shared_time()
+        backoff = host.backoff.get(scheme)
         if backoff is None or (not backoff.asked and backoff.tried < (self._began or 0.0)):
             return 0.0
-        return max(0.0, min(backoff.until - now, backoff.until_wall - time.time()))
+        return max(0.0, min(backoff.until - self._agent.shared_time(), backoff.until_wall - time.time()))
 
     def begin(self, host: HostWork, scheme: str, kind: str, error: str, asked_s: float = 0.0) -> None:
         """The host could not be asked: leave it alone on this scheme for a while, which grows from try to try."""

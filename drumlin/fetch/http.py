@@ -236,10 +236,11 @@ class Fetcher:
         return len(own)
 
     def _note_crowds(self, failed: list[Transfer]) -> None:
-        """Note which of these had others of their origin beside them, as long as all are still here."""
+        """Note who had others of the same origin beside it when one failed: the rest may fail with it, a bit later."""
         origins = Counter(transfer.origin for transfer in self._active.values())
-        for transfer in failed:
-            transfer.crowded = origins[transfer.origin] > 1
+        crowds = {transfer.origin for transfer in failed if origins[transfer.origin] > 1}
+        for transfer in self._active.values() if crowds else ():
+            transfer.crowded = transfer.crowded or transfer.origin in crowds
 
     def _finish(self, curl: Any, code: int, message: str) -> None:
         transfer = self._active.pop(curl)
@@ -297,7 +298,7 @@ class Fetcher:
         transfer.body.truncate()
         transfer.context = None
         transfer.failure = transfer.error = transfer.truncated = ""
-        transfer.refused = transfer.too_late = transfer.stale = False
+        transfer.refused = transfer.too_late = transfer.stale = transfer.crowded = False
         transfer.may_send = None
         transfer.sends = 0
         if transfer.cookie:

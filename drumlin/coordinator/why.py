@@ -52,8 +52,8 @@ def _is_fetching(state: CrawlState, nodes: Sequence[NodeRecord], settled_s: floa
 def bound_by(totals: Totals, nodes: Sequence[NodeRecord]) -> list[Reason]:
     """What keeps a crawl that fetches from fetching faster, if it is not its nodes."""
     active = any(node.status is NodeStatus.ACTIVE for node in nodes)
-    hosts = totals.hosts_leased + totals.hosts_waiting
-    if not active or totals.hosts_ready or not hosts:
+    hosts = totals.hosts_leased + totals.hosts_waiting - totals.hosts_in_backoff
+    if not active or totals.hosts_ready or hosts <= 0:
         return []
     which = f"Each of the {hosts:,} hosts that have" if hosts > 1 else "The one host that has"
     return [Reason("politeness", f"{which} URLs left is asked as often as its delay allows.")]

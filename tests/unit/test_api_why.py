@@ -120,3 +120,13 @@ def test_results_of_workers_that_tell_no_load_count() -> None:
     assert why_idle(CrawlState.RUNNING, "", figures, [node()], [], 0, 0, NOW, settled_s=1.0) == []
     assert why_idle(CrawlState.RUNNING, "", figures, [node()], [], 0, 0, NOW, settled_s=60.0) != []
     assert why_idle(CrawlState.PAUSED, "", figures, [node()], [], 0, 0, NOW, settled_s=1.0)[0].code == "paused"
+
+
+def test_hosts_in_backoff_are_named_and_not_said_to_be_asked_at_a_polite_pace() -> None:
+    out = totals(queued=9, hosts_waiting=2, hosts_in_backoff=2)
+    assert codes(out, node()) == ["backoff"]
+    assert bound_by(out, [node(load=0.1)]) == []
+    some = totals(queued=9, hosts_waiting=3, hosts_in_backoff=1)
+    assert codes(some, node()) == ["backoff", "all_waiting"]
+    (bound,) = bound_by(some, [node(load=0.1)])
+    assert "2 hosts" in bound.message

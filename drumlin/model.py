@@ -336,6 +336,7 @@ class Capture(msgspec.Struct):
     nofollow: bool = False
     soft_404: bool = False
     links: LinkSet = msgspec.field(default_factory=LinkSet)
+    links_too_long: int = 0
     # fingerprints
     digest: bytes = b""
     sketch: bytes | None = None

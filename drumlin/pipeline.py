@@ -21,7 +21,7 @@ from drumlin.dedupe import digest, sketches
 from drumlin.errors import SiteError
 from drumlin.fetch.decode import decode_body
 from drumlin.fetch.transfer import Transfer
-from drumlin.frontier import OUT_OF_SCOPE, SOFT_404, TrapFilter, TrapLimits, soft_404
+from drumlin.frontier import OUT_OF_SCOPE, SOFT_404, URL_LENGTH, TrapFilter, TrapLimits, soft_404
 from drumlin.http.headers import header_fields, header_values, holds_all, location_of
 from drumlin.http.mime import extract_mime_type
 from drumlin.model import Capture, FailureKind, LinkSet
@@ -41,12 +41,14 @@ from drumlin.parse import (
 from drumlin.protocol import NAMED_BY_ROBOTS, SITEMAPS_ELSEWHERE_MAX, Assignment
 from drumlin.robots import directives
 from drumlin.store import UNSPECIFIED, record_id_of
-from drumlin.urls import LinkResolver, Scope, canonical, domain_of
+from drumlin.urls import LinkResolver, Scope, canonical, domain_of, identities, identity, is_too_long
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 PLAIN_TYPE = "text/plain"
 STYLE_TYPE = "text/css"
 PARTIAL_CONTENT = 206
+LONG_CHARS = 500
+"""A shorter href makes no URL that is too long, however much of it is escaped."""
 RECENT_URLS_MAX = 100_000
 # How far beyond the crawl's depth a page's assets may be: a stylesheet imports others, and those use images.
 ASSET_DEPTH_EXTRA = 5
@@ -170,6 +172,10 @@ class Pipeline:
             (preferred,) = self._resolver.resolve(base, queries_in(page.charset, [page.canonical_href]))
             capture.canonical = preferred or ""
         capture.links = LinkSet(urls, page.kinds, page.rels, page.texts)
+        capture.links_too_long = page.too_long
+        if None in urls:
+            long = (href for href, url in zip(page.hrefs, urls, strict=True) if url is None and len(href) > LONG_CHARS)
+            capture.links_too_long += sum(is_too_long(href, base) for href in long)
 
     def discover(self, capture: Capture) -> Discovered:
         """The links of a capture that are in scope, no trap, and not told to the frontier lately."""
@@ -183,6 +189,8 @@ class Pipeline:
             found.refused = {SOFT_404: len(capture.links.urls)} if capture.links.urls else {}
         elif capture.mime in HTML_TYPES:
             self._discover_in_page(capture.links, followed, depth, found)
+            if capture.links_too_long:
+                found.refused[URL_LENGTH] = found.refused.get(URL_LENGTH, 0) + capture.links_too_long
         elif capture.mime == STYLE_TYPE:
             if followed >= ASSET_KINDS:
                 for href in style_hrefs(capture.body):
@@ -270,6 +278,8 @@ class Pipeline:
 
     def _offer_href(self, href: str, capture: Capture, found: Discovered, *, anywhere: bool = False) -> bool:
         url = canonical(href, capture.url)
+        if url is None and is_too_long(href, capture.url):
+            found.refused[URL_LENGTH] = found.refused.get(URL_LENGTH, 0) + 1
         return url is not None and self._offer(url, capture.depth + 1, found, anywhere=anywhere)
 
     def _offer(self, url: str, depth: int, found: Discovered, *, anywhere: bool = False) -> bool:
@@ -284,7 +294,7 @@ class Pipeline:
         if mark is not url and self._is_recent(mark):
             return False
         self._remember(mark)
-        reason = self._traps.reject(url, depth, self._year) if within else OUT_OF_SCOPE
+        reason = self._traps.reject(identity(url), depth, self._year) if within else OUT_OF_SCOPE
         if reason:
             found.refused[reason] = found.refused.get(reason, 0) + 1
             return False
@@ -321,7 +331,7 @@ def redirect_target(capture: Capture, redirects_max: int) -> str:
     if target is None:
         said = capture.headers.get("location", "")
         raise SiteError(FailureKind.BAD_REDIRECT, f"status {capture.status} redirects to {said[:200]!r}")
-    if target == capture.url or target in capture.redirects:
+    if identity(target) in identities((capture.url, *capture.redirects)):
         raise SiteError(FailureKind.REDIRECT_LOOP, f"redirects back to {target}")
     if len(capture.redirects) >= redirects_max:
         raise SiteError(FailureKind.REDIRECT_LIMIT, f"more than {redirects_max} redirects")

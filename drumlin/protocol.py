@@ -21,8 +21,8 @@ from drumlin.model import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Duplicat
 
 MEDIA_TYPE = "application/msgpack"
 BODY_BYTES_MAX = 64 * 1024 * 1024
-URL_CHARS_MAX = 3_000
-"""Somewhat more than a canonical URL may have, and so little that the largest list of links fits into a body."""
+URL_CHARS_MAX = 8_200
+"""Somewhat more than a canonical URL may have. A list of the longest does not fit into a body: nodes cut it before."""
 RESULTS_MAX = 5_000
 LINKS_MAX = 20_000
 LINKS_BATCH_MAX = 120_000

@@ -168,6 +168,8 @@ class HostFace:
         shard = self._engine.shard_of(host)
         state = await self._engine.host_state(shard, host)
         letters = await self._engine.dead_letters(shard, host=host) if story.state is TaskState.DEAD else []
+        # It may have been asked for in another spelling than the first that was found, by which it is known.
+        url = story.task.url if story.task else url
         letter = next((one for one in letters if one.url == url), None)
         tried = story.task is None or story.task.attempts > 0
         attempts = await self._intake.attempts(url) if tried else NOTHING_TRIED

@@ -54,8 +54,8 @@ from drumlin.protocol import NodeStatus
 from drumlin.urls import canonical, host_of
 
 WAITING_SHOWN = 1
-ADD_BYTES_MAX = 16 * 1024 * 1024
-DEAD_LETTERS_BYTES_MAX = 4 * 1024 * 1024
+ADD_BYTES_MAX = 48 * 1024 * 1024
+DEAD_LETTERS_BYTES_MAX = 16 * 1024 * 1024
 INVALID_SHOWN_MAX = 100
 STOPPED_BY_PERSON = "stopped by an operator"
 CRAWL = "/api/v1/crawl"
@@ -297,7 +297,9 @@ class PeopleFace:
             named = [letter.url for letter in await self._letters(change.kind, change.host, change.limit)]
         shards: dict[int, list[str]] = {}
         for url in named:
-            shards.setdefault(self._engine.shard_of(host_of(url)), []).append(url)
+            shard = self._engine.shard_of(host_of(url))
+            story = await self._engine.story(shard, url) if change.urls else None
+            shards.setdefault(shard, []).append(story.task.url if story and story.task else url)
         return shards
 
     async def _letters(self, kind: str, host: str, limit: int) -> list[DeadLetter]:

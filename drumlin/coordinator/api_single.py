@@ -46,7 +46,7 @@ from drumlin.urls import canonical, host_of
 
 DENIED_PASSED_OVER_MAX = 20
 """URLs that robots.txt denies, settled in one request for the next URL."""
-RESULT_BYTES_MAX = 16 * 1024 * 1024
+RESULT_BYTES_MAX = 32 * 1024 * 1024
 GIVEN_MAX = 20_000
 REQUEST_PREFIX = "one-"
 """What the ids of these requests begin with: it tells their leases from those of nodes."""
@@ -295,7 +295,7 @@ class SingleFace:
             raise Refused(404, "no_such_url", "Nothing is known of this URL.", "Enqueue it first.")
         if story.state is not TaskState.QUEUED:
             raise Refused(409, "not_queued", f"This URL is {story.state}: only a queued one can be moved.")
-        await self._engine.reprioritise(shard, [(url, message.new_priority)])
+        await self._engine.reprioritise(shard, [(story.task.url if story.task else url, message.new_priority)])
         return Reprioritized(accepted=True)
 
 

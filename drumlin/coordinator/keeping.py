@@ -40,6 +40,7 @@ from drumlin.store.lookup import StoredFetch
 from drumlin.store.names import segment_name
 from drumlin.store.spools import KEPT_SUFFIX, SPOOLS, SpoolLock
 from drumlin.store.warcfile import StoredCapture
+from drumlin.urls import identity
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -167,7 +168,7 @@ class Keeper:
                     segment.warc.settle(stored.captures, surplus)
                 segment.rows += add_rows(segment.tables, stored.entries, verdict)
             for entry in (one for place, one in enumerate(stored.entries) if place not in left_out):
-                segment.urls[entry.fetch.url].append(_as_stored(entry, segment.name))
+                segment.urls[identity(entry.fetch.url)].append(_as_stored(entry, segment.name))
         except StorageError as broken:
             log.warning("results wait in %s: %s", segment.journal.path, broken)
             segment.given_up = True
@@ -218,7 +219,7 @@ class Keeper:
     def recent(self, url: str) -> list[StoredFetch]:
         """What was stored of a URL that is in no complete table yet."""
         segments = [*self._ended, *([self._segment] if self._segment is not None else [])]
-        return [found for segment in segments for found in segment.urls.get(url, [])]
+        return [found for segment in segments for found in segment.urls.get(identity(url), [])]
 
     # As time passes
 

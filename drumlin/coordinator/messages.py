@@ -37,7 +37,7 @@ DELAY_S_MAX = 86_400.0
 PAGES_MAX = 10**12
 ROBOTS_CHARS_MAX = 512 * 1024
 
-WEB_URL_CHARS_MAX = 1_900
+WEB_URL_CHARS_MAX = 7_600
 """A little less than a canonical URL may have, since some characters are escaped there."""
 WebURL = Annotated[str, msgspec.Meta(max_length=WEB_URL_CHARS_MAX, pattern=WEB_URL_PATTERN)]
 HostStandingName = Literal["ready", "waiting", "leased", "idle", "blocked"]

@@ -93,10 +93,11 @@ class Engine(Protocol):
     ) -> list[Added]:
         """Queue the URLs that were never accepted before; one answer for each URL, in order.
 
-        The seen-test is exact in practice (128-bit xxh3 of the URL). A new URL joins its host's queue, which is
-        ordered by priority, highest first, then by arrival. `CAPPED` URLs, those of a host that already has
-        `host_urls_max` accepted ones, are not remembered. A host that had nothing queued becomes ready at `now`,
-        or at its remembered next contact when that is later.
+        The seen-test is exact in practice (128-bit xxh3 of `drumlin.urls.identity`): of several spellings of a page
+        the first is accepted, and is the one that tasks and letters have. `story` finds it by any of them, the other
+        calls take it as it is kept. A new URL joins its host's queue, which is ordered by priority, highest first, then
+        by arrival. `CAPPED` URLs, those of a host that already has `host_urls_max` accepted ones, are not remembered.
+        A host that had nothing queued becomes ready at `now`, or at its remembered next contact when that is later.
         """
 
     async def lease(

@@ -25,6 +25,7 @@ from drumlin.engines.conformance_base import settled, settlement, url_of, urls_o
 from drumlin.engines.conformance_machine import check_against_the_specification
 from drumlin.engines.conformance_settling import SettlingConformance
 from drumlin.engines.conformance_shared import SharedConformance
+from drumlin.engines.conformance_spellings import SpellingConformance
 from drumlin.model import (
     Content,
     Duplicate,
@@ -40,7 +41,7 @@ from drumlin.model import (
 )
 
 
-class EngineConformance(SettlingConformance, SharedConformance):
+class EngineConformance(SettlingConformance, SharedConformance, SpellingConformance):
     """Examples as sentences. `open` gives an engine with at least one shard, kept in `directory` if it is durable."""
 
     # Adding

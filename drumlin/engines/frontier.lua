@@ -1150,9 +1150,10 @@ local function reprioritise(keys, arguments)
 end
 
 -- Which of a host's URLs are queued, a slice at a time: the next slice's priority (-1: no more) and place, then the records
--- found.
+-- found. With a stem, those too that may be another spelling of what begins so: a URL is the same as all its other
+-- spellings up to the first escape, query or parameter.
 local function find(keys, arguments)
-  local name, priority, place, urls = unpack(decode(arguments[1]))
+  local name, priority, place, urls, stem = unpack(decode(arguments[1]))
   local raw = call('HGET', keys[1] .. 'h', name)
   local host, wanted = host_from(name, raw), {}
   for _, url in ipairs(urls) do wanted[url] = true end
@@ -1164,7 +1165,9 @@ local function find(keys, arguments)
   local found = {priority, place + #records}
   if #records < FIND_SLICE then found = {priority - 1, 0} end
   for _, record in ipairs(records) do
-    if wanted[url_of(record)] then found[#found + 1] = record end
+    local url = url_of(record)
+    local common = stem and url:match('^[^%%?;]*')
+    if wanted[url] or stem and sub(stem, 1, #common) == common then found[#found + 1] = record end
   end
   return found
 end

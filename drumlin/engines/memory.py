@@ -34,6 +34,7 @@ from drumlin.model import (
     Verdict,
     Visit,
 )
+from drumlin.urls import identities, identity
 
 
 class MemoryEngine(Embedded):
@@ -54,7 +55,7 @@ class MemoryEngine(Embedded):
         return [self._add(state, new, url, now, cap) for new in found for url in new.urls]
 
     def _add(self, state: Shard, new: NewURLs, url: str, now: float, host_urls_max: float) -> Added:
-        if url in state.entries:
+        if state.entry(url) is not None:
             return Added.SEEN
         host = state.host(new.host)
         if host.urls >= host_urls_max:
@@ -62,7 +63,7 @@ class MemoryEngine(Embedded):
         task = Task(state.next_id, url, new.priority, new.depth, 0, new.found_on, new.redirects, 0, now)
         state.next_id += 1
         host.urls += 1
-        entry = state.entries[url] = Entry(new.host, task)
+        entry = state.entries[identity(url)] = Entry(new.host, task)
         state.put_queued(entry, now)
         return Added.ADDED
 
@@ -106,7 +107,7 @@ class MemoryEngine(Embedded):
         return self._grant_tasks(state, shard, host, host.grant, 0, now)
 
     def _grant_tasks(self, state: Shard, shard: int, host: Host, grant: Grant, urls_max: int, now: float) -> Lease:
-        entries = [state.entries[url] for _, _, url in host.queue[: max(urls_max, 0)]]
+        entries = [state.entries[identity(url)] for _, _, url in host.queue[: max(urls_max, 0)]]
         for entry in entries:
             state.take(entry)
             state.put_leased(entry, grant)
@@ -150,7 +151,7 @@ class MemoryEngine(Embedded):
         return verdicts
 
     def _settle_task(self, state: Shard, host: Host, settled: Settled, live: bool, now: float) -> Verdict:
-        entry = state.entries.get(settled.url)
+        entry = state.entry(settled.url)
         entry = entry if entry and entry.host == host.name else None
         verdict = verdict_on(entry, settled, live)
         if verdict is not Verdict.SETTLED or entry is None:
@@ -178,7 +179,7 @@ class MemoryEngine(Embedded):
     def _preview(self, state: Shard, settlement: Settlement) -> Preview:
         host = state.hosts.get(settlement.host)
         live = host is not None and host.grant is not None and host.grant.token == settlement.token
-        entries = [state.entries.get(settled.url) for settled in settlement.settled]
+        entries = [state.entry(settled.url) for settled in settlement.settled]
         own = [entry if entry and entry.host == settlement.host else None for entry in entries]
         return Preview(live, [verdict_on(*pair, live) for pair in zip(own, settlement.settled, strict=True)])
 
@@ -201,8 +202,9 @@ class MemoryEngine(Embedded):
             state.lose_lease(state.hosts[name], max(deadline, now))
         for retry_at, _, url in state.scheduled[:limit]:
             if retry_at <= now:
-                state.take(state.entries[url])
-                state.put_queued(state.entries[url], now)
+                entry = state.entries[identity(url)]
+                state.take(entry)
+                state.put_queued(entry, now)
         return [name for _, name in over]
 
     async def release_node(self, shard: int, node: str, now: float) -> int:
@@ -214,7 +216,7 @@ class MemoryEngine(Embedded):
 
     async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
         state = self._shards[shard]
-        entry = state.entries.get(url)
+        entry = state.entry(url)
         if entry is None or entry.state not in (TaskState.QUEUED, TaskState.LEASED):
             return False
         entry.task = replace(entry.task, crashes=entry.task.crashes + 1)
@@ -229,7 +231,7 @@ class MemoryEngine(Embedded):
         state = self._shards[shard]
         changed = 0
         for url, priority in changes:
-            entry = state.entries.get(url)
+            entry = state.entry(url)
             if entry and entry.state is TaskState.QUEUED and entry.task.priority != priority:
                 state.take(entry)
                 entry.task = replace(entry.task, priority=priority)
@@ -248,7 +250,7 @@ class MemoryEngine(Embedded):
 
     def _take_dead(self, state: Shard, urls: Sequence[str]) -> list[Entry]:
         """The dead among the URLs, each once, taken from the dead letters."""
-        entries = [state.entries[url] for url in dict.fromkeys(urls) if url in state.entries]
+        entries = [state.entries[key] for key in dict.fromkeys(identities(urls)) if key in state.entries]
         dead = [entry for entry in entries if entry.state is TaskState.DEAD]
         for entry in dead:
             state.take(entry)
@@ -271,7 +273,7 @@ class MemoryEngine(Embedded):
     # What is known
 
     async def story(self, shard: int, url: str) -> TaskStory | None:
-        entry = self._shards[shard].entries.get(url)
+        entry = self._shards[shard].entry(url)
         if entry is None:
             return None
         task = None if entry.state is TaskState.DONE else entry.task

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drumlin.model import DeadLetter, HostState, Settled, Task, TaskState, Verdict
+from drumlin.urls import identity
 
 AFTER_EVERY_NAME = "\U0010ffff"
 
@@ -135,6 +136,10 @@ class Shard:
         )
         self.put(entry, TaskState.DEAD)
 
+    def entry(self, url: str) -> Entry | None:
+        """What is known of a page, by any spelling of its URL."""
+        return self.entries.get(identity(url))
+
     def lose_lease(self, host: Host, ended: float) -> None:
         """End a lease whose node was not heard of: it may have contacted the host until `ended`."""
         if host.grant:
@@ -148,7 +153,7 @@ class Shard:
         host.next_contact = next_contact
         for url in grant.urls:
             self.totals[TaskState.LEASED] -= 1
-            self.put_queued(self.entries[url])
+            self.put_queued(self.entries[identity(url)])
         self.refresh(host)
 
     def count(self, counts: dict[str, int]) -> None:

@@ -19,6 +19,7 @@ per seen URL, 5 per done URL for two weeks, 280 per host, 220 per page for findi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from itertools import count
@@ -35,9 +36,10 @@ from drumlin.engines.redis_contents import RedisContents
 from drumlin.engines.redis_founding import found
 from drumlin.engines.redis_records import (
     encode,
+    hosts_and_shorts,
     read_host,
+    read_lease,
     read_letter,
-    read_pace,
     read_record,
     read_stats,
     seen_mark,
@@ -66,11 +68,13 @@ from drumlin.model import (
     Verdict,
     Visit,
 )
-from drumlin.urls import host_of
+from drumlin.urls import host_of, identity
 
 SCAN_HOSTS = 1_000
 FINDS_MAX = 3
 """How often a URL is looked for that moves while it is looked for."""
+# Where the spellings of a URL begin to differ.
+_SPELLED = re.compile("[%?;]")
 _HIGHEST_PRIORITY = 9
 _ADDED = {48: Added.ADDED, 49: Added.SEEN, 50: Added.CAPPED}
 _LIVE, _UNDECIDED = ord("L"), b"?"
@@ -168,12 +172,12 @@ class RedisEngine:
         wanted = encode((node, request, now, until, *limits, skipped, sorted(set(only_hosts))))
         reply = await self._call("lease", shard, wanted)
         await self._looks.be_sure()
-        return [_lease(shard, fields, node, now) for fields in reply]
+        return [read_lease(shard, fields, node, now) for fields in reply]
 
     async def visit(self, shard: int, visit: Visit, now: float) -> Lease | None:
         fields = await self._call("visit", shard, encode(visit))
         await self._looks.be_sure()
-        return _lease(shard, fields, visit.node, now) if fields else None
+        return read_lease(shard, fields, visit.node, now) if fields else None
 
     async def extend(
         self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int
@@ -191,7 +195,7 @@ class RedisEngine:
         leases: list[Lease | None] = [None] * len(renewals)
         for (shard, places), reply in zip(by_shard.items(), await self._client.run(commands), strict=True):
             for place, fields in zip(places, reply, strict=True):
-                leases[place] = _lease(shard, fields, fields[6].decode(), now) if fields else None
+                leases[place] = read_lease(shard, fields, fields[6].decode(), now) if fields else None
         return leases
 
     # What became of it
@@ -270,16 +274,20 @@ class RedisEngine:
         changed: int = await self._call("reprioritise", shard, encode(wanted)) if wanted else 0
         return changed
 
-    async def _find(self, shard: int, host: str, urls: Sequence[str]) -> dict[str, bytes]:
-        """The queued among a host's URLs. A slice of the queue at a time, so that nobody waits long."""
+    async def _find(self, shard: int, host: str, urls: Sequence[str], page: str = "") -> dict[str, bytes]:
+        """The queued among a host's URLs, or else any spelling of a `page`, which is told by its identity. A slice of
+        the queue at a time, so that nobody waits long."""
         found: dict[str, bytes] = {}
         wanted = set(urls)
+        stem = _SPELLED.split(short_url(page, host), maxsplit=1)[0] if page else False
         priority, place = _HIGHEST_PRIORITY, 0
-        while priority >= 0 and len(found) < len(wanted):
-            arguments = encode((host, priority, place, list(wanted)))
+        while priority >= 0 and len(found) < max(1, len(wanted)):
+            arguments = encode((host, priority, place, list(wanted), stem))
             priority, place, *tasks = await self._call("find", shard, arguments)
             for raw in tasks:
-                found[short_url(read_record(raw, host).task.url, host)] = raw
+                url = read_record(raw, host).task.url
+                if not page or identity(url) == page:
+                    found[short_url(url, host)] = raw
         return found
 
     # What went wrong for good
@@ -295,16 +303,38 @@ class RedisEngine:
         return letters
 
     async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
-        revived: int = await self._call("revive", shard, encode((now, _by_host(urls))))
+        revived: int = await self._call("revive", shard, encode((now, hosts_and_shorts(urls))))
         return revived
 
     async def drop(self, shard: int, urls: Sequence[str]) -> int:
-        dropped: int = await self._call("drop", shard, encode(_by_host(urls)))
+        dropped: int = await self._call("drop", shard, encode(hosts_and_shorts(urls)))
         return dropped
 
     # What is known
 
     async def story(self, shard: int, url: str) -> TaskStory | None:
+        story = await self._story(shard, url)
+        if story is None or story.task is not None:
+            return story
+        kept = await self._kept_spelling(shard, url)
+        return await self._story(shard, kept) if kept else story
+
+    async def _kept_spelling(self, shard: int, url: str) -> str:
+        """The other spelling in which a page is kept that is not done; empty when there is none."""
+        host, page, tag = host_of(url), identity(url), self._shards.tags[shard]
+        places = [self._shards.read(shard, "HGETALL", f"{tag}{place}{host}") for place in "lw"]
+        held = [
+            raw
+            for fields in await self._client.run(places)
+            for key, raw in zip(fields[::2], fields[1::2], strict=True)
+            if key
+        ]
+        held += (await self._find(shard, host, [], page)).values()
+        urls = [read_record(raw, host).task.url for raw in held]
+        urls += [letter.url for letter in await self.dead_letters(shard, host=host)]
+        return next((one for one in urls if identity(one) == page), "")
+
+    async def _story(self, shard: int, url: str) -> TaskStory | None:
         host = host_of(url)
         short = short_url(url, host)
         for _ in range(FINDS_MAX):
@@ -446,18 +476,6 @@ class RedisEngine:
 
     async def close(self) -> None:
         await self._client.close()
-
-
-def _by_host(urls: Sequence[str]) -> list[tuple[str, str]]:
-    return [(host_of(url), short_url(url, host_of(url))) for url in urls]
-
-
-def _lease(shard: int, fields: Sequence[Any], node: str, now: float) -> Lease:
-    name, token, pace, note, raw_tasks, deadline, *_ = fields
-    host = name.decode()
-    next_contact, delay_s = read_pace(pace)
-    tasks = sorted((read_record(raw, host).task for raw in raw_tasks), key=lambda task: (-task.priority, task.id))
-    return Lease(shard, host, token.decode(), node, float(deadline), max(now, next_contact), delay_s, tasks, note)
 
 
 def _previews(codes: bytes, settlements: Sequence[Settlement]) -> list[Preview]:

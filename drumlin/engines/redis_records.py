@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from drumlin.model import DeadLetter, HostState, NewURLs, Settled, Settlement, ShardStats, Task, TaskState
+from drumlin.model import DeadLetter, HostState, Lease, NewURLs, Settled, Settlement, ShardStats, Task, TaskState
+from drumlin.urls import host_of, identities, identity
 
 SEEN_BITS = 52
 """Bits of a URL's hash that are kept, the most that a number in Lua holds. A new URL is taken for a seen one, and so
@@ -72,7 +73,7 @@ def long_url(short: str, host: str) -> str:
 
 def seen_mark(url: str) -> str:
     """What the seen-test keeps of a URL."""
-    return str(xxh3_64_intdigest(url.encode()) & _SEEN_MASK)
+    return str(xxh3_64_intdigest(identity(url).encode()) & _SEEN_MASK)
 
 
 def _capture_mark(task_id: int, url: str, capture_id: bytes) -> int:
@@ -99,7 +100,7 @@ def write_urls(found: Sequence[NewURLs], now: float, host_urls_max: int | None) 
         secure = "https://" + host
         cut = len(secure)
         urls += ["s" + url[cut:] if url.startswith(secure) else short_url(url, host) for url in new.urls]
-        marks += [str(xxh3_64_intdigest(url.encode()) & _SEEN_MASK) for url in new.urls]
+        marks += [str(xxh3_64_intdigest(one.encode()) & _SEEN_MASK) for one in identities(new.urls)]
         place += len(new.urls)
     written: list[Any] = [now, False if host_urls_max is None else host_urls_max, place - 1, len(groups), *groups]
     for marks, urls, runs in groups.values():
@@ -280,3 +281,17 @@ def read_stats(reply: Sequence[Any]) -> ShardStats:
         counters={name.decode(): int(value) for name, value in pairs},
         hosts_in_backoff=in_backoff,
     )
+
+
+def read_lease(shard: int, fields: Sequence[Any], node: str, now: float) -> Lease:
+    """A lease as it is given out, its tasks in their order."""
+    name, token, pace, note, raw_tasks, deadline, *_ = fields
+    host = name.decode()
+    next_contact, delay_s = read_pace(pace)
+    tasks = sorted((read_record(raw, host).task for raw in raw_tasks), key=lambda task: (-task.priority, task.id))
+    return Lease(shard, host, token.decode(), node, float(deadline), max(now, next_contact), delay_s, tasks, note)
+
+
+def hosts_and_shorts(urls: Sequence[str]) -> list[tuple[str, str]]:
+    """Each URL as dead letters know it."""
+    return [(host_of(url), short_url(url, host_of(url))) for url in urls]

@@ -53,7 +53,7 @@ from drumlin.model import (
     Verdict,
     Visit,
 )
-from drumlin.urls import host_of
+from drumlin.urls import host_of, identities
 
 # `stats` counts ready hosts by looking at each; beyond this many it stops and counts the rest as waiting.
 HOSTS_READY_SCAN_MAX = 10_000
@@ -110,7 +110,7 @@ class RocksEngine(Embedded):
             keys: list[bytes] = []
             for new in found:
                 prefix = state.hosts[new.host].seen_prefix
-                keys += [prefix + xxh3_128_digest(url.encode()) for url in new.urls]
+                keys += [prefix + xxh3_128_digest(one.encode()) for one in identities(new.urls)]
             looked_up = zip(keys, self._storage.get_many("seen", keys), strict=True)
             written = change.seen_written
             answers: list[Added] = []

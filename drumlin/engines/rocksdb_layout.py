@@ -6,7 +6,7 @@ Every key but those of `meta` and `contents` begins with its shard (2 bytes).
 
 | column family | key after the shard | value |
 |---|---|---|
-| seen | xxh3-64 of host (8), xxh3-128 of URL (16) | `Seen`: state and where the task is |
+| seen | xxh3-64 of host (8), xxh3-128 of the URL's identity (16) | `Seen`: state and where the task is |
 | queue | host, 0, 9 - priority (1), id (8) | `Task`, whether queued or leased |
 | scheduled | retry time (8), id (8) | host and `Task` |
 | dead | id (8) | `DeadLetter` |
@@ -32,6 +32,7 @@ import msgspec
 import xxhash
 
 from drumlin.model import PRIORITY_MAX, DeadLetter, Task
+from drumlin.urls import identity
 
 FORMAT = b"1"
 FAMILIES = (
@@ -176,7 +177,7 @@ class Host:
         return self.queue_prefix + pack_queue_place(PRIORITY_MAX - priority, task_id)
 
     def seen_key(self, url: str) -> bytes:
-        return self.seen_prefix + xxhash.xxh3_128_digest(url.encode())
+        return self.seen_prefix + xxhash.xxh3_128_digest(identity(url).encode())
 
     def lower_head(self, priority: int, task_id: int) -> None:
         """Make sure that a scan of the queue finds this task."""

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from drumlin.urls import URL_LENGTH_MAX
+
 DEPTH = "depth"
 URL_LENGTH = "url_length"
 PATH_DEPTH = "path_depth"
@@ -42,7 +44,7 @@ class TrapLimits(msgspec.Struct, frozen=True):
 
     depth_max: int | None = 1_000
     """Links from a seed. Chains of "next page" are long; None leaves depth to the crawl's own limit."""
-    url_chars_max: int = 2_000
+    url_chars_max: int = URL_LENGTH_MAX
     path_segments_max: int = 30
     parameters_max: int = 24
     queries_per_path_max: int = 10_000
@@ -106,7 +108,8 @@ class TrapFilter:
         self._counters = _DistinctCounters(limits.shapes_max)
 
     def reject(self, url: str, depth: int, now_year: int) -> str:
-        """The name of the reason why the canonical `url` looks like a trap, or "" when it does not."""
+        """The name of the reason why `url` looks like a trap, or "" when it does not. It is the identity of a canonical
+        URL, so that a session or a campaign which is no part of it does not count."""
         limits = self._limits
         if limits.depth_max is not None and depth > limits.depth_max:
             return DEPTH

@@ -1,7 +1,7 @@
 """Redirects from a URL to itself: a server may insist on its own spelling of a URL, which to us is the same URL, or on
 a cookie that it sets with the redirect.
 
-`/q?a=1&b=2` leads to `/q?b=2&a=1`, `/~u` to `/%7Eu`. Canonical forms decide what is the same, so such a target is no
+`/q?a=1&b=2` leads to `/q?b=2&a=1`, `/~u` to `/%7Eu`. Identities decide what is the same, so such a target is no
 new URL for the frontier; it is asked for in its own spelling, under the same lease and a delay later, like any contact.
 Each spelling is asked for once with the same cookies: what leads to one that was asked so is a loop.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from drumlin.http.headers import location_of
 from drumlin.node.cookies import Cookies
 from drumlin.protocol import Assignment
-from drumlin.urls import canonical, spelled
+from drumlin.urls import canonical, identity
 
 
 class Step(Assignment):
@@ -38,8 +38,8 @@ def next_step(head: bytes, sent: str, task: Assignment, redirects_max: int, cook
     after too many redirects."""
     asks = asked_url(task)
     location = location_of(head)
-    target = spelled(location, asks) if location else None
-    if target is None or canonical(target) != task.url or len(task.redirects) >= redirects_max:
+    target = canonical(location, asks) if location else None
+    if target is None or identity(target) != identity(task.url) or len(task.redirects) >= redirects_max:
         return None
     before = (*(task.asked if isinstance(task, Step) else ()), (asks, sent))
     fields = {name: getattr(task, name) for name in Assignment.__struct_fields__}

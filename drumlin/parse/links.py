@@ -10,7 +10,7 @@ LINKS_MAX = 50_000
 LINK_TEXT_CHARS_MAX = 500
 # Anchors can be nested by force, and the text of each is that of all within. This bounds the sum.
 LINK_TEXTS_CHARS_MAX = 4 * 1024 * 1024
-HREF_CHARS_MAX = 8192
+HREF_CHARS_MAX = 16_000
 SRCSET_CHARS_MAX = 4 * HREF_CHARS_MAX
 
 FOLLOWED_KINDS = frozenset({"a", "area", "frame", "iframe", "refresh", "feed"})
@@ -40,6 +40,7 @@ KIND_OF_TAG = {
 _SOURCE_ONLY = frozenset({"script", "iframe", "frame"})
 
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|(.*))", re.IGNORECASE | re.DOTALL)
+_NO_ADDRESS = re.compile(r"\s*(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE).match
 _SRCSET_URL = re.compile(r"[\s,]*+(\S++)")
 
 Attributes = dict[str, str | None]
@@ -48,18 +49,20 @@ Attributes = dict[str, str | None]
 class Links:
     """The links of one page as parallel lists, filled in the order of the document."""
 
-    __slots__ = ("_chars_left", "hrefs", "kinds", "rels", "texts")
+    __slots__ = ("_chars_left", "hrefs", "kinds", "rels", "texts", "too_long")
 
     def __init__(self, *, with_words: bool = True) -> None:
         self.hrefs: list[str] = []
         self.kinds: list[str] = []
         self.rels: list[str] = []
         self.texts: list[str] = []
+        self.too_long = 0
         self._chars_left = LINK_TEXTS_CHARS_MAX if with_words else 0
 
     def add(self, href: str | None, kind: str, rel: str = "", text: str = "") -> None:
         """Record one link, unless it is empty, oversized, inline data or one too many."""
         if not href or len(href) > HREF_CHARS_MAX or href.startswith("data:") or len(self.hrefs) >= LINKS_MAX:
+            self._leave_out(href)
             return
         self.hrefs.append(href)
         self.kinds.append(kind)
@@ -71,6 +74,7 @@ class Links:
         attributes = node.attributes
         href = attributes.get("href") or attributes.get("xlink:href")
         if not href or len(href) > HREF_CHARS_MAX or href.startswith("data:") or len(self.hrefs) >= LINKS_MAX:
+            self._leave_out(href)
             return
         rel = attributes.get("rel")
         self.hrefs.append(href)
@@ -82,6 +86,11 @@ class Links:
             self.texts.append(" ".join(text.split()) if len(text) <= LINK_TEXT_CHARS_MAX else words(text))
         else:
             self.texts.append("")
+
+    def _leave_out(self, href: str | None) -> None:
+        """Count what would be a link if it were shorter; others of this length are scripts and inline data."""
+        if href and len(href) > HREF_CHARS_MAX and _NO_ADDRESS(href) is None:
+            self.too_long += 1
 
     def add_element(self, kind: str, attributes: Attributes) -> None:
         """Record what any other linking element points to."""

@@ -49,6 +49,8 @@ class ParsedPage(msgspec.Struct):
     kinds: list[str] = []
     rels: list[str] = []
     texts: list[str] = []
+    too_long: int = 0
+    """Links that are longer than any href that is kept."""
 
 
 class Source(NamedTuple):
@@ -159,6 +161,7 @@ class _Reader:
                     self._read_element(node, roles[tag])
         page = self._page
         page.hrefs, page.kinds, page.rels, page.texts = unmarked(links.hrefs), links.kinds, links.rels, links.texts
+        page.too_long = links.too_long
         return parts.take(tree.body)
 
     def _read_element(self, node: LexborNode, role: str) -> None:

@@ -6,20 +6,24 @@ bounds the work. Only complete segments are seen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from drumlin.store.rows import MICROSECONDS
 from drumlin.store.schema import FETCHES, PAGES
 from drumlin.store.tables import PARQUET_SUFFIX
+from drumlin.urls import identity
 
 FOUND_MAX: Final = 100
 _FETCH_COLUMNS: Final = ["fetch_time", "outcome", "fetch_status", "kind", "error", "node", "record_id"]
+_SPELLED: Final = re.compile("[%?;]")
 _PAGE_COLUMNS: Final = ["fetch_time", "warc_filename", "warc_record_offset"]
 
 
@@ -62,12 +66,21 @@ def _in_segment(tables: Path, path: Path, url: str) -> list[StoredFetch]:
 
 def _rows(path: Path, columns: list[str], url: str) -> list[dict[str, Any]]:
     try:
-        table = pq.read_table(path, columns=columns, filters=[("url", "==", url)])
+        table = pq.read_table(path, columns=[*columns, "url"], filters=_may_be(url))
     except (OSError, pa.ArrowException):
         # It was replaced or removed meanwhile.
         return []
     rows: list[dict[str, Any]] = table.set_column(0, "fetch_time", table["fetch_time"].cast("int64")).to_pylist()
-    return rows
+    page = identity(url)
+    return [row for row in rows if identity(row["url"]) == page]
+
+
+def _may_be(url: str) -> pc.Expression:
+    """What every spelling of a URL has: its beginning, up to where spellings differ, unless it is escaped there."""
+    place, column = identity(url), pc.field("url")
+    common = _SPELLED.split(place, maxsplit=1)[0]
+    escaped = pc.starts_with(column, place[: place.index("/", len("https://")) + 1]) & pc.match_substring(column, "%")
+    return pc.starts_with(column, common) & (pc.match_substring_regex(column, "[%?;]") | (column == place)) | escaped
 
 
 def _stored(row: dict[str, Any], page: dict[str, Any] | None, segment: str) -> StoredFetch:

@@ -1,23 +1,24 @@
-"""The canonical form of a URL: one string for all spellings that a server cannot tell apart.
+"""The canonical form of a URL, which is asked, stored and shown, and its identity, by which two spellings are one page.
 
-ada-url parses (it passes the whole WHATWG suite); this module then removes what does not identify a page. Most
-links are already so plain that parsing cannot change them: `PLAIN_ABSOLUTE` recognises those and skips the parser.
+The canonical form is what a browser would ask for: ada-url parses (it passes the whole WHATWG suite), and nothing is
+sorted or dropped, since a server may care. Most links are already so plain that parsing cannot change them:
+`PLAIN_ABSOLUTE` recognises those and skips the parser.
 """
 
 from __future__ import annotations
 
 import re
-from operator import methodcaller
+from collections.abc import Iterable
 
 from ada_url import join_url, normalize_url
 
 from drumlin.urls.rules import is_dropped, without_session
 
-# A longer canonical URL is no URL to us: servers refuse them, and traps grow them.
-URL_LENGTH_MAX = 2_000  # characters
+# A longer canonical URL is no URL to us: RFC 9110 asks for no more, servers refuse them, and traps grow them.
+URL_LENGTH_MAX = 8_000  # characters
 
-# A longer href is not even parsed. It may exceed the limit above, since fragment and tracking are still to go.
-HREF_LENGTH_MAX = 8_000  # characters
+# A longer href is not even parsed. It may exceed the limit above, since its fragment is still to go.
+HREF_LENGTH_MAX = 16_000  # characters
 
 # Characters that the parser keeps as they are, wherever they stand in a path or a query, but for the cases that
 # `is_plain` looks for. A ";" may begin a session parameter, so it has to take the long way in a path.
@@ -52,7 +53,6 @@ _AUTHORITY = re.compile(
 _NAME_LENGTH_MAX = 253  # characters: the longest name that DNS can carry
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_name_and_value = methodcaller("partition", "=")
 
 
 def canonical(href: str, base: str | None = None) -> str | None:
@@ -66,23 +66,19 @@ def canonical(href: str, base: str | None = None) -> str | None:
     if plain is not None:
         origin, path, query = plain.groups()
         if len(origin) <= _NAME_LENGTH_MAX and is_plain(path):
-            return assembled(origin, path or "/", query)
+            return joined(origin, path or "/", query)
     elif _OTHER_SCHEME(href) is not None:
         return None
     parsed = _parse(href, base)
-    return None if parsed is None else _tidy(parsed)
+    return None if parsed is None else _usable(parsed)
 
 
-def spelled(href: str, base: str | None = None) -> str | None:
-    """The URL that `href` means in its own spelling: as the WHATWG standard writes it, without fragment and
-    credentials. None if it is no usable web address."""
-    parsed = _parse(href, base) if len(href) <= HREF_LENGTH_MAX else None
-    scheme, _, rest = (parsed or "").partition("#")[0].partition("://")
-    authority, slash, path = rest.partition("/")
-    host = _AUTHORITY(authority)
-    if scheme not in ("http", "https") or host is None or len(host[1]) > _NAME_LENGTH_MAX:
-        return None
-    return f"{scheme}://{host[1]}{host[2]}{slash}{path}"
+def is_too_long(href: str, base: str) -> bool:
+    """Whether an href that has no canonical form would have one if it were shorter."""
+    if len(href) > HREF_LENGTH_MAX:
+        return _OTHER_SCHEME(href) is None
+    parsed = _parse(href, base) or ""
+    return parsed.startswith(("http:", "https:")) and len(parsed.partition("#")[0]) > URL_LENGTH_MAX
 
 
 def is_plain(path: str) -> bool:
@@ -90,22 +86,10 @@ def is_plain(path: str) -> bool:
     return "/." not in path and ("%" not in path or "%2e" not in path.lower())
 
 
-def assembled(origin: str, path: str, query: str | None) -> str | None:
-    """The URL of these parts, with tidy escapes and what identifies a page in the query, if it is not too long."""
-    url = origin + (_tidy_escapes(path) if "%" in path else path)
-    if query:
-        query = _tidy_query(_tidy_escapes(query) if "%" in query else query)
-        if query:
-            url = f"{url}?{query}"
+def joined(origin: str, path: str, query: str | None) -> str | None:
+    """The URL of these parts, if it is not too long."""
+    url = origin + path if query is None else f"{origin}{path}?{query}"
     return url if len(url) <= URL_LENGTH_MAX else None
-
-
-def _tidy_query(query: str) -> str:
-    if "&" not in query:
-        return "" if is_dropped(query) else query
-    kept = [parameter for parameter in query.split("&") if parameter and not is_dropped(parameter)]
-    kept.sort(key=_name_and_value)
-    return "&".join(kept)
 
 
 def _parse(href: str, base: str | None) -> str | None:
@@ -125,19 +109,54 @@ def _scalar(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-def _tidy(parsed: str) -> str | None:
-    """Remove from a parsed URL what does not identify a page."""
+def _usable(parsed: str) -> str | None:
+    """A parsed URL without fragment and credentials, if its host is one that DNS could know."""
     scheme, _, rest = parsed.partition("#")[0].partition("://")
     if scheme not in ("http", "https"):
         return None
-    place, _, query = rest.partition("?")
+    place, question, query = rest.partition("?")
     authority, _, path = place.partition("/")
     host = _AUTHORITY(authority)
     if host is None or len(host[1]) > _NAME_LENGTH_MAX:
         return None
-    if ";" in path:
-        path = without_session(_tidy_escapes(path))
-    return assembled(f"{scheme}://{host[1]}{host[2]}", "/" + path, query)
+    return joined(f"{scheme}://{host[1]}{host[2]}", "/" + path, query if question else None)
+
+
+def identity(url: str) -> str:
+    """What a canonical URL has in common with every other spelling of the page: what the frontier knows it by.
+
+    Escapes are written in one way, parameters that say nothing about the page are dropped, and the others stand in the
+    order of their names; those of one name keep their own order, which may mean something. Applying this to its own
+    result changes nothing.
+    """
+    if "?" not in url and "%" not in url and ";" not in url:
+        return url
+    place, _, query = url.partition("?")
+    if "%" in place:
+        place = _tidy_escapes(place)
+    if ";" in place:
+        root = place.index("/", len("https://"))
+        place = place[:root] + without_session(place[root:])
+    if query:
+        query = _tidy_query(_tidy_escapes(query) if "%" in query else query)
+    return f"{place}?{query}" if query else place
+
+
+def identities(urls: Iterable[str]) -> list[str]:
+    """The identity of each URL. Most have no other spelling, and cost only a look."""
+    return [url if "?" not in url and "%" not in url and ";" not in url else identity(url) for url in urls]
+
+
+def _tidy_query(query: str) -> str:
+    if "&" not in query:
+        return "" if is_dropped(query) else query
+    kept = [parameter for parameter in query.split("&") if parameter and not is_dropped(parameter)]
+    kept.sort(key=_name_of)
+    return "&".join(kept)
+
+
+def _name_of(parameter: str) -> str:
+    return parameter.partition("=")[0]
 
 
 def _tidy_escapes(text: str) -> str:

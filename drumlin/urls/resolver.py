@@ -14,9 +14,9 @@ from drumlin.urls.canonical import (
     PLAIN_PATH,
     PLAIN_TAIL,
     URL_LENGTH_MAX,
-    assembled,
     canonical,
     is_plain,
+    joined,
 )
 
 ENTRIES_MAX = 300_000  # remembered hrefs, directories and origins; about 70 MB
@@ -109,9 +109,9 @@ class _Directory(dict[str, str | None]):
         if plain is not None and len(href) <= HREF_LENGTH_MAX:
             rooted, climb, path, query = plain.groups()
             if rooted and is_plain(rooted):
-                return assembled(self._origin, rooted, query)
+                return joined(self._origin, rooted, query)
             if path and is_plain(path):
-                return assembled(self._climbed(climb), path, query)
+                return joined(self._climbed(climb), path, query)
         return canonical(href, self.page)
 
     def _climbed(self, climb: str) -> str:

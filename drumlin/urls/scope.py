@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from drumlin.errors import ConfigError
-from drumlin.urls.canonical import canonical
+from drumlin.urls.canonical import canonical, identity
 from drumlin.urls.host import domain_of, host_of
 
 ScopeMode = Literal["page", "prefix", "host", "domain", "any"]
@@ -59,6 +59,7 @@ class Scope:
                 places.add(host_of(url))
             elif self.mode == "domain":
                 places.add(domain_of(host_of(url)))
+            url = identity(url)
             if self.mode == "prefix":
                 directory = _directory(url)
                 directories.append(hash(directory))
@@ -103,7 +104,7 @@ class Scope:
 
     def _within(self, url: str) -> bool:
         if self.mode == "page":
-            return _contains(self._seeds, hash(_schemeless(url)))
+            return _contains(self._seeds, hash(_schemeless(identity(url))))
         return bool(self._territory(url))
 
     def _territory(self, url: str) -> str:
@@ -119,6 +120,7 @@ class Scope:
 
     def _directory_above(self, url: str) -> str:
         """Walk down from the host, no deeper than the deepest seed. No directory has the "?" of a query in it."""
+        url = identity(url)
         start = end = _scheme_end(url)
         for depth in range(1, max(self._depths) + 1):
             end = url.find("/", end) + 1
@@ -133,7 +135,7 @@ class Scope:
             return "exclude"
         if not self._includes or any(search(url) for search in self._includes):
             return ""
-        return "" if _contains(self._seeds, hash(_schemeless(url))) else "include"
+        return "" if _contains(self._seeds, hash(_schemeless(identity(url)))) else "include"
 
 
 def _required(seed: str) -> str:

@@ -271,7 +271,7 @@ def test_links_as_found_are_made_canonical_and_kept_in_scope() -> None:
     raw = result(lease.assignments[0], links=["a?b=2&a=1#x", "http://elsewhere.test/", "mailto:x", "http://["])
     made.results(Results([raw], [release(lease)]), 1.0, "n0")
     (again,) = Asker(made).work(5.0)
-    assert [task.url for task in again.assignments] == ["http://h0.test/a?a=1&b=2"]
+    assert [task.url for task in again.assignments] == ["http://h0.test/a?b=2&a=1"]
 
 
 def test_a_silent_node_is_failed_and_its_leases_end_no_sooner_than_their_deadline() -> None:

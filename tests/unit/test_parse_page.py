@@ -127,7 +127,7 @@ def test_a_refresh_is_read_as_browsers_read_it(content: str, url: str) -> None:
 
 def test_inline_data_empty_and_oversized_hrefs_are_no_links() -> None:
     assert (
-        links_of(f"<img src='data:image/png;base64,AAAA'><a href></a><a href=''></a><a href='{'x' * 10_000}'></a>")
+        links_of(f"<img src='data:image/png;base64,AAAA'><a href></a><a href=''></a><a href='{'x' * 20_000}'></a>")
         == []
     )
 
@@ -259,3 +259,9 @@ def test_pages_read_together_are_read_as_each_alone() -> None:
     heard: list[str] = []
     assert parse_all(sources, heard.append) == [parse(*source) for source in sources]
     assert heard == [source.url for source in sources]
+
+
+def test_links_that_are_too_long_are_counted_and_scripts_of_that_length_are_not() -> None:
+    long = "x" * 20_000
+    page = page_of(f"<a href='{long}'></a><img src='/{long}'><a href='javascript:{long}'></a><img src='data:{long}'>")
+    assert (page.hrefs, page.too_long) == ([], 2)

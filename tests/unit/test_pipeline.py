@@ -101,6 +101,23 @@ def test_queries_of_links_are_written_in_the_encoding_of_their_page() -> None:
     assert "http://a.test/%D0%BF%D0%BE%D0%B8%D1%81%D0%BA?q=%EF%F0%E8%E2%E5%F2" in capture.links.urls
 
 
+def test_urls_that_are_too_long_are_counted_and_long_ones_are_followed() -> None:
+    long, longer = "/" + "x" * 7_900, "/" + "y" * 8_000
+    page = (
+        f"<a href='{long}'>a</a><a href='{longer}'>b</a><a href='{'z' * 20_000}'>c</a><a href='mailto:{longer}'>d</a>"
+    )
+    made = pipeline()
+    found = made.discover(captured(made, transfer(page.encode())))
+    assert (found.urls, found.refused) == (["http://a.test" + long], {"url_length": 2})
+
+
+def test_what_is_told_is_what_was_linked() -> None:
+    page = b"<a href='/q?b=2&amp;a=1&amp;utm_source=x'>a</a><a href='/%7eu;jsessionid=1'>b</a>"
+    made = pipeline()
+    capture = captured(made, transfer(page))
+    assert made.discover(capture).urls == ["http://a.test/q?b=2&a=1&utm_source=x", "http://a.test/%7eu;jsessionid=1"]
+
+
 def test_links_out_of_scope_are_counted() -> None:
     made = pipeline()
     assert made.discover(captured(made, transfer())).refused == {"out_of_scope": 1}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from ada_url import normalize_url
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from drumlin.urls import HREF_LENGTH_MAX, URL_LENGTH_MAX, LinkResolver, Scope, canonical, host_of
+from drumlin.urls import HREF_LENGTH_MAX, URL_LENGTH_MAX, LinkResolver, Scope, canonical, host_of, identity
 from drumlin.urls.canonical import PLAIN_ABSOLUTE
 
 # Fragments that parsers, caches and rules disagree about; random text alone would hardly ever hit them together.
@@ -55,6 +57,19 @@ def test_a_standard_parser_leaves_a_canonical_url_as_it_is(href: str, base: str)
     assume(url is not None)
     assert url is not None
     assert normalize_url(url) == url
+
+
+@many
+@given(hrefs, bases)
+def test_an_identity_is_a_canonical_url_and_a_fixed_point(href: str, base: str) -> None:
+    url = canonical(href, base)
+    assume(url is not None)
+    assert url is not None
+    same = identity(url)
+    assert canonical(same) == identity(same) == same
+    assert host_of(same) == host_of(url)
+    # Where spellings may differ, and not before: engines look for others by it.
+    assert same.startswith(re.split("[%?;]", url)[0])
 
 
 @many

@@ -18,6 +18,7 @@ from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdic
 from drumlin.dedupe import ContentIndex, digest, sketches
 from drumlin.dedupe.sketches import FORMAT
 from drumlin.model import Content
+from drumlin.parse import keep_freed_memory
 
 BLOCK_CACHE_BYTES = 64 << 20
 WRITE_BUFFER_BYTES = 32 << 20
@@ -118,6 +119,8 @@ def _cpu_us(work: object, rounds: int) -> float:
 
 
 def main() -> None:
+    # As every node does: else arrays of the size of a batch are mapped anew each time.
+    keep_freed_memory()
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
     text_bytes = len(made_up_text(random.Random(0)))
     for batch in (1, 16, 64):

@@ -68,10 +68,10 @@ class Run:
         third = (bands >> 32 & mask) + 2 * size
         fourth = (bands >> 48 & mask) + 3 * size
         return [
-            ordinals[starts[first] : starts[first + 1]][-LIST_MAX:],
-            ordinals[starts[second] : starts[second + 1]][-LIST_MAX:],
-            ordinals[starts[third] : starts[third + 1]][-LIST_MAX:],
-            ordinals[starts[fourth] : starts[fourth + 1]][-LIST_MAX:],
+            ordinals[starts[first] : starts[first + 1]],
+            ordinals[starts[second] : starts[second + 1]],
+            ordinals[starts[third] : starts[third + 1]],
+            ordinals[starts[fourth] : starts[fourth + 1]],
         ]
 
 
@@ -90,25 +90,22 @@ class DomainSketches:
             self._arrange()
         self.size_bytes = self._count_bytes()
 
-    @property
-    def arranged(self) -> bool:
-        """Some of the sketches are in runs, and not in the tail."""
-        return bool(self._runs)
-
     def sketches(self, ordinals: Ordinals) -> Words:
         return self._sketches[ordinals]
+
+    def bands(self, ordinals: Ordinals) -> Words:
+        return self._bands[ordinals]
 
     def tail(self) -> tuple[Words, int]:
         """The bands of the latest sketches, which every search looks at, and the ordinal of the first of them."""
         return self._bands[self._tail_begin : self.count], self._tail_begin
 
-    def listed(self, bands: int) -> tuple[Words, Ordinals]:
-        """The bands and ordinals of earlier sketches that may agree with these. One may occur more than once."""
+    def lists(self, bands: int) -> list[memoryview]:
+        """Ordinals of earlier sketches that may agree with these bands. One may occur more than once."""
         lists: list[memoryview] = []
         for run in self._runs:
             lists += run.lists(bands)
-        ordinals = np.frombuffer(b"".join(lists), np.int32)
-        return self._bands[ordinals], ordinals
+        return lists if sum(map(len, lists)) <= LIST_MAX else [one[-LIST_MAX:] for one in lists]
 
     def extend(self, sketches: Words) -> None:
         """Append sketches."""

@@ -6,7 +6,7 @@ on one page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from drumlin.dedupe.overlap import bands_agreeing, overlaps
 from drumlin.dedupe.runs import DomainSketches, Ordinals
 from drumlin.dedupe.sketches import BANDS_AT, WORDS, Words
 
+Selection = slice | list[int]
 _Places = npt.NDArray[np.int64]
 
 
@@ -47,7 +48,10 @@ def _stored(domains: Sequence[DomainSketches], sketches: Words, overlap_min: flo
     places, ordinals = _candidates(domains, sketches[:, BANDS_AT])
     if not len(places):
         return []
-    found = overlaps(sketches[places], _sketches_at(domains, places, ordinals))
+    stored = np.empty((len(places), WORDS), np.uint64)
+    for domain, own in _by_domain(domains, places):
+        stored[own] = domain.sketches(ordinals[own])
+    found = overlaps(sketches[places], stored)
     near = np.flatnonzero(found >= overlap_min)
     chosen = zip(places[near].tolist(), found[near].tolist(), ordinals[near].tolist(), strict=True)
     # The earliest first: of several that are as near, the first stays.
@@ -58,15 +62,16 @@ def _by_ordinal(found: tuple[int, Match]) -> int:
     return found[1].ordinal
 
 
-def _sketches_at(domains: Sequence[DomainSketches], places: _Places, ordinals: Ordinals) -> Words:
-    """The stored sketches with these ordinals, each in the domain of its place."""
-    by_domain: dict[int, list[int]] = {}
+def _by_domain(domains: Sequence[DomainSketches], places: _Places) -> Iterator[tuple[DomainSketches, Selection]]:
+    """The domains of these places, each with which of the places are its own."""
+    if len({id(domain) for domain in domains}) == 1:
+        yield domains[0], slice(None)
+        return
+    chosen: dict[int, list[int]] = {}
     for at, place in enumerate(places.tolist()):
-        by_domain.setdefault(id(domains[place]), []).append(at)
-    stored = np.empty((len(places), WORDS), np.uint64)
-    for chosen in by_domain.values():
-        stored[chosen] = domains[places[chosen[0]]].sketches(ordinals[chosen])
-    return stored
+        chosen.setdefault(id(domains[place]), []).append(at)
+    for own in chosen.values():
+        yield domains[places[own[0]]], own
 
 
 def _candidates(domains: Sequence[DomainSketches], bands: Words) -> tuple[_Places, Ordinals]:
@@ -78,13 +83,27 @@ def _candidates(domains: Sequence[DomainSketches], bands: Words) -> tuple[_Place
     places = np.searchsorted(ends, agreeing, side="right")
     first_ordinals = np.array([first for _, first in tails]) - (ends - lengths)
     ordinals = (agreeing + first_ordinals[places]).astype(np.int32)
-    if not any(domain.arranged for domain in domains):
+    more_places, more_ordinals = _listed(domains, bands)
+    return np.concatenate((places, more_places)), np.concatenate((ordinals, more_ordinals))
+
+
+def _listed(domains: Sequence[DomainSketches], bands: Words) -> tuple[_Places, Ordinals]:
+    """The same pairs, of the sketches that are in runs."""
+    lists: list[memoryview] = []
+    lengths: list[int] = []
+    for domain, one in zip(domains, bands.tolist(), strict=True):
+        found = domain.lists(one)
+        lists += found
+        lengths.append(sum(map(len, found)))
+    ordinals = np.frombuffer(b"".join(lists), np.int32)
+    places = np.arange(len(lengths)).repeat(lengths)
+    if not len(places):
         return places, ordinals
-    lists = [domain.listed(one) for domain, one in zip(domains, bands.tolist(), strict=True)]
-    listed = np.concatenate([ordinals for _, ordinals in lists])
-    owners = np.arange(len(lists)).repeat([len(ordinals) for _, ordinals in lists])
-    agreeing = np.flatnonzero(bands_agreeing(np.concatenate([bands for bands, _ in lists]), bands[owners]))
-    return np.concatenate((places, owners[agreeing])), np.concatenate((ordinals, listed[agreeing]))
+    listed = np.empty(len(places), np.uint64)
+    for domain, own in _by_domain(domains, places):
+        listed[own] = domain.bands(ordinals[own])
+    agreeing = np.flatnonzero(bands_agreeing(listed, bands[places]))
+    return places[agreeing], ordinals[agreeing]
 
 
 def _in_batch(domains: Sequence[DomainSketches], sketches: Words, overlap_min: float) -> list[tuple[int, Match]]:

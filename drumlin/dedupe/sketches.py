@@ -40,7 +40,7 @@ FORMAT = 1
 TEXT_BYTES_MAX = 16_384
 """A sketch looks at this much of a text; what follows is seldom what tells two pages apart."""
 
-GROUP_BYTES_MAX = 131_072
+GROUP_BYTES_MAX = 131072
 """Texts are worked on in groups of about this size, so that the arrays between the steps stay in the CPU's cache."""
 
 GROUP_TEXTS_MAX = 32
@@ -49,7 +49,7 @@ GROUP_TEXTS_MAX = 32
 TINY = 19
 """With fewer shingles, one that differs means an overlap below 0.95."""
 
-WORD_BYTES_MAX = 128
+WORD_BYTES_MAX = 64
 """Of a longer word this much counts, and its last bytes."""
 
 ROWS = 64

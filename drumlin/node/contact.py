@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SITEMAPS_MAX = 50
 REFUSALS_MAX = 4
 REFUSAL_WAIT_S = 0.5
-GIVEN_BACK_WAIT_S = 60.0
 _MAX_AGE = re.compile(r"max-age=(\d{1,9})")
 
 
@@ -75,18 +74,17 @@ class RobotsContact:
         return True
 
     def turned_away(self) -> None:
-        """The host that a redirect led to cannot be had now: try again later. After a while the URLs return with their
-        lease and wait for another: nothing is wrong with them."""
+        """The host that a redirect led to cannot be had now: try again later. After a while the host is in
+        back-off: nothing is wrong with its URLs."""
         host = self._host
         host.robots_in_flight = False
         self._refusals += 1
-        wait_s = REFUSAL_WAIT_S * 2**self._refusals
         if self._refusals > REFUSALS_MAX:
-            wait_s = GIVEN_BACK_WAIT_S
-            host.tasks.clear()
+            error = f"robots.txt: it is on {host_of(self._url)}, which cannot be asked now"
+            self._agent.backing_off.begin(host, self._scheme, FailureKind.ROBOTS_UNREACHABLE, error)
         else:
             host.robots_contact = self
-        host.next_contact = max(host.next_contact, monotonic() + wait_s)
+            host.next_contact = max(host.next_contact, monotonic() + REFUSAL_WAIT_S * 2**self._refusals)
         self._agent.hosts.wait(host)
         self._agent.release_if_idle(host)
 

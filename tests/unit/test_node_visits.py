@@ -10,7 +10,7 @@ from drumlin.clock import monotonic
 from drumlin.fetch import Transfer
 from drumlin.node.agent import Agent
 from drumlin.node.contact import REFUSALS_MAX
-from drumlin.node.hosts import HostWork, Robots
+from drumlin.node.hosts import HostWork, Robots, read_note
 from drumlin.protocol import CrawlState, WorkRequest
 from drumlin.robots import REDIRECTS_MAX, Decision
 from tests.harness.agents import ALLOWED, Web, agent_in, lease_of, reports
@@ -113,8 +113,11 @@ def test_a_host_that_is_not_to_be_had_is_asked_for_later_and_at_last_the_urls_re
         agent.advance(host, monotonic())
     web.grant_visit(notes={"b.test": b""})
     assert web.begun == []
-    (report,) = reports(agent)
-    assert (report.host, report.release, report.next_contact_s > 30) == ("a.test", True, True)
+    noted, report = reports(agent)
+    assert (report.host, report.release, report.next_contact_s > 9) == ("a.test", True, True)
+    assert (
+        read_note(noted.note or b"").backoff["http"].error == "robots.txt: it is on b.test, which cannot be asked now"
+    )
     assert agent._settling.settled, "no attempt is held against them"
 
 

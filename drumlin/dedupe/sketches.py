@@ -40,10 +40,10 @@ FORMAT = 1
 TEXT_BYTES_MAX = 16_384
 """A sketch looks at this much of a text; what follows is seldom what tells two pages apart."""
 
-GROUP_BYTES_MAX = 131072
+GROUP_BYTES_MAX = 262144
 """Texts are worked on in groups of about this size, so that the arrays between the steps stay in the CPU's cache."""
 
-GROUP_TEXTS_MAX = 32
+GROUP_TEXTS_MAX = 64
 """Texts of a group, since each has a table of slots (16 KB)."""
 
 TINY = 19

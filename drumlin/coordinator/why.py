@@ -95,11 +95,18 @@ def _nobody(totals: Totals, nodes: Sequence[NodeRecord]) -> list[Reason]:
         return []
     if not nodes:
         return [Reason("no_nodes", "No node has registered; `drumlin node --coordinator …` starts one.")]
-    if any(node.status is NodeStatus.ACTIVE for node in nodes):
+    standings = [_standing(node) for node in nodes]
+    if NodeStatus.ACTIVE in standings:
         return []
-    counts = {status: sum(node.status is status for node in nodes) for status in NodeStatus}
+    counts = {status: standings.count(status) for status in NodeStatus}
     listed = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     return [Reason("no_active_nodes", f"No node is active: {listed}.{_last_failure(nodes)}")]
+
+
+def _standing(node: NodeRecord) -> NodeStatus:
+    """A node that said that it cannot go on has ended, though it is not silent for long yet."""
+    ended = node.status is NodeStatus.ACTIVE and FAILURE in node.metadata
+    return NodeStatus.FAILED if ended else node.status
 
 
 def _last_failure(nodes: Sequence[NodeRecord]) -> str:

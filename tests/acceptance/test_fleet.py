@@ -248,7 +248,7 @@ def test_without_a_redis_server_one_sentence_says_how_to_get_one(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("status",), "No coordinator was named"),
+        (("status",), "There is no crawl and no fleet here"),
         (("nodes", "--coordinator", "http://127.0.0.1:1"), "No coordinator listens"),
         (("pause", "--coordinator", "ftp://there"), "not the address of a coordinator"),
         (("enqueue", "mailto:someone", "--coordinator", "http://127.0.0.1:1"), "not a web address"),

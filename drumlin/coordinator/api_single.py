@@ -46,6 +46,8 @@ from drumlin.urls import canonical, host_of
 
 DENIED_PASSED_OVER_MAX = 20
 """URLs that robots.txt denies, settled in one request for the next URL."""
+ROBOTS_AGAIN_S = 600.0
+"""How long a host is left alone whose robots.txt a worker could not get. Workers do not tell how often they tried."""
 RESULT_BYTES_MAX = 32 * 1024 * 1024
 GIVEN_MAX = 20_000
 REQUEST_PREFIX = "one-"
@@ -266,7 +268,7 @@ class SingleFace:
             decision = decide(message.robots.status_code, body, 0, "", call.today)
             if decision.retry:
                 # No rules are no permission: nobody contacts the host before they are asked for again.
-                wait_s = max(wait_s, decision.expires - call.today)
+                wait_s = max(wait_s, ROBOTS_AGAIN_S)
             else:
                 lasting = msgspec.structs.replace(decision, expires_shared=call.now + decision.expires - call.today)
                 note = _with_robots(state.note, task.url.partition(":")[0], lasting)

@@ -61,7 +61,7 @@ def test_a_coordinator_that_hardly_ever_runs_makes_nodes_wait_and_no_page_is_fet
 
 def test_people_see_how_far_settling_lags_behind_fetching(tmp_path: Path) -> None:
     with (
-        benchmark_web(tmp_path, HOSTS, 100 * PAGES) as web,
+        benchmark_web(tmp_path, HOSTS, 10 * PAGES) as web,
         standing(tmp_path, "-i", str(web.seeds), "--delay", "0") as crawl,
     ):
         crawl.node("n0")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drumlin.dedupe import OVERLAP_MIN, TEXT_BYTES_MAX, ContentIndex, digest, sketches
+from drumlin.engines.memory_values import DictKeyValue
 from drumlin.model import Content
 from drumlin.parse import Source, parse_all
 
@@ -41,19 +42,6 @@ class Page(NamedTuple):
     name: str
     digest: bytes
     text: bytes
-
-
-class Memory:
-    """`drumlin.dedupe.KeyValue` in a dictionary."""
-
-    def __init__(self) -> None:
-        self._values: dict[bytes, bytes] = {}
-
-    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        return [self._values.get(key) for key in keys]
-
-    def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
-        self._values.update(pairs)
 
 
 def pages_of(directory: Path, limit: int, short_bytes: int) -> list[Page]:
@@ -84,7 +72,7 @@ def overlap(one: Shingles, other: Shingles) -> float:
 
 def marked(pages: list[Page], overlap_min: float) -> dict[int, tuple[int, float]]:
     """By the number of a page that is called near: the number of its original, and the overlap as estimated."""
-    index = ContentIndex(Memory())
+    index = ContentIndex(DictKeyValue())
     numbers = {page.name: number for number, page in enumerate(pages)}
     found = {}
     for start in range(0, len(pages), BATCH):

@@ -96,6 +96,7 @@ def test_a_coordinator_that_is_started_again_with_its_old_flags_follows_what_was
         return process.alive and process.mark != killed.mark and delay_at(running, process.address) == SLOW_S
 
     wait_until(back, STEP_S_MAX, "the coordinator to be back with the changed delay", poll_s=0.2)
+    assert delay_at(running, running.named(killed.name).address) == SLOW_S
 
 
 def test_both_nodes_work_within_ten_seconds_after_a_pause(running: Fleet, web: Web) -> None:

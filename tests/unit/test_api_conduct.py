@@ -96,8 +96,8 @@ def test_one_bad_call_alone_and_what_people_try_out_are_forgiven() -> None:
         for _call in range(20):
             dispatcher.misdeeds.note("someone", Misdeed.FOREIGN_URL)
             await gate.account(person, NOW, NOWHERE)
-        await gate.admit(NODE, NOW)
-        await gate.admit(person, NOW)
+        assert await refusals(gate, NODE, [NOW]) == []
+        assert await refusals(gate, person, [NOW]) == []
 
     with_dispatchers(test)
 

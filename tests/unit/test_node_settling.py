@@ -14,7 +14,7 @@ from drumlin.node.archive import Archive, Arrival, StoredBatch
 from drumlin.node.blackbox import BlackBox
 from drumlin.node.client import CoordinatorClient
 from drumlin.node.hosts import HostWork
-from drumlin.node.outbox import PARCELS_UNDER_WAY_MAX, Outbox, results_message, tellable
+from drumlin.node.outbox import PARCELS_UNDER_WAY_MAX, Outbox
 from drumlin.node.outcomes import fetch_record, result_without_capture
 from drumlin.node.settling import (
     LAG_LEASE_SHARE,
@@ -25,7 +25,7 @@ from drumlin.node.settling import (
     Settling,
 )
 from drumlin.pipeline import Discovered, Pipeline
-from drumlin.protocol import LINKS_MAX, Accepted, Assignment, HostReport, Known, Rejected, Result, WorkLease
+from drumlin.protocol import Accepted, Assignment, HostReport, Known, Rejected, Result, WorkLease
 
 
 class Parts:
@@ -479,27 +479,3 @@ def test_a_host_is_not_given_back_while_another_parcel_with_its_results_is_unans
     assert given_back == [0]
     parts.answer()
     assert (given_back[1:], work.unanswered) == ([0], 0)
-
-
-def test_more_links_than_a_result_may_name_go_with_copies_of_it() -> None:
-    result = arrival().result
-    other = arrival(2).result
-    result.links = [f"http://a.test/{number}" for number in range(2 * LINKS_MAX + 5)]
-    result.link_hints = [0.5] * (LINKS_MAX + 1)
-    message = results_message([result, other], [])
-    assert message.canonical_links
-    assert [one.url for one in message.results] == [result.url, other.url, result.url, result.url]
-    assert [len(one.links) for one in message.results] == [LINKS_MAX, 0, LINKS_MAX, 5]
-    assert [url for one in message.results for url in one.links] == result.links
-    assert [len(one.link_hints) for one in message.results] == [LINKS_MAX, 0, 1, 0]
-    assert {one.capture_id for one in message.results} == {result.capture_id, other.capture_id}
-
-
-def test_a_result_that_the_protocol_cannot_say_becomes_a_dead_letter_that_says_so() -> None:
-    good, odd = arrival().result, arrival(2).result
-    odd.retry_after_s = 1e30
-    assert tellable(good) is good
-    told = tellable(odd)
-    assert tellable(told) is told
-    assert (told.url, told.assignment_id, told.outcome, told.kind) == (odd.url, odd.assignment_id, "failed", "trap")
-    assert "retry_after_s" in told.error

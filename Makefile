@@ -22,16 +22,21 @@ DEBIAN_TEST := nginx-light openssl redis-server libfaketime
 # The manuals that the real-site tests crawl, and the browser that looks at replayed pages.
 DEBIAN_SLOW := nginx-light redis-server libfaketime python3.11-doc postgresql-doc-15 chromium
 DEBIAN_BENCH := wget2
+# Manuals for what is said of texts: languages, near-duplicates, preformatted code. And where they are.
+DEBIAN_MANUALS := cppreference-doc-en-html libboost1.74-doc postgresql-doc-15 python3.11-doc sqlite3-doc git-doc
+MANUALS := $(addprefix /usr/share/,cppreference/doc/html doc/libboost1.74-doc doc/postgresql-doc-15 doc/python3.11 \
+	doc/sqlite3 doc/git-doc)
 
 FAST_TESTS := $(wildcard tests/unit tests/conformance)
 REAL_TESTS := $(wildcard tests/integration tests/acceptance)
 CHECKED := $(wildcard drumlin tests bench docs)
 # Unit and conformance tests share nothing and so use all cores. Integration and acceptance tests start real processes
-# and mostly wait for them, so two files of them run at a time.
+# and mostly wait for them, so three files of them run at a time, also on two cores. They run in the order of their names:
+# pytest-xdist would begin with the files of many tests, and end with a few long tests while the other workers are idle.
 WORKERS ?= auto
-REAL_WORKERS ?= 2
+REAL_WORKERS ?= 3
 
-.PHONY: help test bytecode lint types fast-tests real-tests demo bench bench-micro test-slow lock docs format clean
+.PHONY: help test bytecode lint types fast-tests real-tests demo bench bench-manuals bench-micro test-slow lock docs format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -55,7 +60,7 @@ fast-tests: bytecode
 
 real-tests: bytecode
 	tests/setup-debian.sh $(DEBIAN_TEST)
-	$(if $(REAL_TESTS),$(BIN)/pytest -q -n $(REAL_WORKERS) --dist loadfile $(REAL_TESTS))
+	$(if $(REAL_TESTS),$(BIN)/pytest -q -n $(REAL_WORKERS) --dist loadfile --no-loadscope-reorder $(REAL_TESTS))
 
 test-slow: bytecode .venv-bench/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
 	tests/setup-debian.sh $(DEBIAN_SLOW)
@@ -69,13 +74,18 @@ bench: bytecode .venv-bench/.ready ## drumlin, Scrapy and wget2 on the same fake
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.small
 
+bench-manuals: bytecode ## near-duplicates, languages and code on six manuals that Debian has
+	tests/setup-debian.sh $(DEBIAN_MANUALS)
+	$(BIN)/python -m bench.near $(MANUALS)
+	$(BIN)/python -m bench.texts $(MANUALS)
+
 bench-micro: bytecode ## microseconds per page of each stage
 	$(BIN)/python -m bench.micro
 
 docs: .venv/.ready ## write the reference pages that are generated from code
 	$(BIN)/python -m drumlin.config.reference docs/reference/configuration.md
 	$(BIN)/python -m drumlin.frontier.reference docs/reference/failures.md
-	$(BIN)/python -m drumlin.store.reference docs/reference/tables.md
+	$(BIN)/python -m drumlin.store.tables.reference docs/reference/tables.md
 
 format: .venv/.ready ## format and fix what ruff can
 	$(BIN)/ruff check --fix $(CHECKED)

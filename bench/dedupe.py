@@ -119,7 +119,7 @@ def _cpu_us(work: object, rounds: int) -> float:
 
 
 def main() -> None:
-    # As every node does: else arrays of the size of a batch are mapped anew each time.
+    # As every node does. Otherwise arrays as large as a batch would be mapped again each time.
     keep_freed_memory()
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
     text_bytes = len(made_up_text(random.Random(0)))

@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from drumlin.engines.blocking import BlockingEngine, open_blocking
-from drumlin.engines.redis import RedisEngine, open_redis
-from drumlin.engines.rocksdb import RocksEngine
+from drumlin.engines.redis.engine import RedisEngine, open_redis
+from drumlin.engines.rocksdb.engine import RocksEngine
 from drumlin.model import Lease, NewURLs, Settled, Settlement, TaskState
 from tests.harness.redis import RedisServer, redis_cluster, url_of
 
@@ -36,7 +36,7 @@ URLS_PER_HOST = 10
 LINKS_NEW = 5
 LINKS_KNOWN = 5
 LINK_ELSEWHERE_SHARE = 0.1
-# Enough for several compactions to fall within.
+# Enough for several compactions to happen meanwhile.
 PAGES = 60_000
 REST_POLL_S = 0.1
 REST_POLLS_MAX = 3_000
@@ -147,7 +147,8 @@ def crawl(engine: BlockingEngine, web: Web, pages: int, now: float) -> tuple[int
 
 
 def wait_until_at_rest(engine: RocksEngine) -> None:
-    """Let RocksDB sort out what was filled in within minutes: a crawl takes hours for it and pays as it goes."""
+    """Wait until RocksDB has compacted the URLs that were added within minutes. A crawl adds them over hours, and
+    compaction keeps up with it."""
     for _ in range(REST_POLLS_MAX):
         if engine.at_rest():
             return
@@ -159,7 +160,7 @@ def settlement(lease: Lease, now: float) -> Settlement:
         Settled(task.id, task.url, TaskState.DONE, b"capture:%08d" % task.id, size=37_000, counts={"pages": 1})
         for task in lease.tasks
     ]
-    return Settlement(lease.host, lease.token, settled, release=True, next_contact=now + 1.0)
+    return Settlement(lease.host, lease.lease_id, settled, release=True, next_contact=now + 1.0)
 
 
 class Clocks:
@@ -217,7 +218,7 @@ async def lease_redis(engine: RedisEngine, first_shard: int, now: float) -> list
 
 
 async def crawl_redis(engine: RedisEngine, web: Web, pages: int, clocks: Clocks) -> int:
-    """Several batches at a time, stage by stage, so that the clocks can tell the stages apart."""
+    """Crawl several batches at a time, stage by stage, so each stage can be timed by itself."""
     done, now, shard = 0, 1.0, 0
     while done < pages:
         clocks.start()

@@ -2,12 +2,12 @@
 
 Two questions, answered with real local fleets (`drumlin fleet up`: TLS, tokens, a 3-master Redis Cluster, one machine):
 
-- Goodput. Nodes are bounded by how many requests they may have in flight and how long the web takes to answer, not by
-  CPU, so that n nodes could ideally fetch n × concurrency / latency pages a second however few cores there are. What
-  part of that is reached? Counted by the web itself between its 10th and 90th percentile of requests, so that neither
-  the start nor the last few hosts of a short crawl count.
+- Goodput. Nodes are limited by how many requests they may have in flight and by how long the web takes to answer, not
+  by CPU. So n nodes could ideally fetch n × concurrency / latency pages a second, however few cores there are. Which
+  part of that is reached? The web itself counts, between its 10th and 90th percentile of requests: neither the start
+  nor the last few hosts of a short crawl should count.
 - CPU. At full speed, which part of all CPU time per page goes to coordinators and Redis? Two crawls of different
-  size are compared, so that starting programs does not count.
+  size are compared, because the time to start programs should not count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import PROC, TICKS_PER_S
-from drumlin.fleet.layout import FleetPaths, Role
+from drumlin.fleet.layout import FleetPaths, ProcessRole
 
 ROOT = Path(__file__).parents[1]
 TMPFS = Path("/dev/shm")
@@ -142,7 +142,8 @@ def goodput(latency_ms: float, concurrency: int, seconds: float) -> None:
     print("| nodes | ideal pages/s | measured pages/s | of the ideal | missed |\n|---|---|---|---|---|")
     for nodes in (1, 2, 4):
         ideal = nodes * concurrency * 1000 / latency_ms
-        # As many hosts for each node however many there are: with few, the last ones would leave nodes without work.
+        # Each node has the same number of hosts, however many nodes there are. With too few hosts, nodes would have no
+        # work at the end.
         hosts = nodes * HOSTS
         pages = max(2, round(ideal * seconds / hosts))
         run = crawl(nodes, hosts, pages, latency_ms=latency_ms, concurrency=concurrency)
@@ -156,14 +157,15 @@ def cpu_share(pages: int) -> None:
     print("|---|---|---|---|---|---|---|")
     for nodes in (1, 2, 4):
         few, many = (crawl(nodes, HOSTS, count, latency_ms=0.0, concurrency=512) for count in (PAGES_FEW, pages))
-        node, coordinator, redis = (_marginal_us(few, many, role) for role in reversed(Role))
+        node, coordinator, redis = (_marginal_us(few, many, role) for role in reversed(ProcessRole))
         share = (coordinator + redis) / (node + coordinator + redis)
         costs = f"{node:.0f} | {coordinator:.0f} | {redis:.0f} | {share:.1%}"
         print(f"| {nodes} | {many.pages_per_s:.0f} | {costs} | {few.missed + many.missed} |", flush=True)
 
 
-def _marginal_us(few: Run, many: Run, role: Role) -> float:
-    """What a further page costs: a short crawl's CPU is mostly that of starting programs, which a long one has too."""
+def _marginal_us(few: Run, many: Run, role: ProcessRole) -> float:
+    """What a further page costs. Starting programs takes most of the CPU of a short crawl, and as much in a long one,
+    so the difference of the two is what pages cost."""
     return (many.cpu_s.get(role, 0.0) - few.cpu_s.get(role, 0.0)) * 1e6 / (many.pages - few.pages)
 
 

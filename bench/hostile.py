@@ -1,8 +1,9 @@
 """How long honest nodes wait while a hostile one floods their coordinator: `python -m bench.hostile`.
 
 One coordinator process on RocksDB. Honest nodes, each on a connection of its own, ask for work, ask for known contents,
-return results and beat, at a steady pace; every call is timed. First they are alone, then beside a hostile node with a
-valid token that sends without a pause, one kind of flood after the other. Printed is what the honest calls took.
+return results and send heartbeats at a steady pace; every call is timed. First they are alone, then beside a hostile
+node with a valid token that sends without a pause, one kind of flood after the other. The times of the honest calls are
+printed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from typing import Any
 import msgspec
 import zstandard
 
+from drumlin.access.signing import NONCE_BYTES, sign
 from drumlin.protocol import LINKS_MAX, MEDIA_TYPE
-from drumlin.signing import HEADER, NONCE_BYTES, sign
+from drumlin.protocol.paths import SIGNATURE_HEADER
 
 HOSTS = 2_000
 PAGES = 40
@@ -37,11 +39,12 @@ HOSTILE_CONNECTIONS = 2
 P99_MAX_S = 0.1
 STARTS_WITHIN_S = 30.0
 REFUSED_PAUSE_S = 0.01
-"""What a flood waits after a refusal, which it does not heed: else the machine would measure the flood's own work."""
+"""How long a flood waits after a refusal, although it ignores it otherwise. Without a pause, the flood's own work would
+use up the machine."""
 
 
 class Node:
-    """A node as simple as can be, on one connection. Calls are timed into `times`."""
+    """A very simple node, on one connection. `times` has the time of each call."""
 
     def __init__(self, port: int, join_token: str, name: str) -> None:
         self._port = port
@@ -57,7 +60,9 @@ class Node:
         body = zstandard.compress(msgspec.msgpack.encode(message), 1)
         headers = {"Content-Encoding": "zstd"}
         if signed:
-            headers[HEADER] = sign(self.key, "POST", path, body, time.time(), secrets.token_bytes(NONCE_BYTES))
+            headers[SIGNATURE_HEADER] = sign(
+                self.key, "POST", path, body, time.time(), secrets.token_bytes(NONCE_BYTES)
+            )
         return self.send(path, body, headers)
 
     def send(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
@@ -147,7 +152,7 @@ def questions(node: Node) -> int:
 
 
 def greed(node: Node) -> int:
-    """All the work that there is, of which nothing is done."""
+    """Asks for all the work that there is, and does none of it."""
     request = {"max_tasks": 100_000, "max_hosts": 10_000, "visits": [f"{secrets.token_hex(4)}.test" for _ in range(16)]}
     return node.call("work/request", request)[0]
 
@@ -160,7 +165,7 @@ FLOODS: list[Callable[[Node], int]] = [made_up, many_links, renewals, questions,
 
 
 def flood(port: int, token: str, kind: int, until: float) -> None:
-    """Send one kind of flood until the time is over, whatever is answered. All connections are of one node."""
+    """Send one kind of flood until the time is over, whatever the answers are. All connections belong to one node."""
     node = Node(port, token, f"hostile-{kind}")
     while time.monotonic() < until:
         try:
@@ -235,7 +240,7 @@ def start(folder: Path) -> tuple[int, str, subprocess.Popen[bytes]]:
 
 
 def measure(nodes: list[Node], seconds: float) -> list[float]:
-    """What each call of the honest nodes takes, in seconds."""
+    """How long each call of the honest nodes takes, in seconds."""
     until = time.monotonic() + seconds
     for node in nodes:
         node.times.clear()
@@ -260,7 +265,7 @@ def beside(nodes: list[Node], port: int, token: str, kind: int, seconds: float) 
 
 
 def report(name: str, times: list[float]) -> float:
-    """Print a line; the time that 99 of 100 calls stayed below."""
+    """Print a line. Returns the 99th percentile."""
     p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
     shown = "  ".join(
         f"{what} {taken * 1000:>7.1f}" for what, taken in (("p50", p50), ("p99", p99), ("max", times[-1]))

@@ -6,7 +6,8 @@
     python -m bench.load --auth --tls                     with tokens, signed results and TLS
     python -m bench.load --nodes 500 --rate 1000 --urls 100000 --measure 10      a quick look
 
-15 % of the nodes die for good when measuring begins, and 15 % flap all along. Latencies count from when a call was due.
+When measuring begins, 15 % of the nodes die for good; another 15 % vanish and come back all the time. Latencies count
+from when a call was due.
 docs/explanation/capacity.md says what was measured with it and what that means.
 """
 
@@ -51,7 +52,8 @@ STEP = 1.06
 STEPS_MAX = 12
 STEP_WARM_S = 8.0
 COLLECT_AFTER = 100_000
-"""New objects between two runs of the garbage collector: its pauses would be taken for the coordinators'."""
+"""How many new objects there are between two runs of the garbage collector. Its pauses in this process would look like
+slow coordinators."""
 OPEN_FILES = 20_000
 
 
@@ -62,7 +64,7 @@ class Filled(NamedTuple):
 
 
 async def fill(engine: Engine, web: LoadWeb, urls: int, redis: Redis) -> Filled:
-    """Queue about `urls` URLs, and see what they take."""
+    """Queue about `urls` URLs, and measure how much memory they take."""
     before, began = redis.used_bytes(), time.monotonic()
     batch: list[NewURLs] = []
     count = waiting = 0
@@ -175,7 +177,7 @@ async def drive(test: LoadTest, options: argparse.Namespace, engine: Engine) -> 
 
 
 async def find_max(test: LoadTest, options: argparse.Namespace, first: Measured) -> list[Measured]:
-    """Raise the pace step by step until a target is missed; lower it where the first missed one already."""
+    """Raise the pace step by step until a target is missed; if the first pace missed one already, lower it."""
     measured: list[Measured] = []
     raising = holds(first)
     pace = float(options.rate) * (STEP if raising else 1 / STEP)

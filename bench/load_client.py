@@ -19,7 +19,7 @@ _LENGTH = b"content-length:"
 
 
 class Connection(asyncio.Protocol):
-    """Sends a request, hands over the reply. `on_lost` hears when the connection ends, by whichever side."""
+    """Sends a request and passes on the reply. `on_lost` is called when either side ends the connection."""
 
     __slots__ = ("_on_lost", "_on_reply", "_received", "_transport", "_whole")
 
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
 
     def abort(self) -> None:
-        """Vanish: nothing more is sent or heard."""
+        """End the connection at once: nothing more is sent or received."""
         if self._transport is not None:
             self._transport.abort()
 

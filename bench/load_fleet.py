@@ -1,7 +1,7 @@
-"""The simulated fleet as a whole: it registers, takes turns at the pace asked for, loses nodes and gets them back.
+"""The simulated fleet as a whole: it registers, begins turns at the given pace, loses nodes and gets them back.
 
-Open loop: turns begin when they are due, however long the turns before them take. The pace is in pages a second; since
-coordinators decide how many pages a turn gets, the time between turns follows what turns have been getting.
+It is an open loop: turns begin when they are due, however long earlier turns take. The pace is in pages a second. Since
+coordinators decide how many pages a turn gets, the time between turns is adjusted to what recent turns got.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from bench.load_record import LostWork, Record
 from bench.load_web import LoadWeb
 
 PAGES_MEMORY = 0.02
-"""Weight of one turn in the estimate of how many pages a turn has."""
+"""The weight of one turn in the estimate of how many pages a turn gets."""
 TURN_SHARE_MIN = 0.7
-"""Turns that bring less than this share of a batch are not made up for by more turns: a coordinator that is behind must
-not be asked ever faster."""
+"""If turns get less than this share of a batch, no further turns make up for it: a coordinator that is behind must not
+be asked faster and faster."""
 CHECK_S = 1.0
 REGISTER_S_MAX = 120.0
 
@@ -61,7 +61,7 @@ class Fleet:
         task.add_done_callback(self._tasks.discard)
 
     def rest(self, node: SimulatedNode) -> None:
-        """A node has nothing to do: it stands in line for a turn."""
+        """A node has nothing to do: it waits in line for a turn."""
         if node.registered and not node.idle:
             node.idle = True
             self._idle.append(node)
@@ -94,7 +94,7 @@ class Fleet:
             self._turn(time.perf_counter())
 
     def _turn(self, due: float) -> None:
-        # Catches up after a stall of the generator itself: every turn that was due begins, with its own due time.
+        # If the generator itself was too slow, every turn that was due begins now, with its own due time.
         while due <= time.perf_counter():
             if not self._pace:
                 self._turning = False
@@ -114,7 +114,7 @@ class Fleet:
         self.record.turns_without_node += 1
 
     def kill(self, nodes: Sequence[SimulatedNode]) -> None:
-        """These nodes vanish for good; what they held is followed until others are given it."""
+        """These nodes vanish for good. Their hosts are watched until other nodes get them."""
         now = time.perf_counter()
         for node in nodes:
             self.lost_work.lose(node.vanish(), now)
@@ -141,7 +141,7 @@ class Fleet:
         self.at(now + CHECK_S, self._check_times)
 
     def count_unanswered(self) -> None:
-        """Put the calls that wait for an answer into the record, with the age they have."""
+        """Add the calls that still wait for an answer to the record, with their age."""
         now = time.perf_counter()
         for node in self.nodes:
             self.record.unanswered(node.unanswered(now))

@@ -1,4 +1,4 @@
-"""What a URL costs in Redis's memory: while it is queued, once it is done, and what the index of contents keeps of it.
+"""How much of Redis's memory a URL takes: while it is queued, once it is done, and in the index of contents.
 
     python -m bench.load_memory                    2 million URLs of 40,000 hosts, one Redis
     python -m bench.load_memory --urls 200000 --hosts 4000
@@ -48,7 +48,7 @@ async def finish_all(engine: Engine, web: LoadWeb, now: float, *, record: bool) 
         while leases := await take(engine, shard, f"{NODE}:{next(requests)}", now):
             if record:
                 await engine.contents.record(contents_of(leases, web, now), OVERLAP_MIN)
-            await engine.settle(shard, [settlement_of(lease) for lease in leases], now)
+            await engine.settle_all({shard: [settlement_of(lease) for lease in leases]}, now)
             done += sum(len(lease.tasks) for lease in leases)
     return done
 
@@ -71,7 +71,7 @@ def settlement_of(lease: Lease) -> Settlement:
         Settled(task.id, task.url, TaskState.DONE, b"capture:%d" % task.id, size=PAGE_BYTES, counts={"pages": 1})
         for task in lease.tasks
     ]
-    return Settlement(lease.host, lease.token, settled, release=True)
+    return Settlement(lease.host, lease.lease_id, settled, release=True)
 
 
 def contents_of(leases: list[Lease], web: LoadWeb, now: float) -> list[Content]:

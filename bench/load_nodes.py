@@ -1,11 +1,12 @@
-"""Simulated nodes for the load test: they say over HTTP what real nodes say, and fetch nothing.
+"""Simulated nodes for the load test: they send the same HTTP requests as real nodes, and fetch nothing.
 
-Load comes in turns. In a turn one idle node asks for work, renews part of its leases half-way, asks which contents are
-known, and reports its pages with the links found, giving the leases back. Turns begin at the pace that is asked for
-and each call has a time when it is due, whatever became of the calls before it. Between turns nodes are idle; all of
-them send heartbeats. Some flap: they vanish with their leases, come back, send what they had and register again.
+Load comes in turns. In a turn, one idle node asks for work, renews part of its leases half-way, asks which contents are
+known, and reports its pages with their links, which gives the leases back. Turns begin at the given pace, and each call
+has a time when it is due, even if the calls before it were late. Between turns nodes are idle, but all of them send
+heartbeats. Some vanish with their leases, come back, send what they had and register again.
 
-Callbacks, not coroutines: ten thousand tasks would cost more than the coordinators that are to be measured.
+Nodes are made of callbacks, not of coroutines: ten thousand tasks would use more CPU than the coordinators that are
+measured.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import zstandard
 from bench.load_client import Connection, connect
 from bench.load_record import LostWork, Record
 from bench.load_web import LoadWeb, Page, host_number, random_digests
-from drumlin import signing
+from drumlin.access import signing
 from drumlin.protocol import (
     MEDIA_TYPE,
     Accepted,
@@ -36,20 +37,21 @@ from drumlin.protocol import (
     Registered,
     Results,
     WorkRequest,
+    paths,
 )
 
 COMPRESS_BYTES_MIN = 1_000
 HOSTS_PER_TURN_MAX = 100
 RENEW_HOSTS_MAX = 5
-"""Leases that a node renews half-way through a turn: those of its hosts with the longest queues."""
+"""How many leases a node renews half-way through a turn: those of its hosts with the longest queues."""
 KNOWN_BEFORE_RESULTS_S = 0.5
 NEXT_CONTACT_S = 1.0
 CALL_S_MAX = 30.0
-"""A node gives a call up after this long and tries another coordinator."""
+"""After how long a node gives up a call and tries another coordinator."""
 RETRY_S = 0.2
 RETRIES_AT_ONCE = 1
 BUSY_S = 15.0
-"""The least pause after 503, as Retry-After says; it is not read here."""
+"""The shortest pause after a 503, as Retry-After says; the header itself is not read."""
 CAPACITY_PAGES_PER_S = 10.0
 
 PATHS = {"work": "work/request", "renew": "work/request", "known": "known", "results": "results"}
@@ -100,7 +102,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct):
-    """A call that is due: `body` is kept so that a repeated call is the same call."""
+    """A call that is due. `body` is kept, so a repeated call is the same call."""
 
     kind: str
     due: float
@@ -109,7 +111,7 @@ class Waiting(msgspec.Struct):
 
 
 class Surroundings(Protocol):
-    """What a node needs of its fleet."""
+    """What a node needs from its fleet."""
 
     settings: FleetSettings
     endpoints: list[tuple[str, int]]
@@ -164,7 +166,7 @@ class SimulatedNode:
         self.name = f"load-{number:05}"
         self.registered = False
         self.idle = False
-        """It stands in the fleet's line of nodes that may be given a turn."""
+        """Whether it is in the fleet's line of nodes that wait for a turn."""
         self._fleet = fleet
         self._endpoint = number
         self._connection: Connection | None = None
@@ -189,7 +191,7 @@ class SimulatedNode:
     # What happens to it
 
     def join(self, due: float) -> None:
-        """Register; one that comes back with work in hand first sends what it has."""
+        """Register. A node that comes back with results of its last life sends them first."""
         self._recovering = self._late = bool(self._pages)
         self._plan("register", due)
 
@@ -198,11 +200,11 @@ class SimulatedNode:
         self._plan("work", due)
 
     def vanish(self) -> list[str]:
-        """Die with everything in hand, as after kill -9 or a cut cable; the hosts whose leases are lost."""
+        """Die at once, as after kill -9 or when a cable is cut. Returns the hosts whose leases are lost."""
         self._life += 1
         self.registered = self._beats = False
         if self._leases:
-            # The pace is in pages that come in: turns that end so must be made up for by others.
+            # The pace counts pages that are reported: other turns must make up for this one.
             self._fleet.learn_pages(0)
         self._waiting.clear()
         self._paused.clear()
@@ -268,7 +270,7 @@ class SimulatedNode:
         self._send_next()
 
     def _lost(self, connection: Connection) -> None:
-        """The connection ended: whatever was under way is sent again, at another coordinator; first at once."""
+        """The connection ended: the call that was under way is sent again to another coordinator, at first at once."""
         if connection is not self._connection:
             return
         self._connection = None
@@ -282,7 +284,7 @@ class SimulatedNode:
         self._again(call, 0.0 if call.tries <= RETRIES_AT_ONCE else RETRY_S * (1 + random.random()))
 
     def _again(self, call: Waiting, pause_s: float) -> None:
-        """Send a call again after a pause, in which others may go first."""
+        """Send a call again after a pause. Other calls may be sent meanwhile."""
         self._paused.append(call)
         self._fleet.at(time.perf_counter() + pause_s, self._resume, call, self._life)
 
@@ -302,7 +304,8 @@ class SimulatedNode:
             body = _compress(body)
             head += "Content-Encoding: zstd\r\n"
         if kind == "results" and self._key:
-            head += f"{signing.HEADER}: {signing.sign(self._key, 'POST', path, body, time.time(), os.urandom(16))}\r\n"
+            signature = signing.sign(self._key, "POST", path, body, time.time(), os.urandom(16))
+            head += f"{paths.SIGNATURE_HEADER}: {signature}\r\n"
         self._fleet.record.bytes_sent[kind] += len(body)
         return b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body)
 

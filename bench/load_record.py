@@ -1,7 +1,7 @@
-"""What the load generator saw: latencies of every call, errors, pages, and how soon lost work was given out again.
+"""What the load generator measured: latencies of all calls, errors, pages, and how soon lost work was given out again.
 
-A latency counts from when the call was due, not from when it was sent, and calls that are still unanswered at the end
-count with their age: a coordinator that stalls cannot hide it by slowing the generator down.
+A latency counts from when the call was due, not from when it was sent, and calls that are not answered at the end count
+with their age. Otherwise a coordinator that stalls would hide its slowness by slowing down the generator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Record:
         self.turns_empty = 0
         """Work requests that got nothing."""
         self.turns_without_node = 0
-        """Turns for which every node was still busy: the fleet is too small for the load asked."""
+        """Turns for which no node was idle: the fleet is too small for this load."""
         self.calls: Counter[str] = Counter()
         self.bytes_sent: Counter[str] = Counter()
 
@@ -50,7 +50,7 @@ class Record:
             self.latencies.setdefault(kind, array("d")).append(age_s)
 
     def percentiles_ms(self, *kinds: str) -> list[float]:
-        """The `PERCENTILES` of the latencies of these calls together, and the largest; empty without calls."""
+        """The `PERCENTILES` of the latencies of all these calls, and the largest; empty if there were none."""
         parts = [np.frombuffer(self.latencies[kind]) for kind in kinds if self.latencies.get(kind)]
         if not parts:
             return []
@@ -59,7 +59,7 @@ class Record:
 
 
 class LostWork:
-    """Hosts whose node was killed, until another node is given them."""
+    """Hosts whose node was killed, until another node gets them."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
@@ -77,5 +77,5 @@ class LostWork:
 
     @property
     def missing(self) -> list[str]:
-        """Hosts that nobody was given yet."""
+        """Hosts that no node has got yet."""
         return list(self._since)

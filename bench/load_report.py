@@ -29,7 +29,7 @@ class Usage(msgspec.Struct):
 
     @property
     def others_s(self) -> float:
-        """What processes that are no part of the test have used."""
+        """What processes outside of the test have used."""
         return self.machine_s - self.coordinators_s - self.redis_s - self.generator_s
 
 

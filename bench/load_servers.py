@@ -1,7 +1,7 @@
 """The real servers under load: Redis (one, or a cluster) and coordinators, started and accounted for.
 
-CPU is read from /proc, process by process, at the begin and at the end of what is measured. All processes share the
-machine's cores with the generator, as the figures say.
+CPU is read from /proc for each process, at the beginning and at the end of a measurement. All processes share the
+machine's cores with the generator; the figures show how much it took.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ def wait_for(happened: Callable[[], bool], servers: Sequence[Server], what: str)
 
 
 class Redis:
-    """One server, or the masters of a cluster, with the append-only file on, as in production. `rewrite` is the size
-    from which a single server rewrites that file, for which it forks: more than a run writes, to see load alone."""
+    """One server, or the masters of a cluster, with an append-only file as in production. `rewrite` is the size from
+    which a single server rewrites that file, for which it forks. By default it is more than a run writes, so forks do
+    not disturb the measurement."""
 
     def __init__(self, folder: Path, masters: int, rewrite: str = REWRITE_NEVER) -> None:
         program = find_program()
@@ -130,15 +131,15 @@ class Redis:
             server.check()
 
     def used_bytes(self) -> int:
-        """What the data takes, as Redis counts it."""
+        """How much memory the data takes, as Redis counts it."""
         return sum(int(client.info("memory")["used_memory"]) for client in self._clients)
 
     def forks(self) -> int:
-        """How often the servers have forked, which is what rewriting the append-only file takes."""
+        """How often the servers have forked, which they do to rewrite the append-only file."""
         return sum(int(client.info("stats")["total_forks"]) for client in self._clients)
 
     def fork_ms_max(self) -> float:
-        """The longest that a server stood still for its latest fork."""
+        """The longest pause of a server for its latest fork."""
         return max(int(client.info("stats")["latest_fork_usec"]) for client in self._clients) / 1000
 
     def cpu_s(self) -> float:
@@ -158,7 +159,7 @@ def _single_command(program: str, folder: Path, port: int, rewrite: str) -> list
 
 
 class Security(NamedTuple):
-    """How coordinators and nodes trust each other; nothing set: they just do."""
+    """How coordinators and nodes prove who they are; if nothing is set, they do not have to."""
 
     options: list[str]
     join_token: str
@@ -178,7 +179,7 @@ def make_security(folder: Path, engine: str, *, auth: bool, tls: bool) -> Securi
 
 
 def _drumlin(*words: str) -> str:
-    """What a command of drumlin's prints."""
+    """The output of a command of drumlin."""
     done = subprocess.run([sys.executable, "-m", "drumlin", *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"drumlin {words[0]} failed: {done.stderr}")
@@ -186,7 +187,7 @@ def _drumlin(*words: str) -> str:
 
 
 def start_coordinator(folder: Path, engine: str, port: int, security: Security, founding: Sequence[str]) -> Server:
-    """A coordinator that is ready to serve; the first one's `founding` options are the crawl's."""
+    """Start a coordinator and wait until it is ready. With `founding` options the first one founds the crawl."""
     command = [sys.executable, "-m", "drumlin", "coordinator", "--engine", engine, "--store", str(folder / "store")]
     command += ["--listen", f"{ADDRESS}:{port}", *security.options, *founding]
     server = Server(f"coordinator {port}", command, folder / f"coordinator-{port}.log")
@@ -204,7 +205,7 @@ def _listens(port: int) -> bool:
 
 @contextmanager
 def stopping(servers: list[Server]) -> Iterator[list[Server]]:
-    """Whatever was started is stopped, last first."""
+    """Stop all servers at the end of the context, the last one first."""
     try:
         yield servers
     finally:

@@ -1,8 +1,8 @@
 """The web that the load test's nodes pretend to fetch: hosts with heavy-tailed sizes, URLs of usual length, links.
 
-Numbers stand for names wherever possible, since the generator shares its cores with what it measures. A page's links
-are those that survive a node's own filter: half of them new to the crawl and half known to it, most on the page's own
-host. Every URL ends as a fetched page, unless the web is `mixed`: then URLs end as Common Crawl's did in 2026-30 (of
+Hosts are numbers wherever possible, since the generator shares its cores with what it measures. A page's links are
+those that pass a node's own filter: half of them are new to the crawl and half are known, most on the page's own host.
+Every URL ends as a fetched page, unless the web is `mixed`: then URLs end as Common Crawl's did in 2026-30 (of
 those that were decided, 78 % were fetched, 8 % redirected, 5 % not found, 7 % denied by robots.txt, 2 % failed).
 """
 
@@ -67,7 +67,7 @@ FAILED_BELOW = 0.223
 
 
 class Page(NamedTuple):
-    """One leased URL, fetched in thought."""
+    """One leased URL that a simulated node pretends to have fetched."""
 
     assignment_id: str
     url: str
@@ -75,7 +75,7 @@ class Page(NamedTuple):
 
 
 class LoadWeb:
-    """Hosts and how many URLs of each are known, to the generator at least."""
+    """The hosts, and how many URLs of each the generator has given out so far."""
 
     def __init__(self, hosts: int, seed: int, *, mixed: bool = False) -> None:
         self.chance = random.Random(seed)
@@ -102,7 +102,8 @@ class LoadWeb:
         return [max(1, round(draw * scale)) for draw in draws]
 
     def links(self, host: int) -> list[str]:
-        """Half of them new to the crawl; one, in turn new and known, leads to another host."""
+        """The links of a page: half of them are new to the crawl. One leads to another host; it is by turns new or
+        known."""
         draw = self.chance.random()
         elsewhere = int(draw * len(self.sizes))
         new, known = (LINKS_NEW - 1, LINKS_KNOWN) if elsewhere % 2 else (LINKS_NEW, LINKS_KNOWN - 1)
@@ -155,6 +156,6 @@ def host_number(name: str) -> int:
 
 
 def random_digests(count: int) -> list[str]:
-    """As many sha256 digests in hexadecimal as that, of contents that never repeat."""
+    """So many sha256 digests in hexadecimal; no two are equal."""
     text = os.urandom(32 * count).hex()
     return [text[start : start + 64] for start in range(0, 64 * count, 64)]

@@ -1,10 +1,10 @@
 """What a command and all its processes used: wall time, CPU time and peak memory.
 
-CPU comes twice, and the larger number counts: from `wait4`, which includes every descendant that was waited for, and
-from samples of /proc, which include those that were not. Memory is the sum of the processes' proportional set sizes,
-so that pages which they share count once. The kernel stops a process while it counts those, for longer the larger it
-is, and looking four times a second slowed a crawl by a twentieth. So they are counted only when the resident sizes,
-which cost nothing to read, reach a new height.
+CPU time is read twice, and the larger number counts: from `wait4`, which includes every descendant that was waited for,
+and from samples of /proc, which include those that were not. Memory is the sum of the processes' proportional set
+sizes, in which memory pages that they share count once. The kernel stops a process while it computes this size, longer
+for larger ones; four times a second, that slowed a crawl by a twentieth. So it is read only when the resident sizes,
+which cost nothing to read, reach a new maximum.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def processes_of_session(session: int) -> set[int]:
 
 
 def resident_bytes(pids: set[int]) -> int:
-    """The resident memory of these processes; what they share counts for each."""
+    """The resident memory of these processes; shared memory counts for each of them."""
     return sum(process.resident_bytes for process in _processes() if process.pid in pids)
 
 
@@ -112,7 +112,7 @@ def _proportional_bytes(pid: int) -> int:
 
 
 def run_measured(command: list[str], wall_s_max: float) -> Usage:
-    """Run a command in a session of its own; past `wall_s_max` it is asked to stop, and then made to."""
+    """Run a command in a session of its own. After `wall_s_max` it is asked to stop, and killed if it does not."""
     with tempfile.TemporaryFile() as output:
         started = time.monotonic()
         child = subprocess.Popen(
@@ -124,7 +124,7 @@ def run_measured(command: list[str], wall_s_max: float) -> Usage:
         output.seek(0)
         text = output.read(OUTPUT_BYTES_MAX).decode("utf-8", "replace")
     exit_code = os.waitstatus_to_exitcode(status)
-    child.returncode = exit_code  # reaped here, so that Popen does not wait for it again
+    child.returncode = exit_code  # it is reaped here, so Popen must not wait for it again
     return Usage(wall_s, max(used_s, tree.cpu_s), tree.peak_bytes, exit_code, stopped, text)
 
 
@@ -145,7 +145,7 @@ def _wait(child: subprocess.Popen[bytes], tree: Tree, deadline: float) -> tuple[
 
 
 def drain_time_wait(below: int, seconds_max: float) -> int:
-    """Wait until few connections are left in TIME_WAIT; how many were left in the end."""
+    """Wait until few connections are left in TIME_WAIT. Returns how many were left in the end."""
     deadline = time.monotonic() + seconds_max
     while (waiting := count_time_wait()) > below and time.monotonic() < deadline:
         time.sleep(1.0)

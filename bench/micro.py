@@ -22,15 +22,16 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.dedupe import digest, sketches
 from drumlin.engines.blocking import drive, open_blocking
 from drumlin.fetch import Transfer
-from drumlin.local import SHARD_COUNT
+from drumlin.local.crawl import SHARD_COUNT
 from drumlin.model import Outcome
-from drumlin.node.archive import Archive, Arrival, CrawlPaths
-from drumlin.node.contact import request_block
+from drumlin.node.arriving import request_block
+from drumlin.node.keeping.archive import Archive, Arrival, CrawlPaths
 from drumlin.node.main import make_pipeline, prepare_process
 from drumlin.node.outcomes import fetch_record, result_of_capture, result_without_capture
 from drumlin.parse import Source, parse_all
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import Accepted, Assignment, HostReport, KnownRequest, Registered, Results, WorkRequest
+from drumlin.reading import capture_of
 from drumlin.urls import host_of
 
 Result = TypeVar("Result")
@@ -59,7 +60,7 @@ class Stages:
 
 
 class Transferred(Transfer):
-    """A transfer that has ended: what libcurl would have handed over."""
+    """A transfer that has ended, with what libcurl would have received."""
 
     def __init__(self, response: bytes) -> None:
         super().__init__(None)
@@ -105,7 +106,7 @@ def crawl(stages: Stages, folder: Path, shape: WebShape) -> None:
     for name in ("warc", "tables", "nodes/n0"):
         (folder / name).mkdir(parents=True)
     archive = Archive(CrawlPaths(folder), "n0", software="bench", info={}, now=time.time(), sync=False)
-    pipeline = make_pipeline(config, joined(seeds), lambda url: None)
+    pipeline = make_pipeline(config, seeds)
     node = Node(stages, dispatcher, archive, pipeline, web)
     while node.lease():
         pass
@@ -146,7 +147,7 @@ class Node:
 
     def deny(self, tasks: list[Assignment]) -> None:
         """Settle what robots.txt forbids, uncounted."""
-        results = [result_without_capture(task, Outcome.DENIED, "denied", time.time()) for task in tasks]
+        results = [result_without_capture(task, Outcome.DENIED, "denied", time.time(), "robots", "") for task in tasks]
         self.settle(Results(results))
 
     def settle(self, results: Results) -> Accepted:
@@ -179,7 +180,7 @@ class Node:
         host = host_of(task.url)
         now = time.time()
         request = request_block(task.url, host, REQUEST)
-        capture = self.pipeline.capture(transfer, task, host, request=request, now=now)
+        capture = capture_of(transfer, task, host, request=request, now=now)
         result = result_of_capture(capture, task, Outcome.FETCHED, f"{task.number}:{now!r}")
         return Arrival(result, fetch_record(result, task, host, "n0", transfer), capture)
 

@@ -1,9 +1,10 @@
-"""How well near-duplicates are told on real pages: `python -m bench.near [--limit N] DIRECTORY...`.
+"""How well near-duplicates are found on real pages: `python -m bench.near [--limit N] DIRECTORY...`.
 
-Each directory is taken for one domain: its HTML files are parsed and recorded in the order of their paths, as a crawl
-would, and the answers compared with the exact overlap (Jaccard index of the sets of three-word shingles) of the texts
-that sketches read. Words are found by a regular expression of its own here, not by the product's code. Files with the
-same bytes as an earlier one are left out: they are exact duplicates. `--short BYTES` keeps only pages with less text.
+Each directory counts as one domain: its HTML files are parsed and recorded in the order of their paths, as a crawl
+would, and the answers are compared with the exact overlap (Jaccard index of the sets of three-word shingles) of the
+texts that sketches are made from. Words are found by a regular expression in this file, not by the product's code.
+Files with the same bytes as an earlier one are left out: they are exact duplicates. `--short BYTES` keeps only pages
+with less text.
 
 - precision: of the pages called near, the share that overlaps its original by `PRECISE_MIN` or more;
 - recall: of the pages with an earlier page that overlaps by `RECALLED_MIN` or more, the share that is called near.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drumlin.dedupe import OVERLAP_MIN, TEXT_BYTES_MAX, ContentIndex, digest, sketches
-from drumlin.engines.memory_values import DictKeyValue
+from drumlin.engines.memory.values import DictKeyValue
 from drumlin.model import Content
 from drumlin.parse import Source, parse_all
 
@@ -37,16 +39,25 @@ Shingles = frozenset[tuple[str, ...]]
 
 
 class Page(NamedTuple):
-    """A file with its text as far as sketches read it."""
+    """A file with the part of its text that sketches are made from."""
 
     name: str
     digest: bytes
     text: bytes
 
 
-def pages_of(directory: Path, limit: int, short_bytes: int) -> list[Page]:
-    """The distinct HTML files below a directory; with a limit, those at even distances."""
+def html_files(directory: Path) -> list[Path]:
+    """The HTML files below a directory. If there are none, this is an error: a manual that is not installed must not
+    look like one without faults."""
     files = sorted(file for file in directory.rglob("*.htm*") if file.is_file() and not file.is_symlink())
+    if not files:
+        sys.exit(f"There is no HTML in {directory}: is the manual installed? `make bench-manuals` installs some.")
+    return files
+
+
+def pages_of(directory: Path, limit: int, short_bytes: int) -> list[Page]:
+    """The distinct HTML files below a directory; with a limit, every n-th of them."""
+    files = html_files(directory)
     files = files[:: max(1, math.ceil(len(files) / limit))]
     pages: dict[bytes, Page] = {}
     for start in range(0, len(files), BATCH):
@@ -71,7 +82,7 @@ def overlap(one: Shingles, other: Shingles) -> float:
 
 
 def marked(pages: list[Page], overlap_min: float) -> dict[int, tuple[int, float]]:
-    """By the number of a page that is called near: the number of its original, and the overlap as estimated."""
+    """The pages that are called near, by number: the number of the original, and the estimated overlap."""
     index = ContentIndex(DictKeyValue())
     numbers = {page.name: number for number, page in enumerate(pages)}
     found = {}
@@ -91,8 +102,8 @@ def marked(pages: list[Page], overlap_min: float) -> dict[int, tuple[int, float]
 def repeating(sets: list[Shingles], least: float) -> Iterator[int]:
     """The pages with an earlier one that overlaps by `least` or more.
 
-    Two such sets share one of the rarest shingles of either, as many as may be missing and one more; so only pages that
-    share one of these are compared.
+    If at most m shingles of a set may be missing from the other, the other has at least one of its m + 1 rarest ones.
+    So only pages that share one of these are compared.
     """
     counts = Counter(shingle for one in sets for shingle in one)
     by_shingle: dict[tuple[str, ...], list[int]] = defaultdict(list)

@@ -1,14 +1,15 @@
 """The pages of the benchmark web: realistic HTML, made before the first request, the same for the same seed.
 
-A page is a list of byte strings: response headers, a part of its own (head, navigation, its links, its anchor
-texts) and shared blocks of prose chosen for it alone. Blocks are drawn from a large pool, so that no two pages are
-near-duplicates, and shared, so that 20,000 pages of 37 KB fit in a tenth of their size. About three tenths of a page
-are text; the rest is markup, embedded data and attributes. That share is a judgement, not a measurement of real pages,
-and it matters: less text makes a page cheaper for a crawler that extracts, fingerprints and stores text.
+A page is a list of byte strings: response headers, a part of its own (head, navigation, its links, its anchor texts)
+and blocks of prose. The blocks are drawn from a large pool: each page has another selection, so no two pages are
+near-duplicates, but pages share the blocks, so 20,000 pages of 37 KB take a tenth of their size in memory. About three
+tenths of a page are text; the rest is markup, embedded data and attributes. That share is a judgement, not a
+measurement of real pages, and it matters: less text makes a page cheaper for a crawler that extracts, fingerprints and
+stores text.
 
-Every page of a host is reachable from its "/" within the host: page k links to pages 2k+1 and 2k+2. The other links
-are random: about one in ten leads to another host and a few lead below /private/, which robots.txt denies. Images,
-styles and scripts live below /assets/, denied too, so that crawlers which want them are asked not to.
+Every page of a host is reachable from its "/" within the host: page k links to pages 2k+1 and 2k+2. The other links are
+random: about one in ten leads to another host, and a few lead below /private/, which robots.txt denies. Images, styles
+and scripts are below /assets/, which is denied too, so no polite crawler fetches them.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ Parts = list[bytes]
 
 @dataclass(frozen=True)
 class WebShape:
-    """What is asked of the web; the same shape and seed give the same bytes. With `distinct_hosts` only so many hosts
-    have pages of their own, and all others serve the same bytes as one of them: hosts by the thousand then cost the
-    server neither minutes to start nor gigabytes. Links within a host then never name it."""
+    """The shape of the web; the same shape and seed give the same bytes. With `distinct_hosts` only so many hosts have
+    pages of their own, and each other host serves the same bytes as one of them. So a web of thousands of hosts takes
+    neither minutes to start nor gigabytes. Links within a host then do not contain its name."""
 
     hosts: int
     pages: int
@@ -64,7 +65,7 @@ class WebShape:
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one host's pages, and from each directory the relative reference to each page."""
+    """The paths of one host's pages, and the relative reference to each page from each directory."""
 
     paths: list[str]
     directories: list[str]
@@ -72,14 +73,14 @@ class Layout:
 
 
 def host_address(number: int) -> str:
-    """The loopback address of host `number`; 127.0.0.0/16 is left to others."""
+    """The loopback address of host `number`, outside of 127.0.0.0/16."""
     block, low = divmod(number, HOSTS_PER_BLOCK)
     high, middle = divmod(block, HOSTS_PER_BLOCK)
     return f"127.{1 + high}.{middle}.{low + 1}"
 
 
 def denied_paths() -> list[str]:
-    """What robots.txt forbids although pages link to it."""
+    """The paths that robots.txt forbids although pages link to them."""
     return [f"/private/record-{number}.html" for number in range(DENIED_PAGES_PER_HOST)]
 
 
@@ -159,7 +160,7 @@ class PageMaker:
         return hrefs
 
     def _own_origin(self, host: int) -> str:
-        """How a page names its own host in links; empty where other hosts serve the same page."""
+        """How a page names its own host in links; empty if other hosts serve the same page."""
         return "" if self.shape.distinct_hosts else self.origins[host]
 
     def _foreign_href(self, host: int, chance: random.Random) -> str:
@@ -195,7 +196,7 @@ def _make_word(chance: random.Random) -> str:
 
 
 def _make_sentence(chance: random.Random, words: list[str]) -> str:
-    # A word's rank is drawn as the square of a uniform number: few words are frequent, most are rare.
+    # The rank of a word is the square of a uniform random number: a few words are frequent, most are rare.
     picked = [words[int(chance.random() ** 2 * len(words))] for _ in range(chance.randint(6, 20))]
     return " ".join(picked).capitalize() + ". "
 
@@ -258,7 +259,7 @@ def _make_script(chance: random.Random, words: list[str]) -> str:
 
 
 def _page_frame(url: str, hrefs: list[str], words: list[str], number: int) -> tuple[bytes, bytes]:
-    """What is the page's own: everything before and after its prose."""
+    """The parts that belong to this page alone: everything before and after its prose."""
     texts = [f"{words[2 * k]} {words[2 * k + 1]}" for k in range(len(hrefs))]
     links = [f'<a href="{href}">{text}</a>' for href, text in zip(hrefs, texts, strict=True)]
     title = " ".join(words[-6:])

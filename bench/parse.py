@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from selectolax.lexbor import LexborHTMLParser
 
-from drumlin.parse import keep_freed_memory, parse, sniff
+from drumlin.parse import Source, keep_freed_memory, parse_all, sniff
 from drumlin.parse.blocks import mark_blocks
-from drumlin.parse.charset import to_utf8
+from drumlin.parse.encoding.charset import to_utf8
 from drumlin.parse.hostile import tame
 from drumlin.parse.text import tidy
 
@@ -91,7 +91,7 @@ def measure(pages: Sequence[bytes]) -> Iterable[tuple[str, float]]:
     yield "walk", cost_us(lambda tree: [node.tag_id for node in tree.css("html")[0].traverse()], trees)
     yield "text walk", cost_us(lambda tree: tree.body.text_lexbor() if tree.body else "", trees)
     yield "text tidy", cost_us(tidy, texts)
-    yield "parse (all)", cost_us(lambda page: parse(page, CONTENT_TYPE, ""), pages)
+    yield "parse (all)", cost_us(lambda page: parse_all([Source(page, CONTENT_TYPE, "")]), pages)
 
 
 def main() -> None:

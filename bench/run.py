@@ -1,7 +1,7 @@
 """Drumlin beside Scrapy and wget2 on the same web in the same minutes: `python -m bench.run [SCENARIO]`.
 
-Runs alternate (every tool once a round, each round starting with another one), write to tmpfs, and start only when
-the connections of the run before are gone. The numbers of pages come from the server's accounts, not from the tools.
+Runs alternate (every tool runs once in a round, and each round starts with another one), write to tmpfs, and start only
+when the connections of the last run are gone. The numbers of pages are counted by the server, not by the tools.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def wget2_command(seeds: Path, out: Path, options: argparse.Namespace) -> list[s
 
 
 def scrapy_same_command(seeds: Path, out: Path, options: argparse.Namespace) -> list[str]:
-    """Scrapy with text and WARC: what it costs to get there what drumlin writes."""
+    """Scrapy with text and WARC: what it costs to write with Scrapy what drumlin writes."""
     return [*scrapy_command(seeds, out, options), "--same-job"]
 
 
@@ -200,7 +200,7 @@ def speed(options: argparse.Namespace) -> list[Run]:
 
 
 def latency(options: argparse.Namespace) -> list[Run]:
-    """1,000 hosts x 20 pages, every answer 100 ms late, alternating with none: whether waiting costs throughput."""
+    """1,000 hosts x 20 pages with a latency of 100 ms, alternating with none: whether waiting costs throughput."""
     hosts, pages = options.hosts or 1000, options.pages or 20
     runs = []
     with serving(hosts, pages) as prompt, serving(hosts, pages, "--latency-ms", "100") as late:
@@ -220,7 +220,7 @@ def polite(options: argparse.Namespace) -> list[Run]:
     hosts = options.hosts or 300
 
     def command(seeds: Path, out: Path, settings: argparse.Namespace) -> list[str]:
-        # The last of a repeated flag counts. Starting and draining must not fall into the time that is looked at.
+        # The last of a repeated flag counts. The margin keeps starting and draining out of the time that is measured.
         limits = ["--delay", str(POLITE_DELAY_S), "--time-max", f"{POLITE_S + POLITE_MARGIN_S}s"]
         return [*drumlin_command(seeds, out, settings), *limits]
 
@@ -321,7 +321,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     options = parse_arguments()
-    # An installed package has its bytecode; one that is used in place has not, where Python may not write files.
+    # An installed package has bytecode. One that is used in place may have none, if Python may not write files there.
     compileall.compile_dir(ROOT / "drumlin", quiet=1)
     runs = []
     chosen_tools = options.tools

@@ -1,8 +1,8 @@
 """Scrapy as its documentation teaches it, on the benchmark web: `python bench/scrapy_docs_spider.py SEEDS OUT`.
 
 A CrawlSpider with a rule that follows all links, in the one process that `scrapy crawl` is, with every setting that
-Scrapy's page on broad crawls recommends, robots.txt obeyed, and items written by the feed export. This is what somebody
-gets who reads the manual and stops there; scrapy_spider.py is what somebody gets who profiles Scrapy for a day.
+Scrapy's page on broad crawls recommends, robots.txt obeyed, and items written by the feed export. A reader of the
+manual gets this; scrapy_spider.py is what somebody gets after profiling Scrapy for a day.
 
 Runs in an environment of its own (bench/requirements.txt), where drumlin is not installed.
 """
@@ -45,7 +45,7 @@ def crawl(seeds: list[str], output: Path) -> None:
         rules = (Rule(LinkExtractor(), callback="parse_page", follow=True),)
 
         async def start(self) -> Any:
-            # Where `start_urls` would not filter the seeds, so that a link to one fetches it a second time.
+            # `start_urls` would not pass the seeds through the duplicate filter, so a link to one would fetch it again.
             for seed in seeds:
                 yield Request(seed)
 
@@ -58,7 +58,7 @@ def crawl(seeds: list[str], output: Path) -> None:
 
     choices = {
         "ROBOTSTXT_OBEY": True,
-        # What a new project sets is one request a host and a second; this web asks for none.
+        # A new project has a delay of one second for each host, but this web asks for none.
         "DOWNLOAD_DELAY": 0,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
         "USER_AGENT": "scrapy-bench",

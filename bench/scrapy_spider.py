@@ -62,7 +62,7 @@ def settings(per_host: int) -> dict[str, Any]:
         "RANDOMIZE_DOWNLOAD_DELAY": False,
         "CONCURRENT_REQUESTS": CONCURRENCY,
         "CONCURRENT_REQUESTS_PER_DOMAIN": per_host,
-        # Scrapy starts so many tasks for every response, so a high number costs more than all else together.
+        # Scrapy starts so many tasks for every response; a high number would cost more than everything else together.
         "CONCURRENT_ITEMS": 4,
         "DNSCACHE_ENABLED": True,
         "REACTOR_THREADPOOL_MAXSIZE": 4,
@@ -123,7 +123,7 @@ def crawl(seeds: list[str], output: Path, per_host: int, same_job: bool) -> None
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             for link in extractor.extract_links(response):
                 url = link.url.partition("#")[0]
-                # Asking here saves making a request and its fingerprint for each of the links seen before.
+                # This test saves making a request and its fingerprint for each link that was seen before.
                 if url not in seen and urlsplit(url).netloc in hosts:
                     seen.add(url)
                     yield scrapy.Request(url)
@@ -137,7 +137,7 @@ def crawl(seeds: list[str], output: Path, per_host: int, same_job: bool) -> None
 
 
 def crawl_with_processes(seeds_file: Path, directory: Path, processes: int, flags: list[str]) -> int:
-    """Split the hosts between processes of this same program; the worst exit code of them."""
+    """Split the hosts between processes of this same program. Returns the worst of their exit codes."""
     seeds = seeds_file.read_text().split()
     children = []
     for number in range(processes):

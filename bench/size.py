@@ -1,7 +1,7 @@
-"""A frontier of many URLs to begin a crawl with, so that its cost can be compared with that of a small one.
+"""Fills a frontier with many URLs before a crawl begins, to compare the cost of a page with that of a small frontier.
 
-The URLs belong to the hosts that are crawled and have the lowest priority: they lie in the same queues as the pages
-that are found, and only some are reached (and answered with 404), while a host has nothing else to offer.
+The URLs belong to the hosts that are crawled and have the lowest priority. They are in the same queues as the pages
+that are found, and only some are fetched (and answered with 404), when a host has nothing else in its queue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from drumlin.engines.blocking import open_blocking
-from drumlin.local import SHARD_COUNT
+from drumlin.local.crawl import SHARD_COUNT
 from drumlin.model import PRIORITY_MIN, NewURLs
 from drumlin.urls import host_of
 

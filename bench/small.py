@@ -1,8 +1,8 @@
 """A long crawl of small pages: whether settling keeps up with fetching, to the end: `python -m bench.small`.
 
 2,000 hosts of 400 pages of about 8 KB, no delay. Short benchmarks end before a backlog shows, so this one takes minutes
-and looks at the crawl all the time: how many pages the server has given, how many count as done, how long the later
-lags behind the former, and how much memory the processes hold. With `--freeze-s` the coordinators are stopped
+and looks at the crawl all the time: how many pages the server has sent, how many count as done, how long the second
+number lags behind the first, and how much memory the processes take. With `--freeze-s` the coordinators are stopped
 (SIGSTOP) for that long in the middle; with `--fleet` it is a fleet of two coordinators on a Redis Cluster.
 """
 
@@ -25,9 +25,9 @@ from pathlib import Path
 
 from bench.measure import drain_time_wait, processes_of_session, resident_bytes
 from bench.run import TIME_WAIT_LOW, TIME_WAIT_S_MAX, TMPFS, Site, drumlin_program, serving
+from drumlin.client.remote import Remote
 from drumlin.errors import DrumlinError
-from drumlin.fleet.layout import FleetPaths, Role
-from drumlin.fleet.remote import Remote
+from drumlin.fleet.layout import FleetPaths, ProcessRole
 from drumlin.fleet.up import remote_of
 
 SAMPLE_S = 0.25
@@ -45,7 +45,7 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Sample:
-    """The crawl at one moment: pages that the server gave, pages that are done, memory of all processes."""
+    """The crawl at one moment: pages that the server has sent, pages that are done, memory of all processes."""
 
     at: float
     served: int
@@ -109,7 +109,9 @@ class FleetSubject:
         return {one.mark.pid for one in self._paths.read().processes if one.mark is not None and one.alive}
 
     def coordinators(self) -> list[int]:
-        return [one.mark.pid for one in self._paths.read().of(Role.COORDINATOR) if one.mark is not None and one.alive]
+        return [
+            one.mark.pid for one in self._paths.read().of(ProcessRole.COORDINATOR) if one.mark is not None and one.alive
+        ]
 
     def close(self) -> int:
         down = [drumlin_program(), "fleet", "down", "--kill", "--quiet", "--out", str(self._paths.root)]
@@ -141,7 +143,7 @@ def done_pages(subject: Subject, before: int) -> int:
 
 
 def lags_s(samples: list[Sample]) -> list[tuple[float, float]]:
-    """For each sample, how long ago the server had given as many pages as are done now."""
+    """For each sample, how long ago the server had sent as many pages as are done now."""
     served = [sample.served for sample in samples]
     lags = []
     for place, sample in enumerate(samples):
@@ -163,7 +165,7 @@ def rates(samples: list[Sample], window_s: float) -> list[tuple[float, float]]:
 
 
 def recovery_s(samples: list[Sample], frozen: tuple[float, float]) -> float:
-    """How long after the freeze a window is as fast as the crawl was before it; infinity when none was."""
+    """How long after the freeze the crawl was as fast as before it; infinity if it never was."""
     speeds = rates(samples, WINDOW_S)
     before = statistics.median([speed for at, speed in speeds if at < frozen[0] and speed] or [0.0])
     after = (at - frozen[1] for at, speed in speeds if at > frozen[1] and speed >= FULL_SPEED_SHARE * before)
@@ -171,7 +173,7 @@ def recovery_s(samples: list[Sample], frozen: tuple[float, float]) -> float:
 
 
 def freeze(subject: Subject, every_s: float, for_s: list[float], frozen: list[tuple[float, float]]) -> None:
-    """Stop all coordinators again and again, each time for as long as it says."""
+    """Stop all coordinators again and again, each time for the next of these lengths."""
     for length_s in for_s:
         time.sleep(every_s)
         if not subject.ended():
@@ -216,8 +218,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def resident_mb(samples: list[Sample], pages: int, quarter: int) -> float:
-    """The median while the crawl was in this quarter: processes that check or merge files for a moment do not count,
-    and neither does the first quarter, when caches fill."""
+    """The median of the memory while the crawl was in this quarter of its pages. It is the median, because processes
+    that check or merge files take much for a moment."""
     least, most = (quarter - 1) * pages / 4, quarter * pages / 4
     inside = [sample.resident_bytes for sample in samples if least <= sample.done < most]
     return statistics.median(inside or [samples[-1].resident_bytes]) / MEGABYTE

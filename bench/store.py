@@ -18,7 +18,7 @@ from isal import igzip_lib
 from bench.dedupe import made_up_sketch
 from drumlin.model import Capture, LinkSet
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter, record_id_of, surt
-from drumlin.store.records import RecordBuilder, payload_digest
+from drumlin.store.warc.records import RecordBuilder, payload_digest
 
 PAGES = 2_000
 BATCH = 50
@@ -99,7 +99,7 @@ def fetch_of(capture: Capture) -> FetchRecord:
 
 
 def cpu_micros(work: Callable[[], object], pages: int = PAGES, rounds: int = ROUNDS) -> float:
-    """The least CPU time a page of several rounds: the rest is noise of a shared machine."""
+    """The least CPU time per page of several rounds: more is noise of a shared machine."""
     best = float("inf")
     for _ in range(rounds):
         started = time.process_time()
@@ -119,7 +119,7 @@ def measure(directory: Path, captures: list[Capture]) -> dict[str, float]:
     def write_warc() -> None:
         writer = WarcWriter(directory / "warc", "bench", software="drumlin", info={}, now=FETCHED)
         for batch in batches:
-            writer.append(batch)
+            writer.settle(writer.store(batch))
         writer.close()
 
     def write_tables() -> None:

@@ -5,10 +5,9 @@ epoll loop serves prebuilt pages (`bench.pages`) straight from their parts with 
 server takes is taken from the crawler on the same machine. The first line on stdout is JSON and says that the web is
 ready; it stays up until SIGTERM or until its stdin closes.
 
-The web keeps accounts. On the control address 127.0.0.1, same port: `GET /_stats` answers them as JSON,
-`GET /_stats?short` only what is cheap to know, and `GET /_reset` starts them anew. A request counts at the moment the
-server reads it. Latency, where asked for, passes between reading a request and answering it; each request waits by
-itself.
+The web counts requests. On the control address 127.0.0.1, same port, `GET /_stats` gives the counts as JSON,
+`GET /_stats?short` only those that cost nothing, and `GET /_reset` sets them to zero. A request counts at the moment
+the server reads it. With a latency, each request waits by itself between being read and being answered.
 
 Limits: HTTP/1.1 GET only, no request bodies, request heads of up to 64 KiB; pipelined requests are answered in order.
 """
@@ -59,7 +58,7 @@ Table = dict[bytes, Answer]
 
 
 class Accounts:
-    """What was asked of the web, kept with a few list operations a request."""
+    """Counts of what was requested, kept with a few list operations for each request."""
 
     def __init__(self, hosts: int, pages: int, gap_s: float) -> None:
         self.hosts, self.pages, self.gap_s = hosts, pages, gap_s
@@ -105,7 +104,7 @@ class Accounts:
             self.unknown[host_address(host) + path.decode("latin-1")] = self.unknown_requests
 
     def short_report(self) -> dict[str, int]:
-        """What costs nothing to say, for those who ask several times a second."""
+        """The counts that cost nothing, for callers that ask several times a second."""
         return {"pages_served": self.kind_counts[PAGE]}
 
     def report(self) -> dict[str, object]:
@@ -173,7 +172,7 @@ class Web:
         for file in self.listeners:
             self.epoll.register(file, select.EPOLLIN)
         if stop_file is not None:
-            # A file or /dev/null in place of a pipe cannot be watched, and closes never.
+            # If stdin is a file or /dev/null instead of a pipe, it cannot be watched, and it never closes.
             with suppress(PermissionError):
                 self.epoll.register(stop_file, select.EPOLLIN)
         connections, poll = self.connections, self.epoll.poll
@@ -380,7 +379,7 @@ def main() -> None:
         options.seeds_file.write_text(seeds)
     signal.signal(signal.SIGTERM, lambda *_: web.stop())
     signal.signal(signal.SIGINT, lambda *_: web.stop())
-    # Nothing served makes reference cycles, and collecting among 20,000 pages would only make pauses.
+    # Serving makes no reference cycles, so looking for them among 20,000 pages would only cause pauses.
     gc.freeze()
     gc.disable()
     pages = web.accounts.pages

@@ -1,8 +1,9 @@
-"""The clock by which a node measures how long it may go on: it never jumps, and it runs while the machine sleeps.
+"""The clock by which a node measures how long its leases last: it never jumps, and it runs while the machine sleeps.
 
-Leases run out in a coordinator's time. A machine that is suspended for longer than a lease must know so when it wakes:
-Linux's plain monotonic clock would not tell. (That a hypervisor has held a virtual machine still, no clock inside it
-tells until it is set right.)
+A lease runs out by the coordinator's time, whether or not the node's machine is awake. If a laptop sleeps for longer
+than a lease, its node must not contact the host after waking up, because another node may hold the host by then.
+`CLOCK_BOOTTIME` counts the time asleep; Linux's plain monotonic clock does not. Neither of them notices that a
+hypervisor has stopped a whole virtual machine: a node in one may believe in a lease for longer than it lasts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+
+import msgspec
 
 
 def _monotonic() -> Callable[[], float]:
@@ -19,4 +22,15 @@ def _monotonic() -> Callable[[], float]:
 
 
 monotonic = _monotonic()
-"""Seconds since some moment in the past."""
+"""Seconds since some moment in the past: only differences between two readings mean anything."""
+
+
+class Clocks(msgspec.Struct, frozen=True):
+    """The clocks that a node reads: `boot` is `monotonic`, `wall` the calendar. A simulation brings its own."""
+
+    boot: Callable[[], float] = monotonic
+    wall: Callable[[], float] = time.time
+
+
+CLOCKS = Clocks()
+"""Those of this machine."""

@@ -7,6 +7,11 @@ what to do next. Library exceptions are translated into these at the boundary wh
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # Loading the model loads msgspec, which would make `drumlin --help` slow.
+    from drumlin.model import FailureKind
 
 EXIT_OK = 0
 EXIT_INTERNAL = 1
@@ -32,7 +37,6 @@ class Cause(StrEnum):
     UNCONFIRMED = "engine_unconfirmed"
     REFUSED = "engine_refused"
     LOST = "engine_lost_data"
-    ENGINE_FAILED = "engine_failed"
     STORE_FULL = "store_full"
     STORE_SILENT = "store_silent"
     STORE_FAILED = "store_failed"
@@ -79,8 +83,8 @@ class BusyError(DrumlinError):
 
 
 class SiteError(DrumlinError):
-    """A site did not give a usable answer. `kind` is one of `model.FailureKind`."""
+    """A site did not give a usable answer."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind

@@ -1,22 +1,22 @@
-"""One line is one line: what strangers say (names, addresses, errors, URLs) can neither begin another line of a log nor
-speak to a terminal.
+"""Lines for people, in logs and on terminals. Text from strangers cannot forge a line or control a terminal.
 
-Everything that writes lines for people passes `one_line`: the log's formatter below, `tell`, and the verbs that print
-what others said. Characters that control a terminal, end a line or turn the direction of text are shown as escapes.
+Names, addresses, errors and URLs come from sites and nodes that nobody vouches for. With a line feed in them they could
+write a second, false entry into a log, and with a control character they could repaint a terminal. So everything that
+is written for people goes through `one_line`: the formats of logs (`drumlin/logs/formats.py`), `tell`, and the verbs
+that print what others said. It shows as escapes all characters that end a line, control a terminal or change the
+direction of text.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import re
+import shutil
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+import textwrap
 
-TRACEBACK_MARK = "    | "
-"""Stands before each line of a traceback, so that none looks like an entry of its own."""
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+RED, PLAIN = "\x1b[1;31m", "\x1b[0m"
+CONTINUED_INDENT = 2
+"""How many spaces begin the further lines of a folded sentence, so none of them looks like a new sentence."""
 
 # Control characters, line and paragraph separators, and marks that reorder text.
 _UNSAFE = re.compile(
@@ -31,58 +31,27 @@ def one_line(text: str) -> str:
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
 
 
+def folded(text: str, columns: int, indent: int = CONTINUED_INDENT) -> str:
+    """The text broken between words, for a terminal of so many columns. A word that is longer than a line, such as a
+    URL, is not broken, so it can be copied."""
+    if len(text) <= columns:
+        return text
+    lines = textwrap.wrap(text, columns, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
 def counted(number: int, noun: str) -> str:
     """`1 page`, `2 pages`; for nouns that take an s."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-class LineFormatter(logging.Formatter):
-    """Writes an entry as one line; a traceback follows with a mark before each of its lines."""
-
-    def __init__(self) -> None:
-        super().__init__(LOG_FORMAT)
-
-    def format(self, record: logging.LogRecord) -> str:
-        record.message = one_line(record.getMessage())
-        record.asctime = self.formatTime(record)
-        entry = self.formatMessage(record)
-        if record.exc_info:
-            marked = [TRACEBACK_MARK + one_line(line) for line in self.formatException(record.exc_info).split("\n")]
-            entry = "\n".join([entry, *marked])
-        return entry
-
-
-def log_to_stderr() -> None:
-    """Have everything that is logged written to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-
-
-class _LogFile(logging.FileHandler):
-    """A log file that says nothing of its own: what fails on a full disk is told by whatever else it stops."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name is logging's
-        """Go on without this entry."""
-
-
-@contextlib.contextmanager
-def logging_to(path: Path) -> Iterator[None]:
-    """Have what drumlin logs written to a file, which is made with the first entry, for as long as the context lasts:
-    on a terminal it would break into the live display."""
-    handler = _LogFile(path, encoding="utf-8", delay=True)
-    handler.setFormatter(LineFormatter())
-    logger = logging.getLogger("drumlin")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        with contextlib.suppress(OSError):
-            handler.close()
-
-
-def tell(sentence: str) -> None:
-    """One line on stderr, at once."""
-    sys.stderr.write(f"{one_line(sentence)}\n")
+def tell(sentence: str, marked: str = "") -> None:
+    """Write one line to stderr at once; on a terminal it is broken between words. If it begins with `marked`, that part
+    is red."""
+    safe = one_line(sentence)
+    if sys.stderr.isatty():
+        safe = folded(safe, shutil.get_terminal_size().columns)
+    if marked and safe.startswith(marked):
+        safe = f"{RED}{marked}{PLAIN}{safe.removeprefix(marked)}"
+    sys.stderr.write(f"{safe}\n")
     sys.stderr.flush()

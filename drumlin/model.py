@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import builtins
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
 PRIORITY_MIN = 0
 PRIORITY_MAX = 9
 PRIORITY_DEFAULT = 5
+
+ScopeMode = Literal["page", "prefix", "host", "domain", "any"]
+"""How far from its seeds a crawl goes (`drumlin.urls.Scope`)."""
 
 
 class Outcome(StrEnum):
@@ -24,6 +28,7 @@ class Outcome(StrEnum):
     NOT_MODIFIED = "not_modified"
     REDIRECTED = "redirected"
     DENIED = "denied"
+    SKIPPED = "skipped"
     FAILED = "failed"
 
 
@@ -48,9 +53,14 @@ class FailureKind(StrEnum):
     FORBIDDEN_ADDRESS = "forbidden_address"
     TRAP = "trap"
     CRASH = "crash"
+    SCOPE_CHANGED = "scope_changed"
 
 
-class NewURLs(msgspec.Struct, frozen=True, array_like=True):
+KINDS: dict[str, FailureKind] = {str(kind): kind for kind in FailureKind}
+"""For kinds that strangers name, which may be anything."""
+
+
+class NewURLs(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """URLs of one host, found in one place and offered to the frontier: seeds, the links of a page, or the target of a
     redirect."""
 
@@ -62,7 +72,7 @@ class NewURLs(msgspec.Struct, frozen=True, array_like=True):
     redirects: tuple[str, ...] = ()
 
 
-class Task(msgspec.Struct, frozen=True, array_like=True):
+class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A URL as the frontier keeps it. `id` is unique within its shard and grows in order of arrival."""
 
     id: int
@@ -75,6 +85,11 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     crashes: int = 0
     added: float = 0.0
 
+    @property
+    def failures(self) -> int:
+        """How often it was tried in vain, including the times when reading it ended the process."""
+        return self.attempts + self.crashes
+
 
 class Lease(msgspec.Struct, frozen=True):
     """The exclusive right of one node to contact one host until `deadline`, and the URLs to fetch.
@@ -85,13 +100,16 @@ class Lease(msgspec.Struct, frozen=True):
 
     shard: int
     host: str
-    token: str
+    lease_id: str
     node: str
     deadline: float
     not_before: float
     delay_s: float | None
     tasks: list[Task]
     note: bytes
+
+    def __repr__(self) -> str:
+        return f"<Lease {self.lease_id} of {self.host}: until {self.deadline:.3f}, {len(self.tasks)} URLs>"
 
 
 class TaskState(StrEnum):
@@ -104,22 +122,24 @@ class TaskState(StrEnum):
     DEAD = "dead"
 
 
-class Settled(msgspec.Struct, frozen=True, array_like=True):
+class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a settlement says about one task: done, to be retried at `retry_at`, or dead.
 
-    `capture_id` identifies the attempt: settling the same task again with the same id repeats, with another id is
-    stale. `counts` are added to the shard's counters if, and only if, this changes the task's state. A task that is
-    scheduled and was not `attempted` is merely put off: no attempt is held against it.
+    `attempt_id` identifies the attempt; nodes call it `capture_id`, also where nothing was captured. Settling the same
+    task again with the same id is a harmless repetition; with another id it is stale. `counts` are added to the shard's
+    counters if, and only if, this changes the task's state. A task that is scheduled and was not `attempted` is merely
+    put off: no attempt is held against it. `kind` says why a task is dead or tried again. `size` is the page's length
+    in bytes, possibly 0; None where there is no page.
     """
 
     task_id: int
     url: str
     state: TaskState
-    capture_id: bytes
+    attempt_id: bytes
     retry_at: float = 0.0
-    kind: str = ""
+    kind: FailureKind | None = None
     error: str = ""
-    size: int = 0
+    size: int | None = None
     counts: dict[str, int] = {}
     attempted: bool = True
 
@@ -127,19 +147,29 @@ class Settled(msgspec.Struct, frozen=True, array_like=True):
     def put_off(self) -> bool:
         return not self.attempted and self.state is TaskState.SCHEDULED
 
+    @property
+    def cause_of_death(self) -> FailureKind:
+        """The kind of failure of a task that is dead, which every such task has."""
+        if self.kind is None:
+            raise ValueError(f"{self.url} is dead of nothing")
+        return self.kind
+
 
 class Settlement(msgspec.Struct, frozen=True):
     """One node's report on one lease: some of its tasks, whether the lease ends, and what was learnt. `in_backoff` says
-    whether the host is in back-off from now on, and so left alone for longer than politeness asks; None: as before."""
+    whether the host is in back-off from now on, and so left alone for longer than politeness requires. `slow_s` is the
+    longer delay after a 429; if the lease is lost, the next one must wait that long too. None leaves either as it
+    was."""
 
     host: str
-    token: str
+    lease_id: str
     settled: list[Settled]
     release: bool = False
     next_contact: float = 0.0
     delay_s: float | None = None
     note: bytes | None = None
     in_backoff: bool | None = None
+    slow_s: float | None = None
 
 
 class Verdict(StrEnum):
@@ -151,7 +181,7 @@ class Verdict(StrEnum):
 
 
 class Preview(msgspec.Struct, frozen=True, array_like=True):
-    """What a `Settlement` would come to: whether its token is that of the host's live lease, and the verdicts."""
+    """What would become of a `Settlement`: whether its lease is the host's live one, and the verdicts."""
 
     live: bool
     verdicts: list[Verdict]
@@ -162,7 +192,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     url: str
     host: str
-    kind: str
+    kind: FailureKind
     attempts: int
     last_error: str
     first_failed: float
@@ -198,8 +228,8 @@ class HostSummary(msgspec.Struct, frozen=True):
 
 
 class HostStanding(StrEnum):
-    """Where a host with queued URLs stands: it may be contacted, it must wait, or a node holds its lease. Whichever of
-    these, it may be in back-off."""
+    """Where a host with queued URLs stands: it may be contacted, it must wait, or a node holds its lease. In each of
+    these states it may also be in back-off."""
 
     READY = "ready"
     WAITING = "waiting"
@@ -208,7 +238,8 @@ class HostStanding(StrEnum):
 
 
 class HostState(msgspec.Struct, frozen=True):
-    """One host as the frontier sees it. `token`, `node` and `deadline` are those of its lease, empty without one."""
+    """One host as the frontier sees it. `lease_id`, `node` and `deadline` are those of its lease, empty without
+    one."""
 
     host: str
     next_contact: float
@@ -217,7 +248,7 @@ class HostState(msgspec.Struct, frozen=True):
     urls: int
     pages: int
     bytes: int
-    token: str = ""
+    lease_id: str = ""
     node: str = ""
     deadline: float = 0.0
     note: builtins.bytes = b""
@@ -225,12 +256,13 @@ class HostState(msgspec.Struct, frozen=True):
 
 
 class Visit(msgspec.Struct, frozen=True, array_like=True):
-    """What a lease of one very host shall be, without URLs of it. `token` must be unlike that of any other lease; the
-    host's next contact must come no later than `due_by`."""
+    """A request to lease one named host without taking any of its URLs, for example to fetch its robots.txt.
+    `lease_id` must differ from that of every other lease. The lease is granted only if the host's next contact is due
+    by `due_by`."""
 
     host: str
     node: str
-    token: str
+    lease_id: str
     until: float
     due_by: float
     delay_default_s: float = 0.0
@@ -241,7 +273,7 @@ class Renewal(msgspec.Struct, frozen=True, array_like=True):
 
     shard: int
     host: str
-    token: str
+    lease_id: str
     urls_max: int
 
 
@@ -251,11 +283,12 @@ class TaskStory(msgspec.Struct, frozen=True):
     state: TaskState
     task: Task | None
     retry_at: float = 0.0
-    capture_id: bytes = b""
+    attempt_id: bytes = b""
 
 
-class Content(msgspec.Struct, frozen=True, array_like=True):
-    """The fingerprints of one fetched body: `digest` is its sha256, `sketch` that of its text (None: too little)."""
+class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The fingerprints of one fetched body: `digest` is its sha256, `sketch` summarises its text (None: the text is too
+    short)."""
 
     domain: str
     url: str
@@ -266,8 +299,9 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Duplicate(msgspec.Struct, frozen=True, array_like=True):
-    """An earlier capture of the same registrable domain with the same content, or with a text that nearly is the same:
-    then `overlap` says how much of it, 0 to 1. `older` is what earlier versions measured of near ones."""
+    """An earlier capture of the same registrable domain with the same content, or with nearly the same text: then
+    `overlap` says how much of the text is the same, from 0 to 1. `older` is the measure of near-duplicates that earlier
+    versions of drumlin recorded."""
 
     url: str
     fetched: float
@@ -290,9 +324,9 @@ class LinkSet(msgspec.Struct, array_like=True):
 
 
 class Told(msgspec.Struct, array_like=True):
-    """What a worker says of a page that it fetched and a coordinator stores for it: `node` is the worker, `size` how
-    long the body was. Without `has_text` nobody knows the text, unless `text_data_url` says where it is. A body that
-    was `decoded` came as a text: it is in UTF-8, whatever the page says of itself."""
+    """What a worker says about a page that it fetched and that a coordinator stores for it. `node` is the worker,
+    `size` the length of the body. Without `has_text` the text is unknown, unless `text_data_url` says where it is. A
+    body that is marked as `decoded` arrived as text: it is in UTF-8, whatever charset the page declares."""
 
     node: str
     size: int
@@ -337,6 +371,10 @@ class Capture(msgspec.Struct):
     soft_404: bool = False
     links: LinkSet = msgspec.field(default_factory=LinkSet)
     links_too_long: int = 0
+    links_left_out: int = 0
+    """How many links were dropped because the URLs of one page may have only so many characters together."""
+    links_bytes: int = 0
+    """Roughly how much memory the links take."""
     # fingerprints
     digest: bytes = b""
     sketch: bytes | None = None

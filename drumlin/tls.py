@@ -4,9 +4,9 @@ Guarantees: plain HTTP is spoken only on loopback and Unix sockets unless the us
 client checks the server's certificate and name, always; a private key is readable by its owner alone from its first
 byte.
 
-`create_certificates` makes an authority of one's own, a server certificate and a client certificate. Certificates of
-another authority serve as well: coordinators and nodes only take files. The library that makes and reads certificates
-takes a tenth of a second to load, so it is loaded only by those who make or read them.
+`create_certificates` makes a private authority, a server certificate and a client certificate. Certificates of another
+authority work as well: coordinators and nodes only read files. The library that makes and reads certificates takes a
+tenth of a second to load, so functions import it only when they need it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from drumlin.disk import PRIVATE, READABLE, write_whole
 from drumlin.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -30,25 +31,25 @@ if TYPE_CHECKING:
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 VALID_DAYS = 397
-"""The longest that browsers accept of a server's certificate."""
+"""The longest validity that browsers accept for a server's certificate."""
 AUTHORITY_DAYS = 5 * 365
 DAYS_MAX = 20 * 365
 BACKDATED = timedelta(hours=1)
-"""Clocks that are behind accept a new certificate at once."""
+"""How long before now a new certificate becomes valid, so machines whose clocks are behind accept it at once."""
 HOSTS_MAX = 100
-PRIVATE = 0o600
-PUBLIC = 0o644
 
 SOON = timedelta(days=14)
-"""Who runs a fleet is warned so long before a certificate expires."""
+"""How long before a certificate expires the owner of a fleet is warned."""
 _DATE = "%Y-%m-%d %H:%M UTC"
 
 NO_CERTIFICATE_HINT = "If coordinators there ask for clients' certificates, give --cert and --key."
-"""For a connection that ends without an answer: servers on asyncio hang up on strangers without saying why."""
+"""For a connection that ends without an answer: a server on asyncio closes the connection without a reason if it does
+not accept the client's certificate."""
 _NO_CERTIFICATE = ("The coordinator does not accept our certificate, or wants one.", "Give --cert and --key.")
 _NOT_TRUSTED = ("The coordinator's certificate is not trusted.", "Name the authority that signed it with --ca.")
 _OTHER_HOST = ("The coordinator's certificate is for another host.", "Use an address that it names.")
-# What OpenSSL and libcurl say, by a part of it that all its versions share; the more special first.
+# Sentences for messages of OpenSSL and libcurl, by a part that all their versions share. More specific parts come
+# first.
 _EXPLANATIONS = {
     "alert certificate expired": ("Our own certificate has expired.", "Renew the one that --cert names."),
     "certificate has expired": (
@@ -109,7 +110,8 @@ def check_endpoint(url: str, *, insecure: bool) -> None:
     host = urlsplit(url).hostname if url.startswith("http://") else None
     if not host:
         raise ConfigError(
-            f"{url!r} is no coordinator's address.", "Use https://HOST:PORT, http://127.0.0.1:PORT or unix:PATH."
+            f"{url!r} is not the address of a coordinator.",
+            "Use https://HOST:PORT, http://127.0.0.1:PORT or unix:PATH.",
         )
     if not is_loopback(host):
         hint = "Use https://, or insist with --insecure."
@@ -120,14 +122,15 @@ def check_endpoint(url: str, *, insecure: bool) -> None:
 
 
 def server_context(certificate: Path, key: Path, client_authority: Path | None = None) -> ssl.SSLContext:
-    """How a coordinator speaks TLS. With `client_authority`, only clients that it has certified get in.
+    """How a coordinator speaks TLS. With `client_authority`, only clients with a certificate of that authority may
+    connect.
 
     For uvicorn: `Config(ssl_context_factory=lambda config, default: context)`.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    # HTTP/1.1 is all that uvicorn speaks; a client that offers more is told so in the handshake.
+    # uvicorn speaks HTTP/1.1 only; the handshake tells so to a client that offers HTTP/2.
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(certificate, key)
@@ -140,8 +143,8 @@ def server_context(certificate: Path, key: Path, client_authority: Path | None =
 
 
 def client_context(authority: Path | None, client: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """How a program speaks TLS to a coordinator, trusting `authority` (None: the system's). `client` is its own
-    certificate, where coordinators ask for one, and `key` that one's key (None: in the same file)."""
+    """How a program speaks TLS to a coordinator. It trusts `authority` (None: those of the system). `client` is its own
+    certificate, if coordinators ask for one, and `key` the key of that certificate (None: in the same file)."""
     try:
         context = ssl.create_default_context(cafile=None if authority is None else str(authority))
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -157,8 +160,8 @@ def curl_options(authority: Path | None, client: Path | None = None, key: Path |
     import pycurl
 
     if authority is not None or client is not None:
-        # libcurl would complain only when it connects, and say less. The system's own authorities are left to it, since
-        # reading them takes longer than the rest of a node's start.
+        # This only checks the files: libcurl would complain later, when it connects, and say less. The authorities of
+        # the system are not checked, since reading them takes longer than the rest of a node's start.
         client_context(authority, client, key)
     options: dict[int, str | int] = {
         pycurl.SSL_VERIFYPEER: 1,
@@ -174,7 +177,7 @@ def curl_options(authority: Path | None, client: Path | None = None, key: Path |
 
 
 def check_pair(certificate: Path | None, key: Path | None) -> None:
-    """`ConfigError` when only one of the two is given."""
+    """`ConfigError` if only one of the two is given."""
     if (certificate is None) != (key is None):
         raise ConfigError("A certificate and its key come together.", "Give both --cert and --key.")
 
@@ -183,8 +186,8 @@ def check_pair(certificate: Path | None, key: Path | None) -> None:
 
 
 def check_validity(path: Path, now: float) -> list[str]:
-    """Warnings about the dates of the certificates in a file; `ConfigError` when one has expired: every client would
-    refuse it, and few say why."""
+    """Warnings about the dates of the certificates in a file. `ConfigError` if one has expired: every client would
+    refuse it, and few of them say why."""
     from cryptography import x509
 
     try:
@@ -208,7 +211,8 @@ def check_validity(path: Path, now: float) -> list[str]:
 
 
 def explained(problem: str) -> tuple[str, str] | None:
-    """A sentence and a hint for what OpenSSL says of a coordinator's certificate, or of ours; None for all else."""
+    """A sentence and a hint for an error of OpenSSL about the coordinator's certificate or ours; None for any other
+    error."""
     return next((said for sign, said in _EXPLANATIONS.items() if sign in problem.lower().replace("_", " ")), None)
 
 
@@ -216,7 +220,8 @@ def explained(problem: str) -> tuple[str, str] | None:
 
 
 class CertificateFiles(NamedTuple):
-    """What `create_certificates` writes. `authority` is what clients trust; `client` is certificate and key in one."""
+    """The files that `create_certificates` writes. Clients trust `authority`; `client` holds a certificate and its
+    key."""
 
     authority: Path
     authority_key: Path
@@ -245,7 +250,8 @@ class CertificateFacts(msgspec.Struct, frozen=True):
 def create_certificates(
     folder: Path, hosts: Sequence[str], now: float, *, days: int = VALID_DAYS, force: bool = False
 ) -> CertificateFiles:
-    """Make an authority and certificates for `hosts` (names, addresses) in `folder`, replacing none unless forced."""
+    """Make an authority and certificates for `hosts` (names, addresses) in `folder`. Files that are there are replaced
+    only with `force`."""
     names = _alternative_names(hosts)
     if not 1 <= days <= DAYS_MAX:
         raise ConfigError(f"A certificate is valid for 1 to {DAYS_MAX} days, not {days}.")
@@ -261,19 +267,19 @@ def create_certificates(
     client, client_key = authority.certify("drumlin client", [], start, days, server=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Keys first: a certificate that is there has its key.
-        write_file(files.authority_key, authority.key_pem, PRIVATE)
-        write_file(files.server_key, server_key, PRIVATE)
-        write_file(files.client, client + client_key, PRIVATE)
-        write_file(files.server, server + authority.pem, PUBLIC)
-        write_file(files.authority, authority.pem, PUBLIC)
+        # Keys come first, so every certificate that exists has its key, even if we are killed in between.
+        write_whole(files.authority_key, authority.key_pem, sync=True, mode=PRIVATE)
+        write_whole(files.server_key, server_key, sync=True, mode=PRIVATE)
+        write_whole(files.client, client + client_key, sync=True, mode=PRIVATE)
+        _publish(files.server, server + authority.pem)
+        _publish(files.authority, authority.pem)
     except OSError as wrong:
         raise StorageError(f"Cannot write certificates to {folder}: {_reason(wrong)}.") from wrong
     return files
 
 
 def read_certificates(folder: Path) -> list[CertificateFacts]:
-    """What is in a folder that `create_certificates` has filled."""
+    """The facts about the certificates in a folder that `create_certificates` has filled."""
     from cryptography import x509
 
     files = CertificateFiles.in_folder(folder)
@@ -310,14 +316,15 @@ def _facts(path: Path, certificate: x509.Certificate) -> CertificateFacts:
 
 
 class _Authority:
-    """Signs a few certificates, on P-256 like itself: small, fast and accepted everywhere."""
+    """An authority that signs a few certificates. All keys are on the curve P-256: small, fast and accepted
+    everywhere."""
 
     def __init__(self, start: datetime, days: int) -> None:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
 
         self._key = _new_key()
-        # Nothing but its key tells this authority from another one made by drumlin.
+        # The name contains a part of the key's hash, which tells this authority from others that drumlin made.
         digest = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()).digest.hex()
         self._name = _name(f"drumlin authority {digest[:8]}")
         self._identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -400,7 +407,8 @@ def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
 
 
 def _alternative_names(hosts: Iterable[str]) -> list[x509.GeneralName]:
-    """Addresses as addresses and names as names: clients compare them differently."""
+    """The hosts for a certificate: addresses as addresses and names as names, since clients compare them
+    differently."""
     from cryptography import x509
 
     wanted = list(dict.fromkeys(host.strip().strip("[]").lower() for host in hosts)) or list(LOCAL_HOSTS)
@@ -427,20 +435,15 @@ def _ascii_name(host: str) -> str:
     return name
 
 
-def write_file(path: Path, content: bytes, mode: int = PRIVATE) -> None:
-    """Replace a file as a whole, never readable by more people than it should be."""
-    new = path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+def _publish(path: Path, content: bytes) -> None:
+    """Write what others must read, whatever this user's umask says."""
+    write_whole(path, content, sync=True)
+    path.chmod(READABLE)
 
 
 def _unusable(wrong: OSError, *paths: Path | None) -> ConfigError:
-    """Names the files that cannot be read or, if all can, all of them: OpenSSL does not say which one it means."""
+    """Names the files that cannot be read. If all can be read it names all of them, since OpenSSL does not say which
+    one it means."""
     given = [path for path in paths if path is not None]
     guilty = [path for path in given if not os.access(path, os.R_OK)] or given
     named = ", ".join(dict.fromkeys(str(path) for path in guilty))
@@ -448,7 +451,7 @@ def _unusable(wrong: OSError, *paths: Path | None) -> ConfigError:
 
 
 def _reason(wrong: OSError) -> str:
-    """OpenSSL's errors are OSErrors that name its source files; what they mean here is always this."""
+    """The reason of an error in words. Errors of OpenSSL name its source files, but here they always mean the same."""
     if isinstance(wrong, ssl.SSLError):
-        return "they are no matching PEM certificate and key"
+        return "they are not a matching PEM certificate and key"
     return wrong.strerror or str(wrong)

@@ -1,11 +1,12 @@
-"""The command line: one file per verb, each exposing `command`, a click command.
+"""The command line: one file for each verb, which exposes `command`, a click command. Read `main` first.
 
-How it works: `drumlin.cli.main` knows the verbs by name and loads a verb's file only when it is called, so that
-`drumlin --help` stays instant. A verb takes its settings from `drumlin.config.crawl_options`, prints through
-`drumlin.cli.console`, and may return an exit code.
+How it works. `main` knows the verbs by name and imports a verb's file only when it is called, so `drumlin --help` stays
+quick. A verb gets its settings from `drumlin.config.config_options`, finds the crawl it is about with `remote`, prints
+through `console`, and may return an exit code. `help` groups the options, `progress`, `estimate` and `summary` show how
+a crawl goes and how it ended.
 
-Invariants:
-- a `DrumlinError` reaches the user as one sentence on stderr and its documented exit code, never as a traceback;
-- results go to stdout, everything said about the work goes to stderr, so that a pipe gets only results;
-- an unexpected exception leaves its traceback in a file and says where.
+Invariants
+- A `DrumlinError` reaches the user as one sentence on stderr and its documented exit code, never as a traceback.
+- Results go to stdout and everything else to stderr, so a pipe gets only results.
+- An unexpected exception leaves its traceback in a file, and a sentence says where.
 """

@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 
 from drumlin.cli.console import write_json
+from drumlin.cli.help import VerbFamily
+from drumlin.config import Loaded, config_options
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 
 
-@click.group("certs")
+@click.group("certs", cls=VerbFamily)
 def command() -> None:
     """Make and show certificates for trying out a fleet with TLS."""
 
@@ -31,8 +33,9 @@ def command() -> None:
 def create(folder: Path, hosts: tuple[str, ...], days: int, force: bool) -> None:
     """Make an authority, a server certificate and a client certificate in DIR.
 
-    Coordinators need server.pem and server-key.pem; nodes and people need ca.pem, which is no secret. client.pem is
-    for servers that ask for a client's certificate. Keep ca-key.pem to yourself: who has it can be anybody.
+    Coordinators need server.pem and server-key.pem; nodes and people need ca.pem, which is not secret. client.pem is
+    for coordinators that ask for a client's certificate. Keep ca-key.pem to yourself: whoever has it can pretend to be
+    any of them.
     """
     import time
 
@@ -48,13 +51,13 @@ def create(folder: Path, hosts: tuple[str, ...], days: int, force: bool) -> None
 
 @command.command("show")
 @_FOLDER
-@click.option("--json", "as_json", is_flag=True, help="as JSON")
-def show(folder: Path, as_json: bool) -> None:
+@config_options("json")
+def show(loaded: Loaded, folder: Path) -> None:
     """Show the certificates in DIR: for which hosts, until when, and their SHA-256 fingerprints."""
     from drumlin.tls import read_certificates
 
     certificates = read_certificates(folder)
-    if as_json:
+    if loaded.process.json:
         write_json(certificates)
         return
     for facts in certificates:

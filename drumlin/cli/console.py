@@ -1,39 +1,56 @@
 """Where verbs print: results to stdout, everything about the work to stderr.
 
-Rich decides what a terminal can show; this file decides which stream, and that colour is off when NO_COLOR or
-`--no-color` says so. Without a terminal there are plain lines and no escape codes.
+Rich decides what a terminal can show. This file decides which stream is used, and turns colour off if NO_COLOR or
+`--no-color` says so. Without a terminal, output is plain lines without escape codes.
 """
 
 from __future__ import annotations
 
+import io
+import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 import msgspec
 
 from drumlin.config import ProcessConfig
+from drumlin.lines import CONTINUED_INDENT, folded, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Wide enough for a table in a log file, where no terminal says how wide a line may be.
+# The width without a terminal: wide enough for a table in a log file.
 PLAIN_WIDTH = 120
+MARK = "bold"
+_BLANKS_AT_END = re.compile(r" +(?=\n)")
 
 
 def results(process: ProcessConfig) -> Console:
-    """The console for what the user asked for."""
+    """The console for results, on stdout."""
     return _console(process, stderr=False)
 
 
 def messages(process: ProcessConfig) -> Console:
-    """The console for progress, warnings and hints."""
+    """The console for progress, warnings and hints, on stderr."""
     return _console(process, stderr=True)
 
 
-def say(process: ProcessConfig, line: str) -> None:
-    """One line on stderr, never broken in two, unless the user wants quiet."""
+def line(console: Console, text: str, *, style: str = "", marked: str = "", indent: int = CONTINUED_INDENT) -> None:
+    """Print one line. It is broken between words on a terminal, and not at all in a file or a pipe. If it begins with
+    `marked`, that part is bold."""
+    from rich.text import Text
+
+    safe = one_line(text)
+    shown = Text(folded(safe, console.width, indent) if console.is_terminal else safe, style)
+    if marked and safe.startswith(marked):
+        shown.stylize(MARK, 0, len(marked))
+    console.print(shown, soft_wrap=True)
+
+
+def say(process: ProcessConfig, sentence: str) -> None:
+    """A sentence on stderr, unless the user wants quiet."""
     if not process.quiet:
-        messages(process).print(line, soft_wrap=True)
+        line(messages(process), sentence)
 
 
 def write_json(value: object) -> None:
@@ -42,15 +59,33 @@ def write_json(value: object) -> None:
     sys.stdout.write(document.decode() + "\n")
 
 
+class _Trimmed(io.TextIOBase):
+    """A stream that removes blanks from the ends of lines: tables fill their lines with blanks, which would stay in a
+    pipe or file."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(_BLANKS_AT_END.sub("", text))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # a plain attribute there
+        return self._stream.encoding
+
+
 def _console(process: ProcessConfig, *, stderr: bool) -> Console:
     # Rich takes a while to load, and many commands print nothing but JSON.
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(
-        file=stream,
+        file=stream if stream.isatty() else cast("TextIO", _Trimmed(stream)),
         no_color=process.color is False,
-        # Colour that was asked for goes into a pipe too, but a pipe still is no terminal to redraw lines on.
+        # Colour that was asked for goes into a pipe too, but nothing may be redrawn there.
         color_system="standard" if process.color and not stream.isatty() else "auto",
         width=None if stream.isatty() else PLAIN_WIDTH,
         highlight=False,

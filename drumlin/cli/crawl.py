@@ -11,14 +11,20 @@ from pathlib import Path
 import click
 
 from drumlin.cli.console import messages, results, say, write_json
+from drumlin.cli.help import Verb
+from drumlin.cli.remote import holds_crawl
 from drumlin.config import Loaded, crawl_options
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_OUT_OF_REACH, ConfigError
 
-_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?![0-9])", re.IGNORECASE)
+_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?![0-9])", re.IGNORECASE | re.ASCII)
 HREF_SHOWN_CHARS = 200
+NO_CONTACT = (
+    "Owners of the sites cannot see whom to write to. Give --contact you@example.org, or a web page, once it is more "
+    "than a trial: it is sent in the user agent."
+)
 
 
-@click.command("crawl")
+@click.command("crawl", cls=Verb)
 @click.argument("urls", nargs=-1, metavar="URL...")
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read seed URLs from FILE, one a line; - for stdin")
 @click.option("--fresh", is_flag=True, help="remove the crawl that is in --out, and begin anew")
@@ -29,31 +35,35 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, fresh
     Running the same command again resumes where it stopped, whatever stopped it.
     """
     seeds = read_seeds(urls, input_file)
+    ask_for_contact(loaded, founded=holds_crawl(Path(loaded.process.out)) and not fresh)
     return crawl(loaded, seeds, fresh=fresh)
 
 
 def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
     """Run the crawl and print its report; the exit code says how it ended."""
-    # One process per core: numpy's own threads would only cost each of them a tenth of a second at its start.
+    # There is a process for each core, so numpy needs no threads; starting them would take each a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from drumlin.cli.progress import Progress
     from drumlin.cli.summary import print_report, tell_fruitless_seeds
     from drumlin.coordinator.patience import PATIENCE
-    from drumlin.local import LocalCrawl, LocalOptions
+    from drumlin.local.crawl import LocalCrawl
 
     process = loaded.process
-    out = Path(process.out).absolute()
-    nodes = process.nodes or os.cpu_count() or 1
-    options = LocalOptions(
-        out, nodes, process.concurrency, process.sync, process.engine or "", process.patience_s, fresh
-    )
 
     def tell_changes(changed: list[str]) -> None:
         for line in changed:
-            say(process, f"Not as at the last start: {line}.")
+            say(process, f"Different from the last start: {line}.")
 
     with Progress(messages(process), quiet=process.quiet) as progress:
-        report = LocalCrawl(options, loaded.crawl, seeds, on_progress=progress.show, on_changes=tell_changes).run()
+        report = LocalCrawl(
+            process,
+            loaded.crawl,
+            seeds,
+            fresh=fresh,
+            on_progress=progress.show,
+            on_changes=tell_changes,
+            on_wait=lambda line: say(process, line),
+        ).run()
     if report.already_finished and report.pages:
         say(process, f"The crawl in {process.out} is finished: nothing is left to fetch.")
     if process.json:
@@ -68,8 +78,14 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
     return EXIT_OK if report.pages or report.stop_reason else EXIT_NOTHING
 
 
+def ask_for_contact(loaded: Loaded, *, founded: bool) -> None:
+    """When a crawl of public sites begins, ask once for a contact, if the user agent does not name one."""
+    if not (founded or loaded.crawl.names_contact or loaded.crawl.allow_private):
+        say(loaded.process, NO_CONTACT)
+
+
 def read_seeds(urls: tuple[str, ...], input_file: str | None) -> list[str]:
-    """The canonical seed URLs, each once. One bad line is one clear error before anything is touched."""
+    """The canonical seed URLs, each once. ConfigError names the first bad line, before anything is changed."""
     from drumlin.urls import canonical
 
     seeds: dict[str, None] = {}
@@ -79,6 +95,8 @@ def read_seeds(urls: tuple[str, ...], input_file: str | None) -> list[str]:
             shown = href[:HREF_SHOWN_CHARS]
             raise ConfigError(f"{where}: {shown!r} is not a web address.", "Give http:// or https:// URLs.")
         seeds[url] = None
+    if not seeds and input_file is not None and not urls:
+        raise ConfigError(f"{_named(input_file)} names no URL.", "Write one a line; lines after # do not count.")
     if not seeds:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
     return list(seeds)
@@ -97,6 +115,10 @@ def _hrefs(urls: tuple[str, ...], input_file: str | None) -> Iterator[tuple[str,
         href = line.strip()
         if href and not href.startswith("#"):
             yield f"{input_file}, line {number}", href
+
+
+def _named(input_file: str) -> str:
+    return "The standard input" if input_file == "-" else input_file
 
 
 def _with_scheme(href: str) -> str:

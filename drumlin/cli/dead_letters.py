@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumlin.cli.console import results, write_json
+from drumlin.cli.console import line, results, write_json
 from drumlin.cli.remote import ListsByDefault, remote_options
-from drumlin.config import Loaded, config_options
+from drumlin.config import Loaded
 from drumlin.errors import ConfigError
-from drumlin.lines import counted, one_line
+from drumlin.lines import counted
 from drumlin.model import FailureKind
+from drumlin.protocol import paths
 
 if TYPE_CHECKING:
-    from drumlin.fleet.remote import Remote
+    from drumlin.client.remote import Remote
 
+ERROR_INDENT = 6
 AT_ONCE = 1_000
-"""As many as a coordinator lists or changes with one call."""
+"""How many dead letters a coordinator lists or changes with one call."""
 
 
 def _selection(function: click.decorators.FC) -> click.decorators.FC:
@@ -44,11 +46,10 @@ def command() -> None:
 @click.option(
     "--limit", type=click.IntRange(1, AT_ONCE), default=AT_ONCE, show_default=True, help="show at most so many"
 )
-@remote_options
-@config_options("json", "color")
+@remote_options("json", "color")
 def list_letters(loaded: Loaded, remote: Remote, kind: str, host: str, limit: int) -> None:
     """Show dead letters: what failed, how often, and why."""
-    letters = remote.get("/api/v1/dead-letters", kind=kind, host=host, limit=limit)["dead_letters"]
+    letters = remote.get(paths.DEAD_LETTERS, kind=kind, host=host, limit=limit)["dead_letters"]
     letters.sort(key=lambda letter: letter["last_failed"])
     if loaded.process.json:
         write_json(letters)
@@ -57,14 +58,11 @@ def list_letters(loaded: Loaded, remote: Remote, kind: str, host: str, limit: in
     for letter in letters:
         when = datetime.fromtimestamp(letter["last_failed"], UTC).strftime("%Y-%m-%d %H:%M:%S")
         error = f"{letter['last_error'] or 'no details'}{_found_on(letter)}"
-        console.print(one_line(f"{when}  {letter['kind']}  {letter['url']}"), soft_wrap=True)
-        console.print(one_line(f"    {_attempts(letter)}: {error}"), soft_wrap=True)
+        begun = f"{when}  {letter['kind']}"
+        line(console, f"{begun}  {letter['url']}", marked=begun)
+        line(console, f"    {counted(letter['attempts'], 'attempt')}: {error}", indent=ERROR_INDENT)
     more = " There may be more: narrow the list by --kind or --host." if len(letters) == limit else ""
-    console.print(f"{counted(len(letters), 'dead letter')}.{more}")
-
-
-def _attempts(letter: dict[str, Any]) -> str:
-    return "1 attempt" if letter["attempts"] == 1 else f"{letter['attempts']} attempts"
+    line(console, f"{counted(len(letters), 'dead letter')}.{more}")
 
 
 def _found_on(letter: dict[str, Any]) -> str:
@@ -75,11 +73,10 @@ def _found_on(letter: dict[str, Any]) -> str:
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @_selection
 @click.option("--all", "everything", is_flag=True, help="all of them; the same as no selection")
-@remote_options
-@config_options("json", "color")
+@remote_options("json", "color")
 def retry(loaded: Loaded, remote: Remote, urls: tuple[str, ...], kind: str, host: str, everything: bool) -> None:
-    """Put dead letters back into the frontier: those named, those selected, or all."""
-    done = _change(remote, "retry", urls, kind, host)
+    """Put dead letters back into the queue: the URLs named, those selected by --kind and --host, or all."""
+    done = _change(remote, paths.RETRY_DEAD_LETTERS, urls, kind, host)
     by = "by the next `drumlin crawl`" if remote.standing else "in their turn"
     _tell(loaded, done, f"{counted(done, 'URL')} will be fetched again {by}.")
 
@@ -88,27 +85,33 @@ def retry(loaded: Loaded, remote: Remote, urls: tuple[str, ...], kind: str, host
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @_selection
 @click.option("--all", "everything", is_flag=True, help="all of them")
-@remote_options
-@config_options("json", "color")
+@remote_options("json", "color")
 def drop(loaded: Loaded, remote: Remote, urls: tuple[str, ...], kind: str, host: str, everything: bool) -> None:
-    """Forget dead letters: those named or selected, or --all. They are not fetched again."""
+    """Forget dead letters: the URLs named, those selected by --kind and --host, or --all. They are not fetched
+    again."""
     if not (urls or kind or host or everything):
         raise ConfigError("Which dead letters?", "Name URLs, select with --kind or --host, or give --all.")
-    done = _change(remote, "drop", urls, kind, host)
+    done = _change(remote, paths.DROP_DEAD_LETTERS, urls, kind, host)
     _tell(loaded, done, f"{counted(done, 'dead letter')} dropped.")
 
 
-def _change(remote: Remote, verb: str, urls: tuple[str, ...], kind: str, host: str) -> int:
-    """Retry or drop part by part, until a part is not full."""
-    path, done = f"/api/v1/dead-letters/{verb}", 0
+def _change(remote: Remote, path: str, urls: tuple[str, ...], kind: str, host: str) -> int:
+    """Retry or drop, `AT_ONCE` at a time, until fewer are changed. Returns how many."""
+    from drumlin.urls import canonical
+
+    wrong = next((url for url in urls if canonical(url) is None), None)
+    if wrong is not None:
+        raise ConfigError(f"{wrong!r} is not a web address.", "Write it like https://example.com/page.")
+    done = 0
     if urls:
         for start in range(0, len(urls), AT_ONCE):
-            done += remote.post(path, {"urls": urls[start : start + AT_ONCE]})["changed"]
+            part = urls[start : start + AT_ONCE]
+            done += remote.post(path, {"urls": part, "kind": kind, "host": host})["changed"]
         return done
     while True:
-        part: int = remote.post(path, {"kind": kind, "host": host, "limit": AT_ONCE})["changed"]
-        done += part
-        if part < AT_ONCE:
+        changed: int = remote.post(path, {"kind": kind, "host": host, "limit": AT_ONCE})["changed"]
+        done += changed
+        if changed < AT_ONCE:
             return done
 
 
@@ -116,4 +119,4 @@ def _tell(loaded: Loaded, done: int, sentence: str) -> None:
     if loaded.process.json:
         write_json({"changed": done})
     else:
-        results(loaded.process).print(sentence)
+        line(results(loaded.process), sentence)

@@ -1,4 +1,4 @@
-"""`drumlin demo`: crawl a bundled fake web on loopback with the real product, and check what came of it."""
+"""`drumlin demo`: crawl a bundled fake web on loopback with the real product, and check the result."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drumlin.cli.console import say
+from drumlin.cli.help import Verb
 from drumlin.config import Loaded, load
 from drumlin.errors import DrumlinError
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from drumlin.testing import FakeWeb
 
 
-@click.command("demo")
+@click.command("demo", cls=Verb)
 @click.option("--out", metavar="DIR", help="the crawl directory; default: a new one in the temporary folder")
-@click.option("--quiet", is_flag=True, help="print no progress")
+@click.option("--quiet", is_flag=True, help="print neither progress nor report")
 def command(out: str | None, quiet: bool) -> int:
-    """Crawl a small web of about thirty hosts, full of what real sites do to crawlers.
+    """Crawl a small fake web of about thirty hosts, which has everything that real sites do to crawlers.
 
     It runs on loopback only, takes about half a minute, and leaves the crawl directory for you to look at.
     """
@@ -41,7 +42,7 @@ def command(out: str | None, quiet: bool) -> int:
 
 
 def _check(loaded: Loaded, web: FakeWeb) -> None:
-    """Say whether the crawler kept the rules of this web: all that should be fetched was, nothing else."""
+    """Check that the crawler requested all URLs that it should and none that it should not, and say so."""
     missed = web.expected.fetched - web.requested
     forbidden = web.expected.never & web.requested
     if missed or forbidden:
@@ -52,5 +53,6 @@ def _check(loaded: Loaded, web: FakeWeb) -> None:
         )
     say(
         loaded.process,
-        f"\nEvery page that should be fetched was ({len(web.expected.fetched)}), and none that must not be.",
+        f"The crawler requested all {len(web.expected.fetched):,} URLs that it should (pages, redirects, plain "
+        '"not found"s), and none that it should not.',
     )

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import click
 
-from drumlin.cli.console import results, write_json
+from drumlin.cli.console import line, results, write_json
+from drumlin.cli.help import Verb
 from drumlin.config import CrawlConfig, Loaded, config_options
+from drumlin.config.quantities import show_duration, show_size
 from drumlin.errors import EXIT_OK, ConfigError, DrumlinError, SiteError
-from drumlin.lines import one_line
-from drumlin.node.cookies import Cookies
 
 if TYPE_CHECKING:
-    from drumlin.fetch import Fetcher, Transfer
+    from drumlin.contact.actions import FetchPage, Settle
+    from drumlin.contact.hosts import HostWork
     from drumlin.model import Capture
+    from drumlin.node.single import SingleFetch
     from drumlin.pipeline import Pipeline
-    from drumlin.protocol import Assignment
-    from drumlin.robots import Decision
 
 EXIT_NOT_FETCHED = 6
+STEP_CHARS = 12
 TEXT_SHOWN_CHARS = 300
 LINKS_SHOWN = 10
 
@@ -32,16 +32,25 @@ class FetchFailed(DrumlinError):
     exit_code = EXIT_NOT_FETCHED
 
 
-@click.command("fetch")
+@click.command("fetch", cls=Verb)
 @click.argument("url")
-@click.option("--text", "only", flag_value="text", help="print the page's text, and nothing else")
-@click.option("--html", "only", flag_value="html", help="print the body as it is without its content encoding")
-@click.option("--links", "only", flag_value="links", help="print the links, one a line")
+@click.option("--text", is_flag=True, help="print the page's text, and nothing else")
+@click.option("--html", is_flag=True, help="print the body as it is without its content encoding")
+@click.option("--links", is_flag=True, help="print the links, one a line")
 @config_options(
-    "user_agent", "allow_private", "fetch_timeout", "connect_timeout", "body_bytes_max", "delay", "json", "color"
+    "user_agent",
+    "contact",
+    "allow_private",
+    "fetch_timeout",
+    "connect_timeout",
+    "body_bytes_max",
+    "delay",
+    "json",
+    "color",
 )
-def command(loaded: Loaded, url: str, only: str | None) -> int:
+def command(loaded: Loaded, url: str, **parts: bool) -> int:
     """Fetch one page as a crawl would, and explain every decision on the way."""
+    only = _only(loaded.process.json, [part for part, wanted in parts.items() if wanted])
     explained = Explained(loaded)
     try:
         explained.run(url)
@@ -56,15 +65,23 @@ def command(loaded: Loaded, url: str, only: str | None) -> int:
     return EXIT_OK
 
 
+def _only(as_json: bool, parts: list[str]) -> str | None:
+    """The part of the page to print alone; ConfigError when two things are to be alone."""
+    wanted = [*(["json"] if as_json and parts else []), *parts]
+    if len(wanted) > 1:
+        flags = " and ".join(f"--{name}" for name in wanted)
+        raise ConfigError(f"{flags} cannot be given together.", "Each has something else printed; choose one.")
+    return parts[0] if parts else None
+
+
 class Explained:
     """The steps of one fetch, in order, as (step, what happened)."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self._config: CrawlConfig = loaded.crawl
-        self._cookies = Cookies(loaded.crawl.cookies)
-        self._sent = ""
-        """The cookies of the last request for a page."""
+        self._asked = ""
+        """The URL that is being asked for, as it was given or redirected to."""
         self._steps: list[tuple[str, str]] = []
         self._page: Capture | None = None
         self.failure = ""
@@ -77,7 +94,7 @@ class Explained:
             return
         console = results(self._loaded.process)
         for step, says in self._steps:
-            console.print(one_line(f"{step:<12} {says}"), soft_wrap=True)
+            line(console, f"{step:<{STEP_CHARS}} {says}", marked=step, indent=STEP_CHARS + 1)
 
     def print_only(self, part: str) -> None:
         """One part of the page, as it is, for a file or another program."""
@@ -93,139 +110,84 @@ class Explained:
         self._steps.append((step, says))
 
     def run(self, href: str) -> None:
-        from drumlin.node.main import make_fetcher
+        from drumlin.node.main import contact_settings, make_fetcher
+        from drumlin.node.single import SingleFetch
         from drumlin.urls import canonical
 
         url = canonical(href if "://" in href else f"http://{href}")
         if url is None:
             raise ConfigError(f"{href!r} is not a web address.", "Give an http:// or https:// URL.")
         fetcher = make_fetcher(self._config, 4)
+        settings = contact_settings(self._config)
         try:
-            capture = self._follow(fetcher, url)
+            self._follow(SingleFetch(settings, fetcher, on_page=self._say_allowed, on_denied=self._say_denied), url)
         finally:
             fetcher.close()
-        self._explain_page(capture)
 
-    def _follow(self, fetcher: Fetcher, url: str) -> Capture:
+    def _follow(self, single: SingleFetch, url: str) -> None:
         """Fetch `url` and wherever it redirects to, politely."""
-        from drumlin.node.steps import asked_url
-        from drumlin.protocol import Assignment
-        from drumlin.urls import host_of
-
-        task = Assignment("", url, 5, 0.0, host_of(url), 0.0)
-        while True:
-            self._check_robots(fetcher, asked_url(task))
-            capture = self._fetch(fetcher, task)
-            if not 300 <= capture.status < 400 or capture.status == 304:
-                return capture
-            task = self._redirected(capture, task)
-            self.say("redirect", f"to {asked_url(task)}")
-
-    def _redirected(self, capture: Capture, task: Assignment) -> Assignment:
-        """What to fetch next: another spelling of the same URL, or another URL."""
-        from drumlin.node.steps import asked_url, next_step
-        from drumlin.pipeline import redirect_target
-        from drumlin.protocol import Assignment
-        from drumlin.urls import host_of
-
-        redirects_max = self._config.redirects_max
-        self._cookies.learn(capture.response_headers, asked_url(task), time.time())
-        step = next_step(capture.response_headers, self._sent, task, redirects_max, self._cookies)
-        if step is not None:
-            return step
-        try:
-            target = redirect_target(capture, redirects_max)
-        except SiteError as broken:
-            raise FetchFailed(f"{broken.kind}: {broken.message}.") from broken
-        return Assignment("", target, 5, 0.0, host_of(target), 0.0, redirects=(*task.redirects, task.url))
-
-    def _check_robots(self, fetcher: Fetcher, url: str) -> None:
-        from drumlin.robots import parse
+        from drumlin.model import Outcome
         from drumlin.urls import domain_of, host_of
 
-        host = host_of(url)
-        self.say("url", f"{url} (host {host}, registrable domain {domain_of(host)})")
-        decision = self._robots(fetcher, f"{url.partition(':')[0]}://{host}/robots.txt")
-        agent = self._config.product_token
-        rules = parse(decision.rules_body or b"")
-        allowed = not decision.deny_all and (decision.allow_all or rules.allowed(agent, url))
-        delay = rules.crawl_delay(agent)
-        pace = f"; Crawl-delay {delay:g} s" if delay else ""
-        verdict = "allows" if allowed else "denies"
-        self.say("robots", f"robots.txt ({decision.reason}) {verdict} {agent} this URL{pace}")
-        if not allowed:
-            raise FetchFailed(f"robots.txt does not let {agent} fetch {url}.", "It was not requested.")
-        time.sleep(max(self._config.delay_s, delay or 0.0))
-
-    def _robots(self, fetcher: Fetcher, robots_url: str) -> Decision:
-        from drumlin.http.headers import header_fields
-        from drumlin.node.contact import robots_body, robots_redirect
-        from drumlin.robots import REDIRECTS_MAX, decide
-
-        redirects = 0
+        redirects: tuple[str, ...] = ()
         while True:
-            transfer = self._transfer(fetcher, robots_url)
-            target = robots_redirect(transfer, robots_url)
-            redirects += bool(target)
-            if target and redirects <= REDIRECTS_MAX:
-                robots_url = target
-                time.sleep(self._config.delay_s)
-                continue
-            if transfer.failure and not redirects:
-                raise _failed(transfer.failure, transfer.error)
-            body, failure = robots_body(transfer, header_fields(transfer.response_headers()))
-            return decide(
-                transfer.status or None,
-                body,
-                redirects,
-                failure or transfer.failure,
-                time.time(),
-                agent=self._config.product_token,
-            )
+            host = host_of(url)
+            self.say("url", f"{url} (host {host}, registrable domain {domain_of(host)})")
+            self._asked = url
+            arrival = single.run(url, redirects)
+            result = arrival.result
+            if result.outcome is Outcome.DENIED:
+                agent = self._config.product_token
+                raise FetchFailed(f"robots.txt does not let {agent} fetch {url}.", "It was not requested.")
+            if arrival.capture is not None:
+                self._decode(arrival.capture)
+                self._say_fetched(arrival.capture)
+            if result.outcome is Outcome.FETCHED and arrival.capture is not None:
+                self._explain_page(arrival.capture)
+                return
+            if result.outcome is not Outcome.REDIRECTED:
+                raise _failed(result.kind, result.error)
+            redirects, url = (*result.redirect_chain, result.page), result.redirect_to
+            self.say("redirect", f"to {url}")
 
-    def _fetch(self, fetcher: Fetcher, task: Assignment) -> Capture:
-        from drumlin.node.contact import request_block
-        from drumlin.node.outcomes import status_failure
-        from drumlin.node.steps import asked_url, cookie_for
-        from drumlin.urls import host_of
+    def _say_allowed(self, fetch: FetchPage) -> None:
+        if fetch.url != self._asked:
+            # The site insists on a spelling or a cookie of its own.
+            self.say("redirect", f"to {fetch.url}")
+        self._say_robots(fetch.host, fetch.url, allowed=True)
 
-        url = asked_url(task)
-        self._sent = cookie_for(task, self._cookies)
-        transfer = self._transfer(fetcher, url, self._sent)
-        if transfer.failure:
-            raise _failed(transfer.failure, transfer.error)
-        host = host_of(url)
-        request = request_block(url, host, fetcher.request_headers, self._sent)
-        pipeline = self._pipeline()
-        capture = pipeline.capture(transfer, task, host, request=request, now=time.time())
+    def _say_denied(self, host: HostWork, action: Settle) -> None:
+        from drumlin.contact.steps import asked_url
+
+        self._say_robots(host, asked_url(action.task), allowed=False)
+
+    def _say_robots(self, host: HostWork, url: str, *, allowed: bool) -> None:
+        robots = host.robots[url.partition(":")[0]]
+        agent = self._config.product_token
+        pace = f"; Crawl-delay {show_duration(robots.crawl_delay_s)}" if robots.crawl_delay_s else ""
+        denying = "" if allowed else robots.rules.denying_pattern(agent, url)
+        rule = f" by `Disallow: {denying}`" if denying else ""
+        verdict = "allows" if allowed else "denies"
+        self.say("robots", f"robots.txt ({robots.decision.reason}) {verdict} {agent} this URL{rule}{pace}")
+
+    def _decode(self, capture: Capture) -> None:
         try:
-            pipeline.decode_body(capture)
+            self._pipeline().decode_body(capture)
         except SiteError as broken:
-            raise FetchFailed(f"{broken.kind}: {broken.message}.", _retry_hint(broken.kind)) from broken
+            raise _failed(broken.kind, broken.message) from broken
+
+    def _say_fetched(self, capture: Capture) -> None:
         encoding = capture.headers.get("content-encoding", "identity")
-        duration_s = transfer.finished - transfer.started
         self.say(
             "fetch",
-            f"status {capture.status} over {capture.protocol} from {capture.ip} in {duration_s:.3f} s, "
-            f"{len(capture.body_raw):,} bytes ({encoding}; {len(capture.body):,} decoded)",
+            f"status {capture.status} over {capture.protocol} from {capture.ip} in {capture.duration_s:.2f} s, "
+            f"{_sizes(capture, encoding)}",
         )
-        failure = status_failure(capture.status)
-        if failure:
-            raise FetchFailed(f"{failure}: status {capture.status}.", _retry_hint(failure))
-        return capture
-
-    def _transfer(self, fetcher: Fetcher, url: str, cookie: str = "") -> Transfer:
-        arrived: list[Transfer] = []
-        fetcher.start(url, arrived.append, cookie=cookie)
-        while not arrived:
-            fetcher.run_once(1.0)
-        return arrived[0]
 
     def _pipeline(self) -> Pipeline:
         from drumlin.node.main import make_pipeline
-        from drumlin.protocol import Registered
 
-        return make_pipeline(self._config, Registered("", "", 0.0, "", {}, "", [], []), lambda url: None)
+        return make_pipeline(self._config)
 
     def _explain_page(self, capture: Capture) -> None:
         pipeline = self._pipeline()
@@ -235,7 +197,7 @@ class Explained:
         if capture.title or capture.text:
             self.say("page", f"title {capture.title!r}, language {capture.languages or 'unknown'}")
             text = capture.text.decode("utf-8", "replace")
-            self.say("text", f"{len(capture.text):,} bytes: {text[:TEXT_SHOWN_CHARS]!r}")
+            self.say("text", f"{show_size(len(capture.text))}: {text[:TEXT_SHOWN_CHARS]!r}")
         if capture.soft_404:
             self.say("soft 404", "the page says that it is not there, so a crawl would not follow its links")
         asked = [name for name, said in (("noindex", capture.noindex), ("nofollow", capture.nofollow)) if said]
@@ -247,13 +209,20 @@ class Explained:
         kinds: dict[str, int] = {}
         for kind in capture.links.kinds:
             kinds[kind] = kinds.get(kind, 0) + 1
-        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
+        by_kind = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
         followed = _targets(capture)
-        self.say("links", f"{counted}; {len(followed)} distinct web addresses")
+        addresses = "1 distinct web address" if len(followed) == 1 else f"{len(followed):,} distinct web addresses"
+        self.say("links", f"{by_kind}; {addresses}")
         for url in followed[:LINKS_SHOWN]:
             self.say("", url)
         if len(followed) > LINKS_SHOWN:
             self.say("", f"and {len(followed) - LINKS_SHOWN} more")
+
+
+def _sizes(capture: Capture, encoding: str) -> str:
+    """How large the body was on its way, and how large it is."""
+    sent = show_size(len(capture.body_raw))
+    return sent if encoding == "identity" else f"{sent} of {encoding}, {show_size(len(capture.body))} unpacked"
 
 
 def _targets(capture: Capture) -> list[str]:
@@ -290,7 +259,12 @@ def _page_document(capture: Capture) -> dict[str, object]:
 
 
 def _failed(kind: str, error: str) -> FetchFailed:
-    return FetchFailed(f"{kind}: {error or 'no answer'}.", _retry_hint(kind))
+    return FetchFailed(_sentence(kind, error or "no answer"), _retry_hint(kind))
+
+
+def _sentence(kind: str, message: str) -> str:
+    """Some messages are sentences already."""
+    return f"{kind}: {message.rstrip('.')}."
 
 
 def _retry_hint(kind: str) -> str:

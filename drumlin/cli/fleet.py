@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from drumlin.cli.console import messages, results, say, write_json
-from drumlin.cli.coordinator import CRAWL_SETTINGS
+from drumlin.cli.console import line, messages, results, say, write_json
+from drumlin.cli.help import VerbFamily
 from drumlin.cli.remote import FLEET_FOLDER
-from drumlin.config import Loaded, config_options
+from drumlin.config import Loaded, config_options, names_of
+from drumlin.config.processes import LOG_SETTINGS
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK
 from drumlin.lines import counted
+from drumlin.protocol.paths import CRAWL, STATS
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from drumlin.fleet.layout import FleetPaths, FleetRecord
 
-NODES_MAX = 256
-COORDINATORS_MAX = 32
-MASTERS_MAX = 32
-REPLICAS_MAX = 5
 
-_OUT = click.option(
-    "--out", type=click.Path(path_type=Path), default=FLEET_FOLDER, show_default=True, help="the fleet's directory"
-)
-
-
-@click.group("fleet")
+@click.group("fleet", cls=VerbFamily)
 def command() -> None:
     """Run a fleet of real processes with a real Redis Cluster on this machine."""
 
@@ -37,37 +30,31 @@ def command() -> None:
 @command.command("up")
 @click.argument("urls", nargs=-1, metavar="URL...")
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read seed URLs from FILE, one a line; - for stdin")
-@click.option("--nodes", type=click.IntRange(1, NODES_MAX), help="nodes  [default: 2]")
-@click.option("--coordinators", type=click.IntRange(1, COORDINATORS_MAX), help="coordinators  [default: 2]")
-@click.option("--masters", type=click.IntRange(1, MASTERS_MAX), help="Redis masters  [default: 3]")
-@click.option("--replicas", type=click.IntRange(0, REPLICAS_MAX), help="per master  [default: 0]")
-@click.option("--restart/--no-restart", default=None, help="start again what dies  [default: restart]")
-@click.option(
-    "--finish/--no-finish", default=None, help="end when nothing is left, or wait for more URLs  [default: finish]"
-)
 @click.option("--foreground", is_flag=True, help="stay, show progress, and take the fleet down when it is finished")
-@_OUT
-@config_options("concurrency", "json", "quiet", "color", *CRAWL_SETTINGS)
-def up(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, out: Path, foreground: bool, **shape: Any) -> int:
-    """Start a fleet, or start again one that was taken down: it goes on where it was.
+@config_options(*names_of("fleet"), "concurrency", "json", "quiet", "color", *LOG_SETTINGS, *names_of("crawl"))
+def up(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, foreground: bool) -> int:
+    """Start a fleet, or start one again that was taken down: it goes on where it stopped.
 
     Everything is in the fleet's directory: fleet.json, logs, the store, Redis's data, certificates and secrets. A fleet
-    that is started again has what it had, where no option says otherwise.
+    that is started again is as large as before, unless options say otherwise.
     """
-    from drumlin.cli.crawl import read_seeds
-    from drumlin.fleet.founding import found
+    from drumlin.cli.crawl import ask_for_contact, read_seeds
+    from drumlin.fleet.founding import found_fleet
+    from drumlin.fleet.layout import FleetPaths
     from drumlin.fleet.up import start
 
     seeds = read_seeds(urls, input_file) if urls or input_file else []
-    said = loaded.origins["concurrency"].source != "default"
-    shape["concurrency"] = loaded.process.concurrency if said else None
-    paths = found(out.absolute(), loaded, seeds, **shape)
+    out = Path(loaded.fleet.out)
+    founded = FleetPaths(out).exists()
+    paths = found_fleet(out.absolute(), loaded, seeds)
+    ask_for_contact(loaded, founded=founded)
     say(loaded.process, f"Starting a fleet in {out} ...")
     record = start(paths, on_wait=lambda record: None)
     if loaded.process.json:
         write_json(record)
     elif not loaded.process.quiet:
         _print_summary(loaded, record, out)
+        _tell_if_stopped(loaded, paths, out)
     return _watch(loaded, paths) if foreground else EXIT_OK
 
 
@@ -76,20 +63,40 @@ def _print_summary(loaded: Loaded, record: FleetRecord, out: Path) -> None:
     console = results(loaded.process)
     copies = f" with {counted(plan.replicas, 'replica')} each" if plan.replicas else ""
     crew = f"{counted(len(plan.coordinator_ports), 'coordinator')}, {counted(plan.nodes, 'node')}"
-    console.print(f"The fleet is up: {crew}, {counted(plan.masters, 'Redis master')}{copies}.", soft_wrap=True)
-    console.print(f"coordinators  {' '.join(record.coordinators)} (TLS)", soft_wrap=True)
-    console.print(f"store         {out / 'store'}", soft_wrap=True)
-    console.print(f"logs          {out / 'logs'}", soft_wrap=True)
-    option = "" if out == Path(FLEET_FOLDER) else f" --fleet {out}"
-    console.print(
-        f"Next: drumlin status --watch{option} · drumlin nodes{option} · drumlin pause{option}", soft_wrap=True
-    )
-    ending = "" if out == Path(FLEET_FOLDER) else f" --out {out}"
-    console.print(f"End it with: drumlin fleet down{ending}", soft_wrap=True)
+    line(console, f"The fleet is up: {crew}, {counted(plan.masters, 'Redis master')}{copies}.")
+    line(console, f"coordinators  {' '.join(record.coordinators)} (TLS)")
+    line(console, f"store         {out / 'store'}")
+    line(console, f"logs          {out / 'logs'}")
+    option = _option(out)
+    line(console, f"Next: drumlin status --watch{option} · drumlin nodes{option} · drumlin pause{option}")
+    line(console, f"End it with: drumlin fleet down{option}")
+
+
+def _option(out: Path) -> str:
+    """The option by which other verbs find this fleet."""
+    return "" if out == Path(FLEET_FOLDER) else f" --out {out}"
+
+
+def _tell_if_stopped(loaded: Loaded, paths: FleetPaths, out: Path) -> None:
+    """Say so if the crawl is stopped, paused or finished: then the fleet is up but nothing is fetched."""
+    from drumlin.config import SETTINGS
+    from drumlin.fleet.up import remote_of
+
+    crawl, option = remote_of(paths).get(CRAWL), _option(out)
+    state, reason = crawl["state"], crawl["stop_reason"]
+    raised = f"raise it with `drumlin set {reason} ...{option}`, then " if reason in SETTINGS else ""
+    because = f" by {SETTINGS[reason].flag}" if reason in SETTINGS else ""
+    sentences = {
+        "finished": "Its crawl is finished.",
+        "paused": f"Its crawl is paused: `drumlin resume{option}` goes on.",
+        "draining": f"Its crawl was stopped{because}: {raised}`drumlin resume{option}` goes on.",
+    }
+    if state in sentences:
+        say(loaded.process, sentences[state])
 
 
 def _watch(loaded: Loaded, paths: FleetPaths) -> int:
-    """Show the crawl until it is finished or the user has enough, and take the fleet down."""
+    """Show the crawl until it is finished or the user interrupts, then take the fleet down."""
     from drumlin.cli.status import watch_until_ended
     from drumlin.fleet.up import down, remote_of, wait_until_finished
 
@@ -106,16 +113,15 @@ def _watch(loaded: Loaded, paths: FleetPaths) -> int:
 
 
 @command.command("status")
-@_OUT
-@config_options("json", "color")
-def status(loaded: Loaded, out: Path) -> None:
+@config_options("fleet_out", "json", "color")
+def status(loaded: Loaded) -> None:
     """Show the processes of a fleet, and how its crawl stands."""
     from drumlin.cli.status import status_line
     from drumlin.errors import DrumlinError
     from drumlin.fleet.layout import FleetPaths
     from drumlin.fleet.up import remote_of
 
-    paths = FleetPaths(out.absolute())
+    paths = FleetPaths(Path(loaded.fleet.out).absolute())
     record = paths.read()
     state = record.state if record.running else "down"
     if loaded.process.json:
@@ -124,12 +130,12 @@ def status(loaded: Loaded, out: Path) -> None:
         return
     console = results(loaded.process)
     console.print(_processes_table(record))
-    console.print(f"The fleet is {state}.{' ' + record.failure if record.failure else ''}", soft_wrap=True)
+    line(console, f"The fleet is {state}.{' ' + record.failure if record.failure else ''}")
     if record.running:
         try:
-            console.print(f"The crawl is {status_line(remote_of(paths).get('/api/v1/stats'))}", soft_wrap=True)
+            line(console, f"The crawl is {status_line(remote_of(paths).get(STATS))}")
         except DrumlinError as unknown:
-            console.print(f"How the crawl stands is not known: {unknown}", soft_wrap=True)
+            line(console, f"The state of the crawl is not known: {unknown}")
 
 
 def _processes_table(record: FleetRecord) -> Table:
@@ -156,14 +162,27 @@ def _standing(alive: bool, exit_code: int | None) -> tuple[str, str]:
 
 @command.command("down")
 @click.option("--kill", is_flag=True, help="at once, without finishing what is in flight; nothing stored is lost")
-@_OUT
-@config_options("quiet", "color")
-def down_command(loaded: Loaded, out: Path, kill: bool) -> None:
+@config_options("fleet_out", "quiet", "color")
+def down_command(loaded: Loaded, kill: bool) -> None:
     """End a fleet: nodes finish what is in flight, then everything stops. Also cleans up after one that died."""
     from drumlin.fleet.layout import FleetPaths
     from drumlin.fleet.up import down
 
-    killed = down(FleetPaths(out.absolute()), at_once=kill)
+    paths = FleetPaths(Path(loaded.fleet.out).absolute())
+    stopped = _is_stopped(paths)
+    killed = down(paths, at_once=kill)
     if killed and not kill:
         say(loaded.process, f"These had to be killed: {', '.join(killed)}.")
-    say(loaded.process, f"The fleet in {out} is down; `drumlin fleet up` goes on with its crawl.")
+    then = "; its crawl was stopped, and goes on after `drumlin resume`." if stopped else " and goes on with its crawl."
+    say(loaded.process, f"The fleet in {loaded.fleet.out} is down; `drumlin fleet up` starts it again{then}")
+
+
+def _is_stopped(paths: FleetPaths) -> bool:
+    """Whether the crawl of a fleet was stopped; False if its coordinators cannot be asked."""
+    from drumlin.client.remote import CoordinatorError
+    from drumlin.fleet.up import remote_of
+
+    try:
+        return bool(paths.read().running and remote_of(paths).get(CRAWL)["state"] == "draining")
+    except CoordinatorError:
+        return False

@@ -1,4 +1,4 @@
-"""`drumlin hosts`: how hosts stand, and what to change of one."""
+"""`drumlin hosts`: the states of hosts, and changes to one."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ import click
 
 from drumlin.cli.console import results, write_json
 from drumlin.cli.remote import ListsByDefault, remote_options
-from drumlin.config import Loaded, config_options
-from drumlin.config.quantities import format_duration, parse_duration
+from drumlin.config import Loaded
+from drumlin.config.quantities import parse_duration, show_duration, show_size
 from drumlin.errors import ConfigError
-from drumlin.lines import one_line
+from drumlin.lines import counted, one_line
+from drumlin.protocol import paths
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from drumlin.fleet.remote import Remote
+    from drumlin.client.remote import Remote
 
-STATES = ("ready", "waiting", "leased", "blocked")
+STATES = {"fetching": "leased", "ready": "ready", "waiting": "waiting", "blocked": "blocked"}
+"""The states of hosts: the words for people, and those of the HTTP API."""
+OUT_OF_REACH = {"out-of-reach": "backoff"}
+"""Hosts out of reach; they also count as waiting."""
 SHOWN_MAX = 1_000
 COLUMNS = ("host", "queued", "pages", "delay", "why")
 NONE = "none"
+_STATE_WORDS = {"leased": "being fetched"}
 
 
 @click.group("hosts", cls=ListsByDefault)
@@ -30,26 +35,23 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--state", type=click.Choice([*STATES, "backoff"]), help="only hosts that stand so [default: all]")
+@click.option("--state", type=click.Choice([*STATES, *OUT_OF_REACH]), help="only hosts in this state [default: all]")
 @click.option("--limit", type=click.IntRange(1, SHOWN_MAX), default=50, show_default=True, help="of each state")
-@remote_options
-@config_options("json", "color")
+@remote_options("json", "color")
 def list_hosts(loaded: Loaded, remote: Remote, state: str | None, limit: int) -> None:
-    """List hosts that have URLs left: ready for a node, waiting for their time, with a node, or blocked.
+    """List hosts that have URLs left: being fetched by a node, ready for one, waiting for their time, or blocked.
 
-    Those in back-off, which are out of reach, are among them."""
-    hosts = [
-        host
-        for wanted in ([state] if state else STATES)
-        for host in remote.get("/api/v1/hosts", state=wanted, limit=limit)["hosts"]
-    ]
+    Hosts that are out of reach also count as waiting.
+    """
+    wanted_states = [(STATES | OUT_OF_REACH)[state]] if state else STATES.values()
+    hosts = [host for wanted in wanted_states for host in remote.get(paths.HOSTS, state=wanted, limit=limit)["hosts"]]
     if loaded.process.json:
         write_json(hosts)
         return
     console = results(loaded.process)
     if hosts:
         console.print(_table(hosts))
-    console.print(f"{len(hosts):,} hosts.")
+    console.print(f"{counted(len(hosts), 'host')}.")
 
 
 def _table(hosts: list[dict[str, Any]]) -> Table:
@@ -59,15 +61,14 @@ def _table(hosts: list[dict[str, Any]]) -> Table:
     for column in COLUMNS:
         table.add_column(column, justify="left" if column in ("host", "why") else "right", no_wrap=column != "why")
     for host in hosts:
-        delay = format_duration(host["delay_s"])
+        delay = show_duration(host["delay_s"])
         table.add_row(one_line(host["host"]), f"{host['queued']:,}", f"{host['pages']:,}", delay, one_line(host["why"]))
     return table
 
 
 @command.command("show")
 @click.argument("host")
-@remote_options
-@config_options("json", "color")
+@remote_options("json", "color")
 def show(loaded: Loaded, remote: Remote, host: str) -> None:
     """Show one host: its queue, its pace and why, and what its robots.txt says."""
     _print(loaded, remote.get(_path(host)))
@@ -78,8 +79,7 @@ def show(loaded: Loaded, remote: Remote, host: str) -> None:
 @click.option("--delay", metavar="DURATION", help="between two contacts, 5s say; `none` for the crawl's own")
 @click.option("--budget", metavar="PAGES", help="take at most so many pages of it; `none` for no bound")
 @click.option("--block/--unblock", "blocked", default=None, help="give its URLs to nobody, or to nodes again")
-@remote_options
-@config_options("json", "color")
+@remote_options("json", "color")
 def change(
     loaded: Loaded, remote: Remote, host: str, delay: str | None, budget: str | None, blocked: bool | None
 ) -> None:
@@ -92,7 +92,7 @@ def change(
     if blocked is not None:
         wanted["blocked"] = blocked
     if not wanted:
-        raise ConfigError("What shall be changed?", "Give --delay, --budget, --block or --unblock.")
+        raise ConfigError("Nothing was given to change.", "Give --delay, --budget, --block or --unblock.")
     _print(loaded, remote.patch(_path(host), wanted))
 
 
@@ -113,7 +113,12 @@ def _count(text: str) -> int:
 def _path(host: str) -> str:
     from urllib.parse import quote
 
-    return f"/api/v1/hosts/{quote(host, safe=':')}"
+    from drumlin.urls import canonical, host_of
+
+    if "://" in host and (url := canonical(host)):
+        # People may give a URL of the host, which is easier to copy than its name.
+        host = host_of(url)
+    return paths.HOST.format(host=quote(host, safe=":"))
 
 
 def _print(loaded: Loaded, host: dict[str, Any]) -> None:
@@ -126,10 +131,10 @@ def _print(loaded: Loaded, host: dict[str, Any]) -> None:
     budget = "none" if host["budget"] is None else f"{host['budget']:,} pages"
     rows = [
         ("host", f"{host['host']} (domain {host['domain']})"),
-        ("state", f"{host['state']}: {host['why']}"),
+        ("state", f"{_STATE_WORDS.get(host['state'], host['state'])}: {host['why']}"),
         ("URLs", f"{host['urls']:,} known, {host['queued']:,} queued"),
-        ("pages", f"{host['pages']:,} ({host['bytes']:,} bytes)"),
-        ("delay", format_duration(host["delay_s"])),
+        ("pages", f"{host['pages']:,} ({show_size(host['bytes'])})"),
+        ("delay", show_duration(host["delay_s"])),
         ("budget", budget),
         *((f"robots ({scheme})", rules["reason"]) for scheme, rules in host["robots"].items()),
     ]

@@ -13,14 +13,16 @@ from typing import NoReturn
 import click
 
 from drumlin import __version__
+from drumlin.cli.help import write_examples
 from drumlin.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_STORAGE, EXIT_USAGE, DrumlinError
 from drumlin.lines import tell
+from drumlin.logs import log_for_people, log_last_words, safe_lines, unforgeable, without_secrets
 
-# A reader of our output that went away is no fault of ours; 128 + SIGPIPE is what a shell expects then.
+# If the reader of our output has gone away, a shell expects 128 + SIGPIPE.
 EXIT_PIPE_CLOSED = 141
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
-# The one line of help is here because showing it must not load the verb, which may load numpy.
+# The lines of help are here, because showing them must not import the verbs, which may import numpy.
 GROUPS = {
     "Crawl": {
         "crawl": "Crawl from the given URLs; the same command resumes.",
@@ -29,15 +31,15 @@ GROUPS = {
         "config": "Show the settings and where they come from.",
     },
     "See what a crawl does": {
-        "status": "Show how a crawl stands.",
+        "status": "Show the state of a crawl.",
         "why": "Say what happened to a URL, or why nothing is fetched.",
         "report": "Show the report of a crawl.",
         "hosts": "List hosts, show one, or change its delay.",
-        "nodes": "List the nodes of a crawl; drain or put out one.",
+        "nodes": "List the nodes of a crawl; drain or quarantine one.",
         "audit": "Show who changed what.",
     },
     "Steer it": {
-        "pause": "Hold a crawl.",
+        "pause": "Pause a crawl.",
         "resume": "Go on with a crawl that was paused or stopped.",
         "stop": "End a crawl before it is finished.",
         "set": "Change a setting of a running crawl.",
@@ -55,9 +57,10 @@ GROUPS = {
 }
 VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 EXAMPLES = (
-    ("drumlin crawl https://example.org/ --out example", "crawl a site"),
-    ("drumlin why https://example.org/a --out example", "what happened to this page?"),
-    ("drumlin fetch https://example.org/", "one page, every decision explained"),
+    ("crawl a site", "drumlin crawl https://example.org/ --out example --contact you@example.org"),
+    ("how does it go?", "drumlin status --out example"),
+    ("what happened to this page?", "drumlin why https://example.org/a --out example"),
+    ("one page, every decision explained", "drumlin fetch https://example.org/"),
 )
 
 
@@ -85,8 +88,7 @@ class VerbGroup(click.Group):
         for name, verbs in GROUPS.items():
             with formatter.section(name):
                 formatter.write_dl([(verb, line) for verb, line in verbs.items() if verb in there])
-        with formatter.section("Examples"):
-            formatter.write_dl(EXAMPLES, col_max=50)
+        write_examples(EXAMPLES, formatter)
 
 
 def _module(verb: str) -> str:
@@ -115,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _hide_secrets() -> None:
-    """Take secrets off the command line, which every user of this machine can read, before anything else."""
+    """Move secrets from the command line, which every user of this machine can read, into the environment. This comes
+    before anything else."""
     if any(argument.startswith(("--token", "--engine")) for argument in sys.argv):
         from drumlin.cli.tokens import ENGINE_VARIABLE, TOKEN_VARIABLE, has_password, hide_argument
 
@@ -124,14 +127,16 @@ def _hide_secrets() -> None:
 
 
 def _open_closed_streams() -> None:
-    """A standard stream that the caller has closed leads nowhere; else the next file opened would take its number."""
+    """Connect standard streams that the caller has closed to /dev/null. Otherwise the next file that is opened would
+    get the number of one, and messages would be written into it."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None and os.open(os.devnull, os.O_RDWR) == number:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  # for the whole run
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and give its exit code; what went wrong has been said on stderr."""
+    """Run one command line and return its exit code. If something went wrong, a sentence on stderr has said so."""
+    log_for_people()
     try:
         result = drumlin.main(arguments, prog_name="drumlin", standalone_mode=False)
         sys.stdout.flush()
@@ -148,7 +153,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Say what happened and give the exit code."""
+    """Write what happened to stderr, and return the exit code."""
     if isinstance(error, DrumlinError):
         return _fail(str(error), error.exit_code)
     if isinstance(error, click.Abort):
@@ -175,31 +180,40 @@ def _explain_usage(error: click.ClickException) -> int:
 
 
 def _fail(sentence: str, exit_code: int) -> int:
-    """Stderr may be gone too; the exit code still says it."""
+    """Write a sentence to stderr and return the exit code. If stderr is gone too, the exit code still tells."""
+    words = " ".join(without_secrets(sentence).split())
     try:
-        tell(f"drumlin: {' '.join(sentence.split())}")
+        if not log_last_words(words):
+            tell(f"drumlin: {words}", marked="drumlin:" if _in_colour() else "")
     except OSError:
         return exit_code
     return exit_code
 
 
+def _in_colour() -> bool:
+    """Whether to use colour. The settings cannot be asked, since they may be what is wrong."""
+    wanted = not os.environ.get("NO_COLOR") and "--no-color" not in sys.argv
+    return wanted and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def _pipe_closed() -> int:
-    """Python flushes stdout once more when it ends; with the reader gone that must go nowhere."""
+    """Connect stdout to /dev/null: Python flushes it once more when it ends, which would fail without a reader."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_PIPE_CLOSED
 
 
 def _keep_traceback(error: Exception) -> str:
-    """Write the traceback to a file of its own, and say where."""
+    """Write the traceback to a new file. Returns a sentence that names the file."""
     import tempfile
     import traceback
 
-    text = f"drumlin {__version__}, Python {sys.version}\n{sys.argv}\n\n" + "".join(traceback.format_exception(error))
+    told = f"drumlin {__version__}, Python {sys.version}\n{sys.argv}\n\n" + "".join(traceback.format_exception(error))
+    text = "\n".join(safe_lines(told))
     try:
         descriptor, path = tempfile.mkstemp(prefix="drumlin-traceback-", suffix=".txt")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError:
-        sys.stderr.write(text)
+        sys.stderr.write(unforgeable(text))
         return "This is a bug; please report it with the traceback above."
     return f"This is a bug; please report it with the traceback in {path}."

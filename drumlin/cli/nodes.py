@@ -1,4 +1,4 @@
-"""`drumlin nodes`: who is at work, and how they do."""
+"""`drumlin nodes`: the nodes of a crawl and their state, and orders for one of them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ import click
 from drumlin.cli.console import results, say, write_json
 from drumlin.cli.remote import ListsByDefault, remote_options
 from drumlin.cli.status import in_flight
-from drumlin.config import Loaded, config_options, format_duration
-from drumlin.lines import one_line
+from drumlin.config import Loaded
+from drumlin.config.quantities import show_duration
+from drumlin.lines import counted, one_line
+from drumlin.protocol import NodeStatus, paths
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from drumlin.fleet.remote import Remote
+    from drumlin.client.remote import Remote
 
-STATUSES = ("active", "inactive", "failed", "quarantined", "draining")
-STYLES = {"active": "green", "failed": "red", "quarantined": "red", "draining": "yellow", "inactive": "dim"}
+STATUSES = [str(status) for status in NodeStatus]
+STYLES = {"active": "green", "failed": "red", "quarantined": "red", "draining": "yellow"}
+STYLES |= {"inactive": "dim", "quiet": "dim"}
 COLUMNS = ("node", "status", "pages/s", "in flight", "hosts", "fetched", "last seen", "address")
 
 
 @click.group("nodes", cls=ListsByDefault)
 def command() -> None:
-    """List the nodes of a crawl, or let one leave, keep it out or let it in again."""
+    """List the nodes of a crawl, or let one leave, put it into quarantine or release it."""
 
 
-def _order(loaded: Loaded, remote: Remote, node: str, order: str, sentence: str) -> None:
-    answer = remote.post(f"/api/v1/nodes/{quote(node, safe='')}/{order}")
+def _order(loaded: Loaded, remote: Remote, node: str, path: str, sentence: str) -> None:
+    answer = remote.post(path.format(node_id=quote(node, safe="")))
     if loaded.process.json:
         write_json(answer)
     else:
@@ -39,46 +42,45 @@ def _order(loaded: Loaded, remote: Remote, node: str, order: str, sentence: str)
 
 @command.command("drain")
 @click.argument("node")
-@remote_options
-@config_options("json", "quiet", "color")
+@remote_options("json", "quiet", "color")
 def drain(loaded: Loaded, remote: Remote, node: str) -> None:
-    """Let a node finish what is in flight, and leave."""
-    _order(loaded, remote, node, "drain", f"{one_line(node)} finishes what is in flight and leaves.")
+    """Let a node finish what is in flight and leave."""
+    _order(loaded, remote, node, paths.DRAIN, f"{one_line(node)} finishes what is in flight and leaves.")
 
 
 @command.command("quarantine")
 @click.argument("node")
-@remote_options
-@config_options("json", "quiet", "color")
+@remote_options("json", "quiet", "color")
 def quarantine(loaded: Loaded, remote: Remote, node: str) -> None:
-    """Keep a node out: it is given nothing, and nothing of it counts."""
-    _order(loaded, remote, node, "quarantine", f"{one_line(node)} is kept out; `drumlin nodes release` lets it in.")
+    """Put a node into quarantine: it gets no work, and its results do not count."""
+    done = f"{one_line(node)} is in quarantine; `drumlin nodes release` lets it in."
+    _order(loaded, remote, node, paths.QUARANTINE, done)
 
 
 @command.command("release")
 @click.argument("node")
-@remote_options
-@config_options("json", "quiet", "color")
+@remote_options("json", "quiet", "color")
 def release(loaded: Loaded, remote: Remote, node: str) -> None:
-    """Let a node work again that was drained or put out."""
-    _order(loaded, remote, node, "release", f"{one_line(node)} may work again.")
+    """Let a node work again that was drained or quarantined."""
+    _order(loaded, remote, node, paths.RELEASE, f"{one_line(node)} may work again.")
 
 
 @command.command("list")
 @click.option("--status", type=click.Choice(STATUSES), help="only nodes of this status")
-@remote_options
-@config_options("json", "color")
+@remote_options("json", "color")
 def list_nodes(loaded: Loaded, remote: Remote, status: str | None) -> None:
     """List the nodes of a crawl: the default."""
     query = {} if status is None else {"status": status}
-    nodes = remote.get("/api/v1/nodes", **query)["nodes"]
+    nodes = remote.get(paths.NODES, **query)["nodes"]
     if loaded.process.json:
         write_json(nodes)
         return
     console = results(loaded.process)
     if nodes:
         console.print(nodes_table(nodes, time.time()))
-    console.print(f"{len(nodes):,} nodes, {sum(node['status'] == 'active' for node in nodes):,} of them active.")
+    console.print(
+        f"{counted(len(nodes), 'node')}, {sum(node['status'] == 'active' for node in nodes):,} of them active."
+    )
 
 
 def nodes_table(nodes: list[dict[str, Any]], now: float) -> Table:
@@ -97,7 +99,7 @@ def nodes_table(nodes: list[dict[str, Any]], now: float) -> Table:
             in_flight(node["current_load"]),
             f"{node['leases']:,}",
             f"{node['total_crawled']:,}",
-            f"{format_duration(float(max(0, round(now - node['last_seen']))))} ago",
+            f"{show_duration(round(now - node['last_seen']))} ago",
             one_line(node["ip_address"]),
         )
     return table

@@ -1,4 +1,4 @@
-"""`drumlin pause`: hold a crawl: nothing more is fetched until it is resumed."""
+"""`drumlin pause`: pause a crawl. Nothing more is fetched until it is resumed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from drumlin.cli.console import say, write_json
+from drumlin.cli.help import Verb
 from drumlin.cli.remote import remote_options
-from drumlin.config import Loaded, config_options
+from drumlin.config import Loaded
+from drumlin.protocol import paths
 
 if TYPE_CHECKING:
-    from drumlin.fleet.remote import Remote
+    from drumlin.client.remote import Remote
 
 
-@click.command("pause")
-@remote_options
-@config_options("json", "quiet", "color")
+@click.command("pause", cls=Verb)
+@remote_options("json", "quiet", "color")
 def command(loaded: Loaded, remote: Remote) -> None:
-    """Hold the crawl: nodes finish what is in flight, keep their place, and wait for `drumlin resume`."""
-    answer = remote.post("/api/v1/crawl/pause")
+    """Pause the crawl: nodes finish what is in flight and wait for `drumlin resume`."""
+    answer = remote.post(paths.PAUSE)
     if loaded.process.json:
         write_json(answer)
     else:

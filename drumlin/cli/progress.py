@@ -10,25 +10,29 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-from drumlin.cli.status import in_flight
-from drumlin.config.quantities import format_duration
-from drumlin.coordinator.why import out_of_reach
-from drumlin.lines import one_line
+from drumlin.cli.console import line
+from drumlin.cli.estimate import Estimate, Sample
+from drumlin.cli.status import hosts_now, in_flight
+from drumlin.config.quantities import show_duration, show_size
+from drumlin.lines import counted, one_line
 
 if TYPE_CHECKING:
     from drumlin.coordinator.totals import Totals
-    from drumlin.local import LocalCrawl
+    from drumlin.local.crawl import LocalCrawl
 
 REDRAW_S = 0.5
 LINE_S = 5.0
 RATE_WINDOW_S = 5.0
 LAG_SHOWN_S = 1.0
-MEGABYTE = 1_000_000
+LABEL = "dim"
+BAD = "yellow"
+_STATUS_STYLES = {"2xx": "green", "3xx": "cyan", "4xx": "yellow", "5xx": "red"}
 
 
 class Progress:
-    """Shows how a crawl goes on; a context manager, since a live display must be put away."""
+    """Shows the progress of a crawl. It is a context manager, since a live display must be removed at the end."""
 
     def __init__(self, console: Console, *, quiet: bool) -> None:
         self._console = console
@@ -36,6 +40,7 @@ class Progress:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self._next = 0.0
         self._samples: deque[tuple[float, int, int]] = deque()
+        self._estimate = Estimate()
 
     def __enter__(self) -> Progress:
         if self._live is not None and not self._quiet:
@@ -53,6 +58,7 @@ class Progress:
         if self._quiet or now < self._next:
             return
         self._samples.append((now, totals.pages, totals.bytes))
+        self._estimate.add(Sample(now, totals.pages, totals.bytes, totals.pending))
         while now - self._samples[0][0] > RATE_WINDOW_S and len(self._samples) > 2:
             self._samples.popleft()
         if self._live is not None:
@@ -60,60 +66,86 @@ class Progress:
             self._live.update(self._panel(totals, crawl), refresh=True)
         else:
             self._next = now + LINE_S
-            self._console.print(self._line(totals, crawl), soft_wrap=True)
+            line(self._console, self._line(totals, crawl))
 
     def _rates(self) -> tuple[float, float]:
         (start, pages, size), (end, pages_now, size_now) = self._samples[0], self._samples[-1]
         span_s = max(end - start, 0.001)
-        return (pages_now - pages) / span_s, (size_now - size) / span_s / MEGABYTE
+        return (pages_now - pages) / span_s, (size_now - size) / span_s
+
+    def _left(self, crawl: LocalCrawl) -> str:
+        """How long the crawl will still take, if there is an estimate."""
+        if crawl.dispatcher.stop_reason:
+            return ""
+        return self._estimate.left(crawl.dispatcher.config, crawl.elapsed_s)
 
     def _line(self, totals: Totals, crawl: LocalCrawl) -> str:
-        pages_s, megabytes_s = self._rates()
-        return (
-            f"{format_duration(round(crawl.elapsed_s))}  {totals.pages} pages done, {totals.known} URLs known, "
-            f"{pages_s:.0f} pages/s, {megabytes_s:.1f} MB/s, {_statuses(totals)}, "
-            f"{totals.counters.get('outcome.failed', 0)} errors, {in_flight(crawl.in_flight)} in flight{_lag(crawl)}, "
-            f"hosts: {_hosts(totals)}{_out_of_reach(crawl, '; ')}"
+        pages_s, bytes_s = self._rates()
+        left = f", {left}" if (left := self._left(crawl)) else ""
+        troubles = "".join(f"; {trouble}" for trouble in crawl.troubles)
+        return one_line(
+            f"{show_duration(round(crawl.elapsed_s))}{left}: {counted(totals.pages, 'page')} done, "
+            f"{totals.pending:,} to go, {pages_s:,.0f} pages/s, {show_size(bytes_s)}/s, "
+            f"{' '.join(f'{name} {count:,}' for name, count in _statuses(totals).items())}, "
+            f"{counted(_errors(totals), 'error')}, {_under_way(crawl)}, hosts: {_hosts(totals)}{troubles}"
         )
 
     def _panel(self, totals: Totals, crawl: LocalCrawl) -> Table:
-        pages_s, megabytes_s = self._rates()
+        pages_s, bytes_s = self._rates()
+        speed = f"{pages_s:,.0f} pages/s · {show_size(bytes_s)}/s · {_under_way(crawl)}"
+        left = f", {left}" if (left := self._left(crawl)) else ""
+        used = f"{show_duration(round(crawl.elapsed_s))}{left}"
         table = Table.grid(padding=(0, 2))
-        draining = (
-            f" · {crawl.dispatcher.stop_reason}: finishing what is in flight" if crawl.dispatcher.stop_reason else ""
-        )
-        table.add_row(
-            "pages", f"{totals.pages:,} done · {totals.known:,} URLs known · {totals.pending:,} to go{draining}"
-        )
-        under_way = f"{in_flight(crawl.in_flight)} in flight{_lag(crawl)}"
-        table.add_row("speed", f"{pages_s:,.0f} pages/s · {megabytes_s:,.1f} MB/s · {under_way}")
-        table.add_row("answers", f"{_statuses(totals)} · {totals.counters.get('outcome.failed', 0):,} errors")
+        table.add_column(style=LABEL, no_wrap=True)
+        table.add_column()
+        table.add_row("pages", _pages(totals))
+        table.add_row("speed", speed)
+        table.add_row("answers", _answers(totals))
         table.add_row("hosts", _hosts(totals))
-        if crawl.out_of_reach:
-            table.add_row("out of reach", one_line(_out_of_reach(crawl)))
-        table.add_row("time", f"{format_duration(round(crawl.elapsed_s))} · Ctrl-C stops, the same command resumes")
+        for place, trouble in enumerate(crawl.troubles):
+            table.add_row("" if place else "trouble", Text(one_line(trouble), BAD))
+        if crawl.dispatcher.stop_reason:
+            table.add_row("stopping", Text(f"{_why_stopping(crawl)}: finishing what is in flight", BAD))
+        table.add_row("time", f"{used} · Ctrl-C stops, the same command resumes")
         return table
 
 
-def _statuses(totals: Totals) -> str:
-    classes = dict.fromkeys(("2xx", "3xx", "4xx", "5xx"), 0)
+def _pages(totals: Totals) -> str:
+    return f"{totals.pages:,} done · {counted(totals.known, 'URL')} known · {totals.pending:,} to go"
+
+
+def _why_stopping(crawl: LocalCrawl) -> str:
+    return crawl.dispatcher.stop_reason.replace("_", " ")
+
+
+def _errors(totals: Totals) -> int:
+    return totals.counters.get("outcome.failed", 0)
+
+
+def _under_way(crawl: LocalCrawl) -> str:
+    """The requests in flight and, if it is worth a look, how far storing is behind: in a healthy crawl a page is
+    settled within a fraction of a second."""
+    behind = f", {show_duration(crawl.lag_s)} behind with storing" if crawl.lag_s >= LAG_SHOWN_S else ""
+    return f"{in_flight(crawl.in_flight)} in flight{behind}"
+
+
+def _statuses(totals: Totals) -> dict[str, int]:
+    classes = dict.fromkeys(_STATUS_STYLES, 0)
     for status, count in totals.group("status.").items():
         name = f"{status[0]}xx"
         classes[name] = classes.get(name, 0) + count
-    return " ".join(f"{name} {count:,}" for name, count in classes.items())
+    return classes
 
 
-def _lag(crawl: LocalCrawl) -> str:
-    """Said only when it is worth a look: a healthy crawl settles a page within a fraction of a second."""
-    return f", settling {crawl.lag_s:.1f} s behind" if crawl.lag_s >= LAG_SHOWN_S else ""
+def _answers(totals: Totals) -> Text:
+    """Counts of status codes and failures; those that are not zero are in colour."""
+    said = Text()
+    for name, count in _statuses(totals).items():
+        said.append(f"{name} {count:,}", _STATUS_STYLES.get(name, "") if count else "")
+        said.append(" ")
+    errors = _errors(totals)
+    return said.append("· ").append(counted(errors, "error"), "red" if errors else "")
 
 
 def _hosts(totals: Totals) -> str:
-    back_off = f", {totals.hosts_in_backoff:,} in back-off" if totals.hosts_in_backoff else ""
-    return f"{totals.hosts_ready:,} ready, {totals.hosts_waiting:,} waiting, {totals.hosts_leased:,} leased{back_off}"
-
-
-def _out_of_reach(crawl: LocalCrawl, before: str = "") -> str:
-    """Why some hosts cannot be asked, and when they are tried next."""
-    said = "; ".join(out_of_reach(host, crawl.engine_time) for host in crawl.out_of_reach)
-    return before + said if said else ""
+    return hosts_now(totals.hosts_ready, totals.hosts_waiting, totals.hosts_leased, totals.hosts_in_backoff)

@@ -1,114 +1,85 @@
-"""How a verb finds the crawl it is about: by the address of a coordinator, or by the directory of a crawl or a fleet
-on this machine, whether it runs or not."""
+"""How a verb finds the crawl that it is about: by the address of a coordinator, or by the directory of a crawl or a
+fleet on this machine. A crawl need not be running; a fleet must be up."""
 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumlin.cli.tokens import token_options
+from drumlin.cli.help import VerbFamily
+from drumlin.cli.tokens import path_of, token_of
+from drumlin.config import FleetConfig, Loaded, config_options, names_of
 from drumlin.errors import ConfigError
 
 if TYPE_CHECKING:
-    from drumlin.fleet.remote import Remote
+    from drumlin.client.remote import Remote
 
-FLEET_FOLDER = "fleet"
-CRAWL_FOLDER = "crawl"
-COORDINATOR_VARIABLE = "DRUMLIN_COORDINATOR"
+FLEET_FOLDER = FleetConfig().out
+"""Where verbs look for a fleet when nobody names its directory."""
 
 Command = Callable[..., Any]
 
 
-class ListsByDefault(click.Group):
-    """A group of commands that lists when none is named: `drumlin hosts --state ready` is `drumlin hosts list …`."""
+class ListsByDefault(VerbFamily):
+    """A group of commands where `list` is the default: `drumlin hosts --state ready` means `drumlin hosts list …`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         named = args[:1] and (args[0] in self.commands or args[0] in context.help_option_names)
+        # A shell that completes `drumlin hosts ` wants the names of the commands.
+        named = named or (context.resilient_parsing and not args)
         return super().parse_args(context, args if named else ["list", *args])
 
 
-def remote_options(command: Command) -> Command:
-    """Give a command `--out`, `--coordinator`, `--ca` and the token's options; it is called with `remote: Remote`."""
+def remote_options(*names: str) -> Callable[[Command], Command]:
+    """A decorator that gives a command `--out`, the flags of `[client]`, and those of the settings with these full
+    names; the command is called with `loaded: Loaded` and `remote: Remote`."""
 
-    @functools.wraps(command)
-    def with_remote(
-        *args: object,
-        coordinator: str | None,
-        out: Path | None,
-        fleet: Path | None,
-        ca: Path | None,
-        cert: Path | None,
-        key: Path | None,
-        insecure: bool,
-        token: str,
-        **parameters: object,
-    ) -> object:
-        folder = out or fleet
-        remote = find_remote(coordinator, folder, ca=ca, cert=cert, key=key, token=token, insecure=insecure)
-        try:
-            return command(*args, remote=remote, **parameters)
-        finally:
-            remote.close()
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_remote(
+            *args: object, loaded: Loaded, out: Path | None, fleet: Path | None, **parameters: object
+        ) -> object:
+            remote = find_remote(loaded, out or fleet)
+            try:
+                return command(*args, loaded=loaded, remote=remote, **parameters)
+            finally:
+                remote.close()
 
-    path = click.Path(path_type=Path)
-    options = [
-        click.option("--out", type=path, metavar="DIR", help="the directory of a crawl or a fleet on this machine"),
-        click.option(
-            "--coordinator",
-            metavar="URL[,URL...]",
-            envvar=COORDINATOR_VARIABLE,
-            show_envvar=True,
-            help="https://HOST:PORT or unix:PATH of coordinators",
-        ),
-        click.option("--fleet", type=path, metavar="DIR", hidden=True),
-        click.option("--ca", type=path, metavar="FILE", help="the authority that signed the coordinator's certificate"),
-        click.option("--cert", type=path, metavar="FILE", help="our certificate, where the coordinator asks for one"),
-        click.option("--key", type=path, metavar="FILE", help="the certificate's key; may be the same file"),
-        click.option("--insecure", is_flag=True, help="send the token over plain HTTP to another machine"),
-    ]
-    decorated: Command = with_remote
-    for option in reversed(options):
-        decorated = option(decorated)
-    return token_options(decorated)
+        path = click.Path(path_type=Path)
+        with_settings = config_options(*names_of("client"), *names)(with_remote)
+        with_fleet = click.option("--fleet", type=path, metavar="DIR", hidden=True)(with_settings)
+        help_text = "the directory of a crawl or a fleet on this machine"
+        return click.option("--out", type=path, metavar="DIR", help=help_text)(with_fleet)
+
+    return decorate
 
 
-def find_remote(
-    coordinator: str | None,
-    folder: Path | None,
-    *,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    key: Path | None = None,
-    token: str = "",
-    insecure: bool = False,
-) -> Remote:
-    """The coordinators that were named, or those of the crawl or fleet in `folder` (default: ./fleet or ./crawl)."""
-    from drumlin.fleet.remote import Remote
+def find_remote(loaded: Loaded, folder: Path | None) -> Remote:
+    """The crawl or fleet in the `folder` that the command line names. Without one: the coordinators that the settings
+    name, or else the fleet or the crawl in the directories that the settings name."""
+    from drumlin.client.remote import Remote
     from drumlin.tls import check_pair
 
-    if coordinator is None or (folder is not None and _from_environment(coordinator)):
-        return _in_folder(folder or _default_folder())
-    if folder is not None:
+    client = loaded.client
+    if folder is not None and loaded.origins["coordinator"].source == "flag":
         raise ConfigError("--coordinator and --out name two different things.", "Give one of them.")
-    endpoints = [part.strip().rstrip("/") for part in coordinator.split(",") if part.strip()]
-    check_pair(cert, key)
-    return Remote(endpoints, token=token, ca=ca, cert=cert, key=key, insecure=insecure)
+    if folder is not None or client.coordinator is None:
+        return _in_folder(folder or _default_folder(loaded))
+    endpoints = [part.strip().rstrip("/") for part in client.coordinator.split(",") if part.strip()]
+    authority, certificate, key = map(path_of, (client.ca, client.cert, client.key))
+    check_pair(certificate, key)
+    token = token_of(loaded)
+    return Remote(endpoints, token=token, ca=authority, cert=certificate, key=key, insecure=client.insecure)
 
 
-def _from_environment(coordinator: str) -> bool:
-    """What is named on the command line is meant, whatever the variable says."""
-    return os.environ.get(COORDINATOR_VARIABLE) == coordinator
-
-
-def _default_folder() -> Path:
-    for name in (FLEET_FOLDER, CRAWL_FOLDER):
-        if _holds_fleet(Path(name)) or _holds_crawl(Path(name)):
-            return Path(name)
+def _default_folder(loaded: Loaded) -> Path:
+    for folder in (Path(loaded.fleet.out), Path(loaded.process.out)):
+        if _holds_fleet(folder) or holds_crawl(folder):
+            return folder
     hint = "Name one with --out DIR, or a coordinator with --coordinator URL."
     raise ConfigError("There is no crawl and no fleet here.", hint)
 
@@ -119,23 +90,30 @@ def _holds_fleet(folder: Path) -> bool:
     return FleetPaths(folder).exists()
 
 
-def _holds_crawl(folder: Path) -> bool:
+def holds_crawl(folder: Path) -> bool:
     return (folder / "frontier").is_dir()
 
 
 def _in_folder(folder: Path) -> Remote:
-    """A fleet's coordinators, a running crawl's own, or what stands in for those of a crawl that does not run."""
+    """The coordinators of a fleet, that of a running crawl, or an object that answers for a crawl that does not run."""
+    from drumlin.client.remote import CoordinatorError, Remote
     from drumlin.fleet.layout import FleetPaths
-    from drumlin.fleet.remote import Remote
     from drumlin.fleet.up import remote_of
-    from drumlin.local import socket_of
+    from drumlin.local.crawl import socket_of
 
     if _holds_fleet(folder):
-        return remote_of(FleetPaths(folder))
+        paths = FleetPaths(folder)
+        if not paths.read().running:
+            option = "" if folder == Path(FLEET_FOLDER) else f" --out {folder}"
+            hint = f"`drumlin fleet up{option}` starts it again; `drumlin report{option}` shows what it has fetched."
+            raise CoordinatorError(f"The fleet in {folder} is down.", hint)
+        return remote_of(paths)
     if (socket_path := socket_of(folder)) is not None:
-        return Remote([f"unix:{socket_path}"])
-    if not _holds_crawl(folder):
+        remote = Remote([f"unix:{socket_path}"])
+        remote.of_one_machine = True
+        return remote
+    if not holds_crawl(folder):
         raise ConfigError(f"There is no crawl in {folder}.", "Name one with --out DIR, or --coordinator URL.")
-    from drumlin.standing import StandingCrawl
+    from drumlin.local.standing import StandingCrawl
 
     return StandingCrawl(folder)

@@ -7,20 +7,21 @@ from pathlib import Path
 import click
 
 from drumlin.cli.console import results, write_json
+from drumlin.cli.help import Verb
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
 
 
-@click.command("report")
+@click.command("report", cls=Verb)
 @config_options("out", "json", "color")
 def command(loaded: Loaded) -> None:
     """Show how the last run of a crawl ended and what the crawl has fetched."""
     import msgspec
 
+    from drumlin.api.explaining.report import Report
     from drumlin.cli.summary import print_report
-    from drumlin.coordinator.report import Report
 
-    out = Path(loaded.process.out)
+    out = _store(loaded)
     try:
         report = msgspec.json.decode((out / "report.json").read_bytes(), type=Report)
     except OSError as cause:
@@ -32,3 +33,14 @@ def command(loaded: Loaded) -> None:
         write_json(report)
     else:
         print_report(results(loaded.process), report, out)
+
+
+def _store(loaded: Loaded) -> Path:
+    """The folder of the report: the directory of a crawl, or the store of a fleet. Without --out it is found in the
+    same way as by other verbs."""
+    from drumlin.fleet.layout import FleetPaths
+
+    own, shared = Path(loaded.process.out), Path(loaded.fleet.out)
+    folder = own if loaded.is_given("out") or not FleetPaths(shared).exists() else shared
+    fleet = FleetPaths(folder)
+    return fleet.store if fleet.exists() else folder

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from drumlin.cli.console import say, write_json
+from drumlin.cli.help import Verb
 from drumlin.cli.remote import remote_options
-from drumlin.config import Loaded, config_options
+from drumlin.config import Loaded
+from drumlin.protocol import paths
 
 if TYPE_CHECKING:
-    from drumlin.fleet.remote import Remote
+    from drumlin.client.remote import Remote
 
 
-@click.command("resume")
-@remote_options
-@config_options("json", "quiet", "color")
+@click.command("resume", cls=Verb)
+@remote_options("json", "quiet", "color")
 def command(loaded: Loaded, remote: Remote) -> None:
     """Go on with a crawl that was paused or stopped."""
-    answer = remote.post("/api/v1/crawl/resume")
+    answer = remote.post(paths.RESUME)
     if loaded.process.json:
         write_json(answer)
     else:

@@ -1,4 +1,4 @@
-"""`drumlin status`: how a crawl stands, once or again and again."""
+"""`drumlin status`: the state of a crawl, shown once or every second."""
 
 from __future__ import annotations
 
@@ -7,39 +7,41 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumlin.cli.console import results, write_json
+from drumlin.cli.console import line, results, write_json
+from drumlin.cli.help import Verb
 from drumlin.cli.remote import remote_options
-from drumlin.config import Loaded, config_options
-from drumlin.lines import one_line
+from drumlin.config import Loaded
+from drumlin.config.quantities import show_size
+from drumlin.lines import counted, one_line
+from drumlin.protocol import paths
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from drumlin.fleet.remote import Remote
+    from drumlin.client.remote import Remote
 
 WATCH_S = 1.0
-MEGABYTE = 1_000_000
 ROUNDED_FROM = 10
+STYLES = {"trouble": "red", "crawl": "bold", "given up": "yellow", "idle because": "yellow"}
 
 
-@click.command("status")
+@click.command("status", cls=Verb)
 @click.option("--watch", is_flag=True, help="show it again every second until the crawl has ended")
-@remote_options
-@config_options("json", "color")
+@remote_options("json", "color")
 def command(loaded: Loaded, remote: Remote, watch: bool) -> None:
-    """Show how a crawl stands: its state, its speed, its frontier, its nodes."""
+    """Show the state of a crawl: its speed, what is left, its hosts and its nodes."""
     if loaded.process.json:
         _print_json(remote, watch=watch)
     elif watch:
         watch_until_ended(results(loaded.process), remote)
     else:
-        results(loaded.process).print(_table_of(remote, remote.get("/api/v1/stats")))
+        results(loaded.process).print(_table_of(remote, remote.get(paths.STATS)))
 
 
 def _print_json(remote: Remote, *, watch: bool) -> None:
     while True:
-        stats = remote.get("/api/v1/stats")
+        stats = remote.get(paths.STATS)
         write_json(stats)
         if not watch or _has_ended(remote, stats):
             return
@@ -47,32 +49,37 @@ def _print_json(remote: Remote, *, watch: bool) -> None:
 
 
 def watch_until_ended(console: Console, remote: Remote, *, quiet: bool = False) -> None:
-    """Show the crawl until it is finished: a panel that redraws on a terminal, a line now and then elsewhere."""
+    """Show the crawl until it has ended: a panel that is redrawn on a terminal, a line every second elsewhere."""
     from rich.live import Live
 
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            stats = remote.get("/api/v1/stats")
+            stats = remote.get(paths.STATS)
             if quiet:
                 pass
             elif console.is_terminal:
                 live.update(_table_of(remote, stats), refresh=True)
             else:
-                console.print(status_line(stats), soft_wrap=True)
+                line(console, status_line(stats))
             if _has_ended(remote, stats):
                 return
             time.sleep(WATCH_S)
 
 
 def _has_ended(remote: Remote, stats: dict[str, Any]) -> bool:
+    return _state(stats) in ("stopped", "finished") or remote.standing
+
+
+def _state(stats: dict[str, Any]) -> str:
+    """The crawl's state. A crawl that drains is stopped once its nodes have left."""
     left = stats["state"] == "draining" and not stats["nodes"].get("active")
-    return left or stats["state"] == "finished" or remote.standing
+    return "stopped" if left else str(stats["state"])
 
 
 def _table_of(remote: Remote, stats: dict[str, Any]) -> Table:
-    why = remote.get("/api/v1/why-idle")
+    why = remote.get(paths.WHY_IDLE)
     if remote.standing and stats["state"] != "finished":
-        # The engine has the state that the last process left: killed, it could not say that it ended.
+        # The engine has the last state that a process wrote. If it was killed, that may still say "running".
         stats = {**stats, "state": "not running"}
     return status_table(stats, why)
 
@@ -80,7 +87,7 @@ def _table_of(remote: Remote, stats: dict[str, Any]) -> Table:
 def status_line(stats: dict[str, Any]) -> str:
     totals = stats["totals"]
     return (
-        f"{stats['state']}: {stats['pages']:,} pages done, {totals['pending']:,} to go, "
+        f"{_state(stats)}: {stats['pages']:,} pages done, {totals['pending']:,} to go, "
         f"{stats['pages_per_s']:,.0f} pages/s, {_nodes(stats['nodes'])}"
         + "".join(f"; {one['message']}" for one in stats["troubles"])
     )
@@ -88,37 +95,43 @@ def status_line(stats: dict[str, Any]) -> str:
 
 def status_table(stats: dict[str, Any], why: dict[str, Any]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     totals = stats["totals"]
     table = Table.grid(padding=(0, 3))
-    hosts = (
-        f"{totals['hosts_ready']:,} ready, {totals['hosts_waiting']:,} waiting, {totals['hosts_leased']:,} leased"
-        + (f", {totals['hosts_in_backoff']:,} in back-off" if totals["hosts_in_backoff"] else "")
-    )
-    queue = f"{totals['queued']:,} queued, {totals['scheduled']:,} waiting for a retry, {totals['leased']:,} leased"
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    hosts = hosts_now(*(totals[f"hosts_{name}"] for name in ("ready", "waiting", "leased", "in_backoff")))
+    queue = f"{totals['queued']:,} queued, {totals['scheduled']:,} to be tried again, {totals['leased']:,} with nodes"
     rows = [
         ("trouble", " ".join(f"{one['message']} {one['hint']}".strip() for one in stats["troubles"])),
-        ("crawl", stats["state"]),
-        ("pages", f"{stats['pages']:,} done · {totals['known']:,} URLs known · {totals['pending']:,} to go"),
-        ("speed", f"{stats['pages_per_s']:,.0f} pages/s · {stats['bytes_per_s'] / MEGABYTE:,.1f} MB/s"),
+        ("crawl", _state(stats)),
+        ("pages", f"{stats['pages']:,} done · {counted(totals['known'], 'URL')} known · {totals['pending']:,} to go"),
+        ("speed", f"{stats['pages_per_s']:,.0f} pages/s · {show_size(stats['bytes_per_s'])}/s"),
         ("in flight", in_flight(stats["in_flight"])),
-        ("frontier", queue),
+        ("URLs left", queue),
         ("hosts", hosts),
         ("answers", _histogram(stats["statuses"])),
-        ("failures", _histogram(stats["retries"])),
-        ("dead letters", _histogram(stats["dead_letters"])),
+        ("tried again", _histogram(stats["retries"])),
+        ("given up", _histogram(stats["dead_letters"])),
         ("nodes", _nodes(stats["nodes"])),
         ("idle because", " ".join(reason["message"] for reason in why["reasons"])),
         ("bound by", " ".join(reason["message"] for reason in why["bound_by"])),
     ]
     for name, value in rows:
         if value:
-            table.add_row(name, one_line(value))
+            table.add_row(name, Text(one_line(value), STYLES.get(name, "")))
     return table
 
 
+def hosts_now(ready: int, waiting: int, fetching: int, out_of_reach: int) -> str:
+    """How many hosts are in which state. `waiting` includes those out of reach; they are shown apart."""
+    gone = f", {out_of_reach:,} out of reach" if out_of_reach else ""
+    return f"{fetching:,} being fetched, {ready:,} ready, {max(0, waiting - out_of_reach):,} waiting{gone}"
+
+
 def in_flight(mean: float) -> str:
-    """Requests under way, on average: at a polite pace less than one."""
+    """The average number of requests under way, which at a polite pace may be less than one."""
     return f"{mean:,.0f}" if mean >= ROUNDED_FROM or not mean else f"{max(mean, 0.1):,.1f}"
 
 
@@ -127,4 +140,4 @@ def _nodes(counts: dict[str, int]) -> str:
 
 
 def _histogram(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())

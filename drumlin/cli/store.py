@@ -8,42 +8,35 @@ from typing import TYPE_CHECKING
 import click
 
 from drumlin.cli.console import say
-from drumlin.cli.tokens import ENGINE_VARIABLE
+from drumlin.cli.help import VerbFamily
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
 
 if TYPE_CHECKING:
-    from drumlin.coordinator.report import Report
+    from drumlin.api.explaining.report import Report
 
 
-@click.group("store")
+@click.group("store", cls=VerbFamily)
 def command() -> None:
     """Complete the store of a fleet."""
 
 
 @command.command("finish")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--engine",
-    default="",
-    envvar=ENGINE_VARIABLE,
-    metavar="URL",
-    help=f"the crawl's engine, to write report.json from [also: {ENGINE_VARIABLE}]",
-)
-@config_options("quiet", "color")
-def finish_command(loaded: Loaded, folder: Path, engine: str) -> None:
+@config_options("engine", "quiet", "color")
+def finish_command(loaded: Loaded, folder: Path) -> None:
     """Merge the index of a store and, with --engine, write its report.
 
-    The leading coordinator does both when a crawl has ended and its nodes have left. This is for a store whose
-    coordinators are gone by then. It can be repeated without harm.
+    A coordinator that has the store does both when a crawl has ended and its nodes have left. This command is for a
+    store whose coordinators are gone by then. It can be repeated without harm.
     """
+    from drumlin.api.explaining.report import REPORT_NAME
     from drumlin.cli.summary import ending
-    from drumlin.coordinator.report import REPORT_NAME
     from drumlin.store.finish import finish
 
     say(loaded.process, f"Merged the indexes into {finish(folder)}.")
     path = folder / REPORT_NAME
-    if engine:
+    if engine := loaded.process.engine:
         report = _report(engine)
         report.write(path)
         say(loaded.process, f"Wrote {path}: {report.pages:,} pages. {ending(report)}")
@@ -52,9 +45,9 @@ def finish_command(loaded: Loaded, folder: Path, engine: str) -> None:
 
 
 def _report(spec: str) -> Report:
+    from drumlin.api.explaining.report import ELAPSED_KEY, make_report
     from drumlin.cli.tokens import open_crawl
     from drumlin.coordinator.dispatch import STATE_KEY, STOP_REASON_KEY
-    from drumlin.coordinator.report import ELAPSED_KEY, make_report
 
     with open_crawl(spec) as opened:
         state = (opened.get_meta(STATE_KEY) or b"running").decode()

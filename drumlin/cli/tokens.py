@@ -1,14 +1,13 @@
-"""`drumlin tokens`: make, list and revoke the tokens of people and of nodes that want to join; and how every command
-takes a secret without showing it.
+"""`drumlin tokens`: make, list and revoke the tokens of people and of nodes that want to join. This file also has the
+functions by which every command takes a secret without showing it.
 
-A command line can be read by every user of a machine. `hide_argument`, called before anything else, starts the
-program again with the secret moved into the environment, which only its owner can read. The safer ways are the
-environment itself (`DRUMLIN_TOKEN`) and `--token-file`.
+Every user of a machine can read the command lines of all processes. So `hide_argument`, called before anything else,
+starts the program again with the secret moved into the environment, which only its owner can read. It is still safer to
+use the environment (`DRUMLIN_TOKEN`) or `--token-file` in the first place.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
@@ -16,37 +15,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from drumlin.cli.console import write_json
+from drumlin.cli.help import VerbFamily
+from drumlin.config import SETTINGS, Loaded, config_options
 from drumlin.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from drumlin.coordinator.auth import TokenRecord
+    from drumlin.access.tokens import TokenRecord
     from drumlin.engines.blocking import BlockingEngine
 
 TOKEN_FILE_BYTES_MAX = 4_096
-TOKEN_VARIABLE = "DRUMLIN_TOKEN"  # noqa: S105  # the name of the place, not what is in it
-ENGINE_VARIABLE = "DRUMLIN_ENGINE"
+TOKEN_VARIABLE = SETTINGS["token"].variable
+ENGINE_VARIABLE = SETTINGS["engine"].variable
 EXPIRY_S_MAX = 100 * 365 * 86400.0
 
 _TOKEN = re.compile(r"drumlin_[a-z]+_([a-z0-9]+)_")
-
-Command = Callable[..., Any]
 
 # Secrets on a command line
 
 
 def hide_argument(flag: str, variable: str, is_secret: Callable[[str], bool] = bool) -> None:
-    """Start this program again with the value of `flag` in the environment as `variable`, if it is on the command line
-    and a secret. Returns when there is nothing to hide."""
+    """If the value of `flag` is on the command line and is a secret, start this program again with the value in the
+    environment as `variable`. Returns only if there is nothing to hide."""
     moved = without_argument(sys.argv[1:], os.environ, flag, variable, is_secret)
     if moved is None:
         return
     arguments, environment = moved
-    # What Python itself was started with, up to our own arguments: `python -m drumlin` or the script.
+    # The part of the command line before our own arguments: `python -m drumlin`, or the script.
     start = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
     os.execve(sys.executable, [sys.executable, *start[1:], *arguments], environment)  # noqa: S606  # our own program
 
@@ -58,7 +57,9 @@ def without_argument(
     variable: str,
     is_secret: Callable[[str], bool] = bool,
 ) -> tuple[list[str], dict[str, str]] | None:
-    """The command line without `flag VALUE` or `flag=VALUE`, the environment with VALUE; None if there is no such."""
+    """The command line without `flag VALUE` or `flag=VALUE`, and the environment with VALUE. None if the flag is not
+    there or its value is not a secret. A variable that names a file with such a secret is removed, because a flag is
+    stronger."""
     kept: list[str] = []
     value = None
     rest = iter(arguments)
@@ -71,9 +72,10 @@ def without_argument(
         elif (given := given if equals else next(rest, "")) and is_secret(given):
             value = given
         else:
-            # Not a secret, or no value at all: left for the command to read, or to complain about.
+            # Not a secret, or without a value: the command reads it, or complains about it.
             kept += [argument] if equals or not given else [argument, given]
-    return None if value is None else (kept, {**environment, variable: value})
+    others = {name: text for name, text in environment.items() if name != f"{variable}_FILE"}
+    return None if value is None else (kept, {**others, variable: value})
 
 
 def has_password(url: str) -> bool:
@@ -82,24 +84,21 @@ def has_password(url: str) -> bool:
     return "@" in authority and ":" in authority.rpartition("@")[0]
 
 
-def token_options(command: Command) -> Command:
-    """Give a command `--token` and `--token-file`; it is called with `token: str`, empty when none was given."""
+def token_of(loaded: Loaded) -> str:
+    """The token that the settings give, empty when they give none. A file is stronger than a token from the same
+    source."""
+    client = loaded.client
+    from_file = client.token_file is not None and loaded.stronger("token", "token_file") != "token"
+    return read_token(client.token or "", path_of(client.token_file) if from_file else None)
 
-    @functools.wraps(command)
-    def with_token(*args: object, token: str, token_file: Path | None, **parameters: object) -> object:
-        # The children of this process need not have it, and neither need a dump of its environment.
-        os.environ.pop(TOKEN_VARIABLE, None)
-        return command(*args, token=read_token(token, token_file), **parameters)
 
-    path = click.Path(path_type=Path)
-    file_help = "read the token from a file, which is stronger than --token"
-    decorated = click.option("--token-file", type=path, metavar="FILE", help=file_help)(with_token)
-    token_help = f"who we are; better kept in {TOKEN_VARIABLE} or a file"
-    return click.option("--token", default="", envvar=TOKEN_VARIABLE, metavar="TOKEN", help=token_help)(decorated)
+def path_of(text: str | None) -> Path | None:
+    """A setting that names a file, as a path."""
+    return None if text is None else Path(text)
 
 
 def read_token(token: str, token_file: Path | None) -> str:
-    """The token from its file if there is one, else as given."""
+    """The token from `token_file` if that is given, otherwise `token`."""
     if token_file is None:
         return token.strip()
     try:
@@ -116,14 +115,16 @@ def read_token(token: str, token_file: Path | None) -> str:
 # The verbs
 
 
-@click.group("tokens")
+@click.group("tokens", cls=VerbFamily)
 def command() -> None:
     """Make, list and revoke the tokens that a crawl's coordinators accept."""
 
 
-def _engine_option(function: Command) -> Command:
-    help_text = f"the crawl's engine, rocksdb:DIR or redis://HOST:PORT/NAMESPACE [also: {ENGINE_VARIABLE}]"
-    return click.option("--engine", required=True, envvar=ENGINE_VARIABLE, metavar="URL", help=help_text)(function)
+def _engine_of(loaded: Loaded) -> str:
+    if loaded.process.engine is None:
+        hint = f"Give --engine rocksdb:DIR or redis://HOST:PORT/NAMESPACE, or set {ENGINE_VARIABLE}."
+        raise ConfigError("The crawl's engine is not named, and tokens are kept there.", hint)
+    return loaded.process.engine
 
 
 @command.command("create")
@@ -135,20 +136,21 @@ def _engine_option(function: Command) -> Command:
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FILE", help="write it there, readable by its owner alone"
 )
-@_engine_option
-def create(role: str, name: str, expires: str | None, out: Path | None, engine: str) -> None:
+@config_options("engine")
+def create(loaded: Loaded, role: str, name: str, expires: str | None, out: Path | None) -> None:
     """Make a token and print it, this once."""
     import time
 
-    from drumlin.coordinator.auth import Access, Role
+    from drumlin.access.tokens import AccessControl, Role
 
+    engine = _engine_of(loaded)
     now = time.time()
     until = None if expires is None else now + _duration(expires)
     if out is not None:
         _check_place(out)
     replaced = _token_in(out)
     with open_crawl(engine, founds=True) as opened:
-        access = Access(_secret(opened))
+        access = AccessControl(_secret(opened))
         token = opened.run(access.issue(opened.engine, Role(role), name, now, expires=until))
     if out is None:
         sys.stdout.write(f"{token}\n")
@@ -163,15 +165,16 @@ def create(role: str, name: str, expires: str | None, out: Path | None, engine: 
 
 
 def _check_place(path: Path) -> None:
-    """Before the token exists: one that is recorded and then written nowhere would be lost."""
+    """ConfigError unless a token can be written to `path`. This is checked before the token is made: one that is
+    recorded but cannot be written would be lost."""
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is no file.", "Name one that there is not yet, or that may be replaced.")
+        raise ConfigError(f"{path} is not a file.", "Name a new file, or one that may be replaced.")
     if not path.parent.is_dir():
         raise ConfigError(f"There is no folder {path.parent}.", "Make it, or name another file.")
 
 
 def _token_in(path: Path | None) -> str:
-    """The id of a token that a file holds; empty when it holds none."""
+    """The id of the token in a file; "" if it has none."""
     try:
         written = path.read_text()[:TOKEN_FILE_BYTES_MAX] if path is not None else ""
     except (OSError, UnicodeDecodeError):
@@ -181,28 +184,28 @@ def _token_in(path: Path | None) -> str:
 
 
 def _write(path: Path, token: str) -> None:
-    """Replace the file as a whole, so that whoever had it open, or could read it, cannot read this."""
-    from drumlin.tls import write_file
+    """Replace the file as a whole. So nobody who has the old file open, or was allowed to read it, can read the
+    token."""
+    from drumlin.disk import PRIVATE, write_whole
 
     try:
-        write_file(path, f"{token}\n".encode())
-    except OSError as wrong:
+        write_whole(path, f"{token}\n".encode(), sync=True, mode=PRIVATE)
+    except StorageError as wrong:
         hint = "Revoke the token (`drumlin tokens list` shows it), and make another."
-        raise StorageError(f"Cannot write {path}: {wrong.strerror}.", hint) from wrong
+        raise StorageError(wrong.message, hint) from wrong
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="as JSON")
-@_engine_option
-def list_tokens(engine: str, as_json: bool) -> None:
-    """Show who has which token; the tokens themselves are stored nowhere."""
+@config_options("engine", "json")
+def list_tokens(loaded: Loaded) -> None:
+    """Show who has which token. The tokens themselves are not stored."""
     import time
 
-    from drumlin.coordinator.auth import token_records
+    from drumlin.access.tokens import token_records
 
-    with open_crawl(engine) as opened:
+    with open_crawl(_engine_of(loaded)) as opened:
         records = opened.run(token_records(opened.engine))
-    if as_json:
+    if loaded.process.json:
         write_json(records)
         return
     now = time.time()
@@ -215,16 +218,16 @@ def list_tokens(engine: str, as_json: bool) -> None:
 @click.argument("token_id", metavar="[ID]", default="")
 @click.option("--node", default="", metavar="NAME", help="revoke what a node got when it joined, instead of a token")
 @click.option("--with-nodes", is_flag=True, help="revoke all nodes that joined with this token too")
-@_engine_option
-def revoke(token_id: str, node: str, with_nodes: bool, engine: str) -> None:
-    """Make a token void, by its id, or a node's; coordinators refuse it within seconds.
+@config_options("engine")
+def revoke(loaded: Loaded, token_id: str, node: str, with_nodes: bool) -> None:
+    """Revoke a token by its id, or that of a node; coordinators refuse it within seconds.
 
-    A node whose own token is revoked joins again if its join token is still valid; else it ends.
+    A node whose own token is revoked joins again if its join token is still valid; otherwise it ends.
     """
     if bool(token_id) == bool(node) or (node and with_nodes):
         hint = "`drumlin tokens list` shows the ids of tokens, `drumlin nodes` the names of nodes."
         raise ConfigError("Name either a token by its ID, also --with-nodes, or a node with --node NAME.", hint)
-    with open_crawl(engine) as opened:
+    with open_crawl(_engine_of(loaded)) as opened:
         said = _revoke_node(opened, node) if node else _revoke_token(opened, token_id, with_nodes)
     sys.stderr.write(f"{said}\n")
 
@@ -232,9 +235,9 @@ def revoke(token_id: str, node: str, with_nodes: bool, engine: str) -> None:
 def _revoke_token(engine: BlockingEngine, token_id: str, with_nodes: bool) -> str:
     import time
 
-    from drumlin.coordinator.auth import revoke_token
+    from drumlin.access.tokens import revoke_token
 
-    # Who pastes the whole token means its id, and should not see it again in an error.
+    # People may paste the whole token: take the id out of it, also because an error must not show the token.
     wanted = token_id.split("_")[2] if token_id.startswith("drumlin_") and token_id.count("_") >= 4 else token_id
     if not engine.run(revoke_token(engine.engine, wanted, time.time(), with_nodes=with_nodes)):
         raise ConfigError(f"There is no token with the id {wanted!r}.", "`drumlin tokens list` shows the ids.")
@@ -242,21 +245,21 @@ def _revoke_token(engine: BlockingEngine, token_id: str, with_nodes: bool) -> st
 
 
 def _revoke_node(engine: BlockingEngine, node: str) -> str:
-    from drumlin.coordinator.auth import Access
+    from drumlin.access.tokens import AccessControl
     from drumlin.coordinator.nodes import TABLE
 
     if engine.get_entry(TABLE, node) is None:
         raise ConfigError(f"No node called {node!r} has registered.", "`drumlin nodes` shows their names.")
-    engine.run(Access(_secret(engine)).revoke_node(engine.engine, node))
-    return f"What node {node} was given is revoked; it can join again with a join token that is valid."
+    engine.run(AccessControl(_secret(engine)).revoke_node(engine.engine, node))
+    return f"The token of node {node} is revoked; the node can join again with a valid join token."
 
 
 @contextmanager
 def open_crawl(spec: str, *, founds: bool = False) -> Iterator[BlockingEngine]:
-    """The crawl's engine. Tokens may be made before the first coordinator starts: who `founds` a frontier then does it
-    as a coordinator would."""
-    from drumlin.coordinator.service import shards_to_found
+    """The crawl's engine. Tokens may be made before the first coordinator starts: with `founds` the frontier is then
+    founded in the same way as by a coordinator."""
     from drumlin.engines.blocking import open_blocking
+    from drumlin.serving.service import shards_to_found
 
     if spec == "memory":
         raise ConfigError("The memory engine is gone when this command ends.", "Use rocksdb:DIR or redis://….")
@@ -273,7 +276,7 @@ def open_crawl(spec: str, *, founds: bool = False) -> Iterator[BlockingEngine]:
 def _secret(engine: BlockingEngine) -> bytes:
     import secrets
 
-    from drumlin.coordinator.auth import SECRET_BYTES, crawl_secret
+    from drumlin.access.tokens import SECRET_BYTES, crawl_secret
 
     return engine.run(crawl_secret(engine.engine, secrets.token_bytes(SECRET_BYTES)))
 

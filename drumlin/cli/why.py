@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumlin.cli.console import results, write_json
+from drumlin.cli.console import MARK, line, results, write_json
+from drumlin.cli.help import Verb
 from drumlin.cli.remote import remote_options
-from drumlin.config import Loaded, config_options
-from drumlin.lines import one_line
+from drumlin.config import Loaded
+from drumlin.protocol import paths
 
 if TYPE_CHECKING:
-    from drumlin.fleet.remote import Remote
+    from drumlin.client.remote import Remote
 
 
-@click.command("why")
+@click.command("why", cls=Verb)
 @click.argument("url", required=False)
-@remote_options
-@config_options("json", "color")
+@remote_options("json", "color")
 def command(loaded: Loaded, remote: Remote, url: str | None) -> None:
     """Say what happened to URL, and why; without a URL, why nothing is being fetched right now."""
-    answer = remote.get("/api/v1/why-idle") if url is None else remote.get("/api/v1/urls", url=_with_scheme(url))
+    answer = remote.get(paths.WHY_IDLE) if url is None else remote.get(paths.URLS, url=_with_scheme(url))
     if loaded.process.json:
         write_json(answer)
         return
@@ -31,8 +31,8 @@ def command(loaded: Loaded, remote: Remote, url: str | None) -> None:
         lines = lines if answer["idle"] else ["Pages are being fetched.", *lines]
     else:
         lines = answer["story"]
-    for line in lines:
-        console.print(one_line(line), soft_wrap=True)
+    for place, sentence in enumerate(lines):
+        line(console, sentence, style="" if place else MARK)
 
 
 def _with_scheme(url: str) -> str:

@@ -1,6 +1,7 @@
-"""The two tables of settings: the crawl's, shared by every node of a fleet, and the process's, its own.
+"""The settings of a crawl, which all its nodes share, and the table of all settings.
 
-Each field's `Key` is the only description of that setting; see `drumlin.config.key`.
+What one process needs is in `drumlin.config.processes`. Each field's `Key` is the only description of that setting; see
+`drumlin.config.key`.
 """
 
 import hashlib
@@ -11,10 +12,11 @@ import msgspec
 
 from drumlin import __version__
 from drumlin.config.key import Key, Kind, Setting
+from drumlin.config.processes import ClientConfig, CoordinatorConfig, FleetConfig, NodeConfig, ProcessConfig
+from drumlin.model import ScopeMode
 from drumlin.robots import product_token
 
-ScopeName = Literal["page", "prefix", "host", "domain", "any"]
-SCOPES: tuple[str, ...] = get_args(ScopeName)
+SCOPES: tuple[str, ...] = get_args(ScopeMode)
 Affinity = Literal["sticky", "spread"]
 AFFINITIES: tuple[str, ...] = get_args(Affinity)
 CookieMode = Literal["chain", "host", "none"]
@@ -22,7 +24,8 @@ COOKIE_MODES: tuple[str, ...] = get_args(CookieMode)
 COOKIES_CHAIN: CookieMode = "chain"
 COOKIES_HOST: CookieMode = "host"
 COOKIES_NONE: CookieMode = "none"
-DEFAULT_USER_AGENT = f"drumlin/{__version__} (+https://github.com/drumlin-crawler/drumlin)"
+PRODUCT = f"drumlin/{__version__}"
+DEFAULT_USER_AGENT = f"{PRODUCT} (+https://github.com/drumlin-crawler/drumlin)"
 CONFIG_HASH_HEX_DIGITS = 16
 
 _HEADER_TEXT = re.compile(r"[ -~]+", re.ASCII)
@@ -32,6 +35,13 @@ def check_header_text(text: str) -> None:
     """ValueError unless it can be sent as the value of a header."""
     if _HEADER_TEXT.fullmatch(text) is None:
         raise ValueError("printable ASCII on one line")
+
+
+def check_contact(contact: str) -> None:
+    """ValueError unless the owner of a site can write there, and it can stand in brackets in the user agent."""
+    check_header_text(contact)
+    if "(" in contact or ")" in contact or not ("@" in contact or contact.startswith(("http://", "https://"))):
+        raise ValueError("an e-mail address or a web page, such as you@example.org")
 
 
 def check_user_agent(user_agent: str) -> None:
@@ -46,7 +56,7 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     # what
     scope: Annotated[
-        ScopeName,
+        ScopeMode,
         Key(Kind.CHOICE, "how far from the seeds to go: their pages, paths, hosts or domains", choices=SCOPES),
     ] = "host"
     include: Annotated[tuple[str, ...], Key(Kind.PATTERNS, "follow only links to URLs that match one of these")] = ()
@@ -54,13 +64,17 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     assets: Annotated[bool, Key(Kind.SWITCH, "also fetch what pages show: images, styles, scripts, from anywhere")] = (
         False
     )
+    types: Annotated[
+        tuple[str, ...],
+        Key(Kind.TYPES, "largest body of a type, 0: not fetched at all; comes before the built-in rules"),
+    ] = ()
     sitemaps: Annotated[bool, Key(Kind.SWITCH, "take URLs from the sitemaps that robots.txt names")] = True
     near_duplicates: Annotated[bool, Key(Kind.SWITCH, "recognise pages with nearly the same text")] = True
     near_overlap_percent: Annotated[
         int,
         Key(
             Kind.COUNT,
-            "share of three-word shingles that two texts have in common from which they are nearly the same",
+            "percentage of three-word sequences that two texts must share to count as nearly the same",
             minimum=50,
             maximum=100,
         ),
@@ -79,6 +93,14 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     user_agent: Annotated[
         str, Key(Kind.TEXT, "who we say we are; its first word is matched in robots.txt", check=check_user_agent)
     ] = DEFAULT_USER_AGENT
+    contact: Annotated[
+        str | None,
+        Key(
+            Kind.TEXT,
+            "your e-mail address or web page, for owners of sites; it is sent in the user agent",
+            check=check_contact,
+        ),
+    ] = None
     accept_encoding: Annotated[
         str,
         Key(
@@ -113,18 +135,23 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = COOKIES_CHAIN
     # what follows a failure
-    retries_max: Annotated[int, Key(Kind.COUNT, "further attempts before a URL is dead", minimum=0, maximum=100)] = 3
+    retries_max: Annotated[
+        int, Key(Kind.COUNT, "further attempts before a URL is given up", minimum=0, maximum=100)
+    ] = 3
     backoff_base_s: Annotated[float, Key(Kind.DURATION, "pause before the first retry", minimum=0)] = 5.0
     backoff_max_s: Annotated[float, Key(Kind.DURATION, "longest pause before a retry", minimum=0)] = 3600.0
     host_patience_s: Annotated[
         float,
         Key(
             Kind.DURATION,
-            "how long a host, or its robots.txt, may be out of reach before its URLs are dead",
+            "how long a host, or its robots.txt, may be out of reach before its URLs are given up",
             minimum=0,
         ),
     ] = 7 * 86400.0
-    lease_s: Annotated[float, Key(Kind.DURATION, "how long a node may hold a host", minimum=1, maximum=3600)] = 20.0
+    lease_s: Annotated[
+        float,
+        Key(Kind.DURATION, "how long a node has a host to itself before it must ask again", minimum=1, maximum=3600),
+    ] = 20.0
     affinity: Annotated[
         Affinity,
         Key(
@@ -140,47 +167,44 @@ class CrawlConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return product_token(self.user_agent)
 
     @property
-    def attempts_max(self) -> int:
-        return 1 + self.retries_max
+    def follows_sitemaps(self) -> bool:
+        """Whether sitemaps are read. What one lists is one link away from it, and out of scope in a crawl of single
+        pages."""
+        return self.sitemaps and self.depth != 0 and self.scope != "page"
+
+    @property
+    def sent_user_agent(self) -> str:
+        """The user agent as it is sent. With a contact it names that one, and not the home page of drumlin."""
+        if self.contact is None or self.contact in self.user_agent:
+            return self.user_agent
+        named = PRODUCT if self.user_agent == DEFAULT_USER_AGENT else self.user_agent
+        return f"{named} (+{self.contact})"
+
+    @property
+    def names_contact(self) -> bool:
+        """Whether the owner of a site can tell from the user agent whom to write to."""
+        return self.contact is not None or (
+            self.user_agent != DEFAULT_USER_AGENT and ("@" in self.user_agent or "://" in self.user_agent)
+        )
 
     def config_hash(self) -> str:
-        """The same on every machine for the same settings, and different for different ones."""
+        """A hash that is the same on every machine for the same settings, and different for different settings."""
         encoded = msgspec.json.encode(self, order="sorted")
         return hashlib.sha256(encoded).hexdigest()[:CONFIG_HASH_HEX_DIGITS]
 
 
-class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How this process runs and talks to people; the rest of a fleet need not know."""
-
-    out: Annotated[str, Key(Kind.PATH, "the crawl directory")] = "crawl"
-    engine: Annotated[
-        str | None,
-        Key(
-            Kind.TEXT,
-            "where the frontier lives: redis://HOST:PORT/NAMESPACE or rocksdb:DIR; none: in the crawl directory",
-        ),
-    ] = None
-    nodes: Annotated[int | None, Key(Kind.COUNT, "worker processes; none: one per core", minimum=1, maximum=1024)] = (
-        None
-    )
-    concurrency: Annotated[int, Key(Kind.COUNT, "requests in flight per node", minimum=1, maximum=65536)] = 512
-    patience_s: Annotated[
-        float,
-        Key(
-            Kind.DURATION,
-            "how long a crawl on one machine waits when nothing is left but hosts that are out of reach",
-            minimum=0,
-        ),
-    ] = 600.0
-    sync: Annotated[bool, Key(Kind.SWITCH, "survive power loss too: fsync before a page counts as done")] = False
-    json: Annotated[bool, Key(Kind.SWITCH, "print the result as JSON on stdout")] = False
-    quiet: Annotated[bool, Key(Kind.SWITCH, "print no progress")] = False
-    color: Annotated[
-        bool | None, Key(Kind.SWITCH, "colours; none: on a terminal, unless NO_COLOR is set to something")
-    ] = None
+SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "crawl": CrawlConfig,
+    "process": ProcessConfig,
+    "client": ClientConfig,
+    "node": NodeConfig,
+    "coordinator": CoordinatorConfig,
+    "fleet": FleetConfig,
+}
+"""The sections of `drumlin.toml`, each with the struct that holds its values."""
 
 
-def _settings_of(section: str, struct: type[CrawlConfig] | type[ProcessConfig]) -> list[Setting]:
+def _settings_of(section: str, struct: type[msgspec.Struct]) -> list[Setting]:
     defaults = struct()
     return [
         Setting(section, field, getattr(defaults, field), annotation.__metadata__[0])
@@ -189,5 +213,16 @@ def _settings_of(section: str, struct: type[CrawlConfig] | type[ProcessConfig]) 
 
 
 SETTINGS: dict[str, Setting] = {
-    setting.name: setting for setting in _settings_of("crawl", CrawlConfig) + _settings_of("process", ProcessConfig)
+    setting.full_name: setting for section, struct in SECTIONS.items() for setting in _settings_of(section, struct)
 }
+"""Every setting of every verb, by its full name."""
+
+
+def settings_of(section: str) -> list[Setting]:
+    """The settings of one section, in their order."""
+    return [setting for setting in SETTINGS.values() if setting.section == section]
+
+
+def names_of(section: str) -> list[str]:
+    """The full names of the settings of one section."""
+    return [setting.full_name for setting in settings_of(section)]

@@ -1,8 +1,8 @@
-"""Long work in parts, so that others have their turn in between.
+"""Long work is cut into parts, so other requests get their turn in between.
 
-A coordinator is one thread. What one request asks for may take seconds; cut into parts of some hundredths of a second,
-with a breath after each, it delays nobody else by more than that. Of heavy requests only one is worked on at a time:
-if several took turns with each other, everybody else would wait for a part of each of them.
+A coordinator is one thread, and one request may mean seconds of work. Cut into parts of some hundredths of a second,
+with a breath (a return to the event loop) after each, it delays no other request by more than one part. Only one heavy
+request is worked on at a time: if several took turns, everybody else would wait for a part of each of them.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from drumlin.model import NewURLs
 
 PART_WEIGHT = 2_000
-"""What one part of adding URLs weighs: a few hundredths of a second."""
+"""How much one part of adding URLs weighs: a few hundredths of a second of work."""
 PART_WEIGHT_REMOTE = 10_000
-"""The same where the engine is another process: parts cost round trips there, and an honest batch is one part."""
+"""The same if the engine is another process: each part costs a round trip there, and an honest batch fits into one."""
 GROUP_WEIGHT = 8
-"""What a host weighs beside its URLs."""
+"""The weight of a host, in addition to its URLs."""
 LIGHT_WEIGHT = 10_000
-"""What a request weighs at most that is not heavy: twice what a full batch of pages with many links does."""
+"""Requests above this weight are heavy. It is twice the weight of a full batch of pages with many links."""
 
 Breathe = Callable[[], Awaitable[None]]
 
 
 async def go_on() -> None:
-    """No breath: for callers without an event loop, and for light work."""
+    """Take no breath: for callers without an event loop, and for light work."""
 
 
 async def breathe() -> None:
-    """Let other requests have their turn."""
+    """Return to the event loop, so other requests get their turn."""
     await asyncio.sleep(0)
 
 
 class Lanes:
-    """Without an event loop there is nobody to let pass."""
+    """Lanes for callers without an event loop: no other work waits, so there is no need to pause."""
 
     breathe: Breathe = staticmethod(go_on)
 
     def lane(self, weight: int) -> AbstractAsyncContextManager[Breathe]:
-        """Work of this weight; what it is given is to be called between its parts."""
+        """Enter this around work of the given weight, and call what it yields between the parts of the work."""
         return nullcontext(self.breathe)
 
 
 class LoopLanes(Lanes):
-    """For an event loop: light work goes on at once and without a pause, heavy work in its turn."""
+    """Lanes for an event loop: light work runs at once and without pauses, heavy work one after the other."""
 
     breathe: Breathe = staticmethod(breathe)
 
@@ -61,11 +61,15 @@ class LoopLanes(Lanes):
             yield breathe
 
 
-def parts(found: Sequence[NewURLs], part_weight: int = PART_WEIGHT) -> Iterator[Sequence[NewURLs]]:
+def parts(offered: Sequence[NewURLs], part_weight: int = PART_WEIGHT) -> Iterator[Sequence[NewURLs]]:
     """URLs in parts of about this weight, in their order."""
+    if sum([len(new.urls) for new in offered]) + GROUP_WEIGHT * len(offered) <= part_weight:
+        if offered:
+            yield offered
+        return
     part: list[NewURLs] = []
     weight = 0
-    for new in found:
+    for new in offered:
         for piece in _pieces(new):
             part.append(piece)
             weight += len(piece.urls) + GROUP_WEIGHT

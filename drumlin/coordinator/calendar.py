@@ -1,7 +1,8 @@
-"""Which time of the day it was at a moment of engine time.
+"""Converts engine time to calendar time, for people.
 
-Engine time stands still while no coordinator runs, and so falls behind the calendar. When it goes on after a gap, the
-coordinator that is ahead of all others notes in a table of the engine how far it is behind from then on.
+Engine time stands still while no coordinator runs, and so falls behind the calendar. When it moves on after such a gap,
+the coordinator whose time is ahead of all others writes into a table of the engine how far engine time is behind from
+then on.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from drumlin.engines.base import Engine
 
 TABLE = "calendar"
 NEGLIGIBLE_S = 0.5
-"""Below this engine time and calendar are taken to be the same."""
+"""A smaller difference between engine time and calendar is ignored."""
 GAPS_MAX = 1_000
 
 
 class Calendar:
-    """The gaps so far."""
+    """All gaps so far: since when, and by how much, engine time is behind the calendar."""
 
     def __init__(self) -> None:
         self._since: list[float] = []
@@ -26,7 +27,7 @@ class Calendar:
 
     @property
     def plain(self) -> bool:
-        """Engine times are times of the day."""
+        """Whether engine time and calendar have never differed."""
         return not self._since
 
     def read(self, entries: Mapping[str, bytes]) -> None:
@@ -35,7 +36,7 @@ class Calendar:
         self._behind_s = [behind_s for _, behind_s in gaps]
 
     def shown(self, at: float) -> float:
-        """A moment of engine time on the calendar; one that has not come is as far behind as now."""
+        """The calendar time of a moment of engine time. For a moment in the future the latest gap counts."""
         place = bisect_right(self._since, at)
         return at + self._behind_s[place - 1] if place else at
 
@@ -44,7 +45,7 @@ class Calendar:
         self.read(await engine.get_entries(TABLE))
 
     async def note(self, engine: Engine, now: float, today: float) -> None:
-        """Time goes on at `now`, which is `today`."""
+        """Note that engine time moves on from `now`, while the calendar says `today`."""
         await self.follow(engine)
         if abs(self.shown(now) - today) < NEGLIGIBLE_S:
             return

@@ -1,89 +1,77 @@
-"""What a coordinator does: leases out, results in. Pure of clocks and sockets: `now` and chance are arguments.
+"""What a coordinator does: leases out, results in. Without clocks and sockets: `now` and chance are arguments.
 
 Any number of dispatchers may work on one engine. What they must agree on (the crawl's state and settings, the seeds
-that joined its scope, the nodes) lives in the engine and is read again at every `tick`; one of them, the leader, lets
-time pass: it ends leases, watches budgets and notices the end.
+that joined its scope, the nodes) is in the engine and is read again at every `tick`. One of them is the leader: it ends
+leases whose time is over, watches budgets and notices when the crawl is finished.
 """
 
 from __future__ import annotations
 
+import logging
 import random
+import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from itertools import islice
 
 import msgspec
 
+from drumlin.access.misdeeds import Misdeed, Misdeeds
+from drumlin.access.seals import Seals
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.breathing import PART_WEIGHT, PART_WEIGHT_REMOTE, Breathe, Lanes, parts
 from drumlin.coordinator.engine_time import agreed_s
-from drumlin.coordinator.findings import Findings
-from drumlin.coordinator.granting import Granting
+from drumlin.coordinator.giving.granting import Granting
 from drumlin.coordinator.losses import Losses
-from drumlin.coordinator.misdeeds import Misdeed, Misdeeds
 from drumlin.coordinator.narrowing import Narrowing
-from drumlin.coordinator.nodes import PRESENT, SILENT_HEARTBEATS, NodeRegistry
-from drumlin.coordinator.orders import ORDERED, Orders
-from drumlin.coordinator.seals import Seals
-from drumlin.coordinator.settling import FOREIGN_LINKS, Batch, Settler, Taken, by_host, of_owners, read_results, refused
+from drumlin.coordinator.nodes import NodeRegistry, Proof
+from drumlin.coordinator.orders import Orders
 from drumlin.coordinator.steering import Steering
+from drumlin.coordinator.taking.findings import Findings
+from drumlin.coordinator.taking.settling import ResultBatch, Settler, Taken, of_owners, read_results, refused
+from drumlin.coordinator.taking.strikes import strike_late
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Added, Engine
-from drumlin.errors import BusyError
 from drumlin.frontier import Budget, priority_of
+from drumlin.logs import Event, event
 from drumlin.model import NewURLs
 from drumlin.protocol import (
     LATEST_BOOT,
     Accepted,
     ChangedSettings,
-    CrawlState,
     Heartbeat,
     HeartbeatReply,
     Known,
     KnownRequest,
     NodeRecord,
-    NodeStatus,
     Register,
+    Rejection,
     Results,
     Work,
     WorkRequest,
 )
-from drumlin.urls import host_of
+from drumlin.protocol.states import CRAWL_MOVES, ENDED, GONE, CrawlEvent, CrawlState, NodeEvent, NodeStatus
+from drumlin.urls import by_host
 
 SEED_BATCH = 5_000
-CRASHES_MAX = 2
-KILLS_MAX = 3
 LEADER_S = 5.0
 NAME_BITS = 48
 REVIEW_EVERY_S = 2.0
 KNOWN_AT_ONCE = 500
 KNOWN_WEIGHT = 4
 RESULT_WEIGHT = 10
-"""What a question after a content, and a result or report, weigh; a link weighs 1."""
+"""How much one question about a content, and one result or report, weigh (see `breathing`); a link weighs 1."""
 STATE_KEY = "state"
 STOP_REASON_KEY = "stop_reason"
 LEADER = "leader"
-ENDED = frozenset({CrawlState.DRAINING, CrawlState.FINISHED})
+CRAWL_ID_KEY = "id"
+CRAWL_ID_BYTES = 4
 
-
-class Proof(Enum):
-    """What a node that registers has shown, beside its instance."""
-
-    NONE = 0
-    """Nothing, because nobody asks, or a person's token."""
-    JOIN_TOKEN = 1
-    """That it may join; not that it is the node that it names."""
-    OWN_TOKEN = 2
-    """That it is the node that it names."""
-
-
-class SupersededError(BusyError):
-    """A process registers after its own successor."""
+log = logging.getLogger("drumlin.coordinator")
 
 
 class Dispatcher:
-    """Between an engine and the nodes. Every method may be called again with the same arguments without harm."""
+    """Stands between an engine and the nodes. Every method may be called again with the same arguments without harm."""
 
     def __init__(
         self,
@@ -98,11 +86,13 @@ class Dispatcher:
         shards_asked_max: int | None = None,
         ends: bool = True,
     ) -> None:
-        """`shards_asked_max` bounds how many shards one request for work asks, where asking costs a round trip. `ends`
-        is whether a crawl with nothing left is finished; a fleet that waits for more seeds goes on."""
+        """`shards_asked_max` bounds how many shards are asked for one request for work; it is set where asking costs a
+        round trip. `ends` says whether the crawl is finished when nothing is left; a fleet may wait for more seeds."""
         self.engine = engine
         self.steering = Steering(engine, config, name)
         self.name = name
+        self.crawl_id = ""
+        """Tells crawls apart in logs."""
         self.state = CrawlState.RUNNING
         self.stop_reason = ""
         self.nodes = NodeRegistry(heartbeat_s)
@@ -113,8 +103,8 @@ class Dispatcher:
         self.ends = ends
         self._seeds = seeds
         self.lanes = Lanes()
-        """Let others have their turn between the parts of long work. Embedded engines never wait, so that nobody else
-        would get one; whoever runs an event loop sets this."""
+        """Let other requests have their turn between the parts of long work. Calls to an embedded engine never wait, so
+        without this a long request would block all others. Whoever runs an event loop sets it."""
         self._part_weight = PART_WEIGHT if shards_asked_max is None else PART_WEIGHT_REMOTE
         self.seals = Seals()
         self.misdeeds = Misdeeds()
@@ -141,11 +131,18 @@ class Dispatcher:
         self._reviewed = 0.0
         self._settled_since_tick = 0
         self.settled_at = float("-inf")
-        """When results last came in here."""
+        """When this coordinator last took results."""
         self._config_hash = config.config_hash()
 
+    def __repr__(self) -> str:
+        role = "leads" if self.leads else "follows"
+        crawl = f"crawl {self.crawl_id} {self.state}, {self.latest.pages} pages, {self.latest.pending} pending"
+        return f"<Dispatcher {self.name} {role}: {crawl}, {len(self.nodes)} nodes>"
+
     async def open(self) -> None:
-        """Take up what the engine knows of this crawl."""
+        """Read what the engine knows about this crawl."""
+        candidate = secrets.token_hex(CRAWL_ID_BYTES).encode()
+        self.crawl_id = (await self.engine.put_meta_if_absent(CRAWL_ID_KEY, candidate)).decode()
         await self._follow_state()
         await self._follow_orders()
         await self._follow_settings()
@@ -164,7 +161,7 @@ class Dispatcher:
         return self.steering.budget
 
     async def change_settings(self, values: Mapping[str, object], now: float) -> tuple[CrawlConfig, CrawlConfig]:
-        """Give settings of the crawl other values, for all coordinators and nodes; what they were and are."""
+        """Change settings of the crawl for all coordinators and nodes; returns the settings before and after."""
         before, after = await self.steering.change(values, now)
         self._heed_settings()
         return before, after
@@ -180,7 +177,7 @@ class Dispatcher:
             self.findings.follow(self.config)
 
     def settings_after(self, version: int) -> ChangedSettings | None:
-        """For a node that follows the settings of this version: those in force, if they are later ones."""
+        """The settings in force, for a node that follows this version; None if it follows the latest already."""
         if version >= self.steering.version:
             return None
         return ChangedSettings(self.steering.version, msgspec.to_builtins(self.config), self.scope_of_seeds())
@@ -192,33 +189,34 @@ class Dispatcher:
         new = 0
         every = iter(urls)
         while batch := list(islice(every, SEED_BATCH)):
-            found = [NewURLs(host, mine, priority_of(0)) for host, mine in by_host(batch).items()]
-            new += sum(added.count(Added.ADDED) for added in (await self._offer(found, now)).values())
+            offered = [NewURLs(host, mine, priority_of(0)) for host, mine in by_host(batch).items()]
+            new += sum(added.count(Added.ADDED) for added in (await self._offer(offered, now)).values())
         return new
 
-    async def enqueue(self, found: Sequence[NewURLs], now: float) -> list[Added]:
-        """Offer URLs that a person or another program names; for each what became of it. They widen the scope: who
-        names a URL wants what is around it."""
-        outside = [url for new in found for url in new.urls if not self.findings.allows(url)]
+    async def enqueue(self, offered: Sequence[NewURLs], now: float) -> list[Added]:
+        """Offer URLs that a person or another program names; returns for each what became of it. They widen the scope:
+        whoever names a URL wants the pages around it too."""
+        outside = [url for new in offered for url in new.urls if not self.findings.allows(url)]
         if outside and self.config.scope != "page":
             await self.findings.widen(outside)
-        answers = {shard: iter(added) for shard, added in (await self._offer(found, now)).items()}
-        return [next(answers[self.engine.shard_of(new.host)]) for new in found for _ in new.urls]
+        answers = {shard: iter(added) for shard, added in (await self._offer(offered, now)).items()}
+        return [next(answers[self.engine.shard_of(new.host)]) for new in offered for _ in new.urls]
 
-    async def add(self, found: Sequence[NewURLs], now: float) -> None:
+    async def add(self, offered: Sequence[NewURLs], now: float) -> None:
         """Offer URLs that are known to be in scope."""
-        if found:
-            await self._offer(found, now)
+        if offered:
+            await self._offer(offered, now)
 
-    async def _offer(self, found: Sequence[NewURLs], now: float) -> dict[int, list[Added]]:
-        """Offer URLs to the frontier; for each shard, in the order given, what became of them."""
+    async def _offer(self, offered: Sequence[NewURLs], now: float) -> dict[int, list[Added]]:
+        """Offer URLs to the frontier; returns by shard, in the order given, what became of them."""
         answers: dict[int, list[Added]] = defaultdict(list)
-        for number, part in enumerate(parts(found, self._part_weight)):
+        for number, part in enumerate(parts(offered, self._part_weight)):
             if number:
                 await self.lanes.breathe()
             batches: dict[int, list[NewURLs]] = defaultdict(list)
+            shard_of = self.engine.shard_of
             for new in part:
-                batches[self.engine.shard_of(new.host)].append(new)
+                batches[shard_of(new.host)].append(new)
             for shard, added in (
                 await self.engine.add_all(batches, now, host_urls_max=self.config.host_urls_max)
             ).items():
@@ -234,42 +232,29 @@ class Dispatcher:
     async def register(
         self, message: Register, now: float, *, address: str = "", proof: Proof = Proof.NONE
     ) -> NodeRecord:
-        """A node begins. Whatever leases its id still holds belonged to a process that is gone, as its instance and
-        boot show; where they cannot show it, the leases are left to run out."""
+        """A node begins. If instance and boot prove that the earlier process of this id is gone, the leases that it
+        still holds end at once; otherwise they are left to run out."""
         node = message.node_id or f"node-{self.name}-{self._chance.getrandbits(NAME_BITS):x}"
         before = await self.nodes.stored(self.engine, node)
         successor = before is not None and bool(before.instance) and before.instance == message.instance
         if before is not None:
-            self._check_entry(before, message, successor, proof, now)
+            self.nodes.check_entry(before, message, successor, proof, now)
         record = self.nodes.register(node, message, address, before, now)
         record.status = self.orders.nodes.get(node, record.status)
         same_process = before is not None and before.boot == message.boot
         done = before is not None and before.released and same_process
-        # Once per process, and only then: sent again, or arriving late, it would end leases that are at work.
+        # Leases are released once per process: a registration that arrives late must not end leases that are at work.
         record.released = done or not message.recovering
         await self.nodes.keep(self.engine, record)
         if successor and record.released and not done:
             await self.engine.release_nodes([node], now + self._margin_s)
+        if not message.recovering:
+            log.info("node %s joined from %s", node, address or "here", extra=event(Event.JOINED, node=node))
         return record
 
-    def _check_entry(self, before: NodeRecord, message: Register, successor: bool, proof: Proof, now: float) -> None:
-        """Whether a name is free for who registers. Its own instance, which none but its successor knows, or its own
-        token opens the door at once; where nobody asks for tokens, a node without an instance is taken at its word."""
-        node = before.node_id
-        if successor and message.boot < before.boot:
-            raise SupersededError(f"A later process of node {node} is at work.", "There is nothing to do.")
-        if successor or proof is Proof.OWN_TOKEN:
-            return
-        there = before.status in PRESENT | ORDERED if proof is Proof.JOIN_TOKEN else self._is_at_work(before, now)
-        if there and (before.instance or proof is Proof.JOIN_TOKEN):
-            raise BusyError(f"Another node called {node} is at work.", "Give this one another --name.")
-
-    def _is_at_work(self, record: NodeRecord, now: float) -> bool:
-        return now - record.last_seen < SILENT_HEARTBEATS * self.nodes.heartbeat_s
-
     async def leave(self, node: str, now: float, *, boot: int = LATEST_BOOT) -> None:
-        """A node leaves cleanly; its leases return at once. Heard late, when a later process than `boot` has
-        registered, it means nothing: the leases are that one's."""
+        """A node leaves cleanly; its leases return at once. If a later process than `boot` has registered meanwhile,
+        this does nothing: the leases belong to that one."""
         before = await self.nodes.stored(self.engine, node)
         if before is not None and boot < before.boot:
             return
@@ -285,12 +270,12 @@ class Dispatcher:
     async def node_records(self) -> list[NodeRecord]:
         return await self.nodes.all(self.engine)
 
-    async def set_node_status(self, node: str, status: NodeStatus, now: float) -> bool:
-        """Drain, quarantine or release a node; False when there is none of this id."""
+    async def change_node(self, node: str, event: NodeEvent) -> bool:
+        """Drain, quarantine or release a node; False when no node has this id."""
         if await self.nodes.find(self.engine, node) is None:
             return False
-        await self.orders.order(node, status)
-        self.nodes.set_status(node, status)
+        await self.orders.order(node, event)
+        self.nodes.change(node, event)
         await self.nodes.flush(self.engine)
         return True
 
@@ -331,15 +316,20 @@ class Dispatcher:
         return (await self.take(node, results, now)).accepted
 
     async def take(self, node: str | None, results: Results, now: float) -> Taken:
-        """See which results count, add what those have found, record their contents, and settle: in this order, so that
-        a crash loses no link, and what does not count adds none.
-
-        A node's results must be of its own leases, or of a node's that is gone; None stands for whoever may do all.
-        """
+        """Find out which results will count, add the links of those, record their contents, and settle them. In this
+        order a crash loses no link (an unsettled page is sent again), and results that do not count add none. A node
+        may settle its own leases and those of nodes that are gone; a `node` of None may settle every lease."""
         weight = RESULT_WEIGHT * (len(results.results) + len(results.hosts))
         weight += sum(len(result.links) for result in results.results)
         async with self.lanes.lane(weight) as breathe:
-            return await self._take(node, results, now, breathe)
+            try:
+                return await self._take(node, results, now, breathe)
+            except ValueError:
+                if node is None:
+                    raise
+                said = event(Event.REFUSED, node=node)
+                log.warning("cannot make sense of results of node %s", node, exc_info=True, extra=said)
+                return self._refuse(node, results, Misdeed.MALFORMED, Rejection.MALFORMED)
 
     async def _take(self, node: str | None, results: Results, now: float, breathe: Breathe) -> Taken:
         genuine = await self._read(results, now)
@@ -348,22 +338,26 @@ class Dispatcher:
             self.misdeeds.note(node, Misdeed.MADE_UP, batch.made_up)
             self.misdeeds.note(node, Misdeed.FOREIGN_HOST, len(genuine.reports) - len(batch.reports))
         if results.canonical_links and not await self._are_honest(batch):
-            if node is not None:
-                self.misdeeds.note(node, Misdeed.FOREIGN_LINKS)
-            return Taken(refused(results, FOREIGN_LINKS), frozenset())
+            return self._refuse(node, results, Misdeed.FOREIGN_LINKS, Rejection.FOREIGN_LINKS)
         await breathe()
         prospects = await self._settler.foresee(batch)
         await breathe()
-        found = await self.findings.of(batch, prospects, trusted=results.canonical_links, breathe=breathe)
-        await self._offer(found, now)
+        offered = await self.findings.of(batch, prospects, trusted=results.canonical_links, breathe=breathe)
+        await self._offer(offered, now)
         taken = await self._settler.settle(batch, prospects, now)
+        await strike_late(self.engine, batch, taken, now)
         self._settled_since_tick += taken.accepted.accepted_count
         self.settled_at = now
         return taken
 
-    async def _read(self, results: Results, now: float) -> Batch:
-        """Tell the genuine from the made up. Another coordinator may have begun to use a key that is new to this one,
-        so that the keys are read again before anything is called made up."""
+    def _refuse(self, node: str | None, results: Results, misdeed: Misdeed, reason: Rejection) -> Taken:
+        if node is not None:
+            self.misdeeds.note(node, misdeed)
+        return Taken(refused(results, reason), frozenset())
+
+    async def _read(self, results: Results, now: float) -> ResultBatch:
+        """Separate genuine results from made-up ones. Another coordinator may have begun to use a key that is new to
+        this one, so the keys are read again before anything is called made up."""
         batch = read_results(results, self.seals)
         if batch.made_up and await self.seals.read_again(self.engine, now):
             batch = read_results(results, self.seals)
@@ -375,8 +369,8 @@ class Dispatcher:
             return True
         return await self.seals.read_again(self.engine, now) and self.seals.assignment(assignment_id, url) is not None
 
-    async def _are_honest(self, batch: Batch) -> bool:
-        """Whether links are in scope as their node says. It may have heard before us that the scope is wider now."""
+    async def _are_honest(self, batch: ResultBatch) -> bool:
+        """Whether links are in scope, as claimed. The node may have heard of a wider scope before this coordinator."""
         if await self.findings.are_honest(batch.kept):
             return True
         version = self.steering.version
@@ -385,10 +379,10 @@ class Dispatcher:
 
     @property
     def may_be_finished(self) -> bool:
-        """As much has been settled as was pending at the last tick: the next one may find that nothing is."""
+        """Whether as many URLs were settled as were pending at the last tick: perhaps nothing is left now."""
         return self.ends and self._settled_since_tick >= self.latest.pending
 
-    async def _owners(self, node: str | None, batch: Batch) -> set[str] | None:
+    async def _owners(self, node: str | None, batch: ResultBatch) -> set[str] | None:
         """The nodes whose leases the sender may settle; None for all."""
         if node is None or self.state in ENDED:
             return None
@@ -396,35 +390,28 @@ class Dispatcher:
 
     @property
     def scope_seeds(self) -> list[str]:
-        """Seeds that joined the scope on the way."""
+        """Seeds that joined the scope during the crawl."""
         return self.findings.scope_seeds
 
     def in_scope(self, url: str) -> bool:
         return self.findings.allows(url)
 
     def scope_of_seeds(self) -> list[str]:
-        """The seeds a node needs to know the scope; none where the scope does not depend on them."""
+        """The seeds from which a node can work out the scope; none if the scope does not depend on them."""
         return [] if self.config.scope in ("any", "page") else self._seeds
-
-    async def strike(self, url: str, now: float, *, kind: str, error: str, limit: int = CRASHES_MAX) -> bool:
-        """A process died while it parsed this URL; the second time the URL is a dead letter."""
-        shard = self.engine.shard_of(host_of(url))
-        dead = await self.engine.strike(shard, url, now, limit=limit, kind=kind, error=error)
-        if dead:
-            await self.engine.count(shard, {"dead." + kind: 1})
-        return dead
 
     # Time
 
     async def tick(self, now: float, elapsed_s: float) -> Totals:
-        """What happens by itself as time passes. The leader lets leases expire and retries come due, and watches
-        budgets and the end; all others hear of it."""
+        """What happens by itself as time passes. The leader ends leases that ran out, makes retries due, and watches
+        for spent budgets and for the end; the other coordinators read the outcome from the engine."""
         self.elapsed_s = elapsed_s
-        self.leads = await self.engine.claim(LEADER, self.name, now, until=now + LEADER_S)
+        self._follow_lead(await self.engine.claim(LEADER, self.name, now, until=now + LEADER_S))
         await self._follow_state()
         await self._follow_orders()
         await self._follow_settings()
         await self.findings.refresh()
+        await self._granting.follow_scope(now)
         await self.seals.refresh(self.engine)
         await self.losses.follow()
         await self.nodes.flush(self.engine)
@@ -433,11 +420,11 @@ class Dispatcher:
         self._settled_since_tick = 0
         shards = await self.engine.stats_all(now)
         self._granting.heed(shards)
-        await self._granting.follow_others(now)
+        await self._granting.follow_others(now, leads=self.leads)
         if self.state is not CrawlState.RUNNING:
             self._granting.paused(now)
         totals = self.latest = add_up(shards)
-        # Reading 10,000 nodes takes the better part of a heartbeat's allowed latency, and their heartbeats are rare.
+        # Reading the records of 10,000 nodes takes long, and in so large a fleet heartbeats are rare: so do it seldom.
         if now - self._reviewed >= max(REVIEW_EVERY_S, self.nodes.heartbeat_s / 2):
             self._reviewed = now
             await (self.nodes.review(self.engine, now) if self.leads else self.nodes.learn_size(self.engine))
@@ -452,48 +439,61 @@ class Dispatcher:
         if spent:
             await self.stop(spent)
         elif self.ends and await self._nothing_left(totals):
-            await self._enter(CrawlState.FINISHED)
+            await self._move(CrawlEvent.DONE)
 
     async def _nothing_left(self, totals: Totals) -> bool:
-        """Whether all is done that is wanted: what is queued beyond the budget of a host is not."""
+        """Whether nothing is left to do. URLs that are queued beyond their host's budget do not count."""
         if not totals.pending or totals.pending > totals.queued or not self.orders.budgets:
             return not totals.pending
         return totals.queued <= await self._granting.host_budgets.queued_beyond()
 
+    def _follow_lead(self, leads: bool) -> None:
+        if leads != self.leads:
+            self.leads = leads
+            sentence, kind = ("leads the coordinators now", Event.LEADS) if leads else ("leads no more", Event.FOLLOWS)
+            log.info("this coordinator %s", sentence, extra=event(kind))
+
     async def _follow_state(self) -> None:
         saved = await self.engine.get_meta(STATE_KEY)
         if saved is not None:
-            self.state = CrawlState(saved.decode())
             reason = await self.engine.get_meta(STOP_REASON_KEY)
-            self.stop_reason = (reason or b"").decode()
+            self._enter(CrawlState(saved.decode()), (reason or b"").decode())
+
+    def _enter(self, state: CrawlState, reason: str) -> None:
+        if state is not self.state:
+            said = event(Event.CRAWL_STATE, state=state, reason=reason)
+            log.info("the crawl is %s%s", state, f" ({reason})" if reason else "", extra=said)
+        self.state, self.stop_reason = state, reason
 
     async def _follow_orders(self) -> None:
-        """Drain, keep out or let in again the nodes that people ordered to be, here or at another coordinator."""
+        """Apply what people ordered through any coordinator: drain nodes, keep them out, or let them in again."""
         before = self.orders.nodes
         await self.orders.refresh()
         for node in before.keys() | self.orders.nodes.keys():
-            record, ordered = self.nodes.get(node), self.orders.nodes.get(node)
-            if record is not None and record.status in PRESENT | ORDERED:
-                self.nodes.set_status(node, ordered or NodeStatus.ACTIVE)
+            record = self.nodes.get(node)
+            if record is not None and record.status not in GONE:
+                self.nodes.change(node, self.orders.event_of(node))
 
-    async def _enter(self, state: CrawlState, reason: str = "") -> None:
-        self.state, self.stop_reason = state, reason
+    async def _move(self, event: CrawlEvent, reason: str = "") -> None:
+        """Enter the state that follows, if one does, and let the other coordinators know."""
+        state = CRAWL_MOVES[event].get(self.state)
+        if state is None:
+            return
+        self._enter(state, reason)
         await self.engine.put_meta(STOP_REASON_KEY, reason.encode())
         await self.engine.put_meta(STATE_KEY, state.encode())
 
     async def stop(self, reason: str) -> None:
         """Give out nothing more; nodes finish what is in flight and leave."""
-        if self.state not in ENDED:
-            await self._enter(CrawlState.DRAINING, reason)
+        await self._move(CrawlEvent.STOP, reason)
 
     async def pause(self) -> None:
         """Give out nothing until `resume`; nodes stay, and give back what they have not begun."""
-        if self.state is CrawlState.RUNNING:
-            await self._enter(CrawlState.PAUSED)
+        await self._move(CrawlEvent.PAUSE)
 
     async def resume(self) -> None:
         """Go on after a pause, a stop or the end."""
-        await self._enter(CrawlState.RUNNING)
+        await self._move(CrawlEvent.RESUME)
 
     async def totals(self, now: float) -> Totals:
         return add_up(await self.engine.stats_all(now))

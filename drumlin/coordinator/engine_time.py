@@ -1,16 +1,19 @@
 """Engine time: the one time by which all coordinators of a crawl judge leases, next contacts and retries.
 
-It is a number in the engine, which begins as the wall clock when the crawl is founded and never follows it again. Each
-coordinator carries it with its machine's boot-time clock and tells it to the engine every `TOLD_EVERY_S`; the engine
-keeps the latest told, and whoever is behind moves forward to it. So it never jumps and never runs backwards.
+It is a number in the engine. It starts as the wall clock when the crawl is founded and never follows the wall clock
+again. Each coordinator advances it with its machine's boot-time clock and tells it to the engine every `TOLD_EVERY_S`.
+The engine keeps the latest value that it was told, and a coordinator that is behind moves forward to it. So engine time
+never runs backwards, and a changed wall clock cannot make it jump.
 
-Time passes only while some coordinator runs and reaches the engine. One that has told nothing for `STALE_S`, because it
-was frozen or the engine was gone, goes on from what the engine has kept meanwhile: the gap is not added, so that no
-lease runs out while nobody could have renewed it. To nodes a lease may so last longer than they were told, never less.
+Time passes only while some coordinator runs and reaches the engine. A coordinator that told nothing for `STALE_S`,
+because it was frozen or the engine was gone, continues from the value that the engine has kept. The gap is not added,
+so no lease runs out while nobody could have renewed it. A lease may therefore last longer than its node was told, but
+never shorter.
 
-Several coordinators agree within `AGREED_S`. What the engine has kept may be a whole `TOLD_EVERY_S` old, so one that
-joins, or looks whether it has fallen behind, asks every few milliseconds until all others have told theirs and none was
-ahead by much. On a busy machine a message takes its time, and tells a time that has passed: it is told again then.
+Several coordinators agree within `AGREED_S`. The value in the engine may be a whole `TOLD_EVERY_S` old. So a
+coordinator that joins, or checks whether it has fallen behind, asks every few milliseconds until all others must have
+told their time and none was far ahead. On a busy machine a message may arrive late and bring a time that has passed;
+then the time is told again.
 """
 
 from __future__ import annotations
@@ -30,15 +33,17 @@ from drumlin.errors import DrumlinError
 TOLD_EVERY_S = 0.25
 STALE_S = 2.0
 AGREED_S = 0.05
-"""How far the times of two coordinators may be apart: added to what one writes and another goes by (`agreed_s`)."""
+"""How far the times of two coordinators may be apart. It is added to times that one writes and another reads
+(`agreed_s`)."""
 TOLD_SLOWLY_S = 0.01
 TOLD_AGAIN_MAX = 3
 ASKED_EVERY_S = 0.01
 ASKED_S = 0.4
-"""Longer than the others need to tell theirs once."""
+"""Longer than `TOLD_EVERY_S`, so every other coordinator has told its time at least once."""
 ASKED_S_MAX = 1.2
+TOLD_LAST_S = 1.0
 LOOK_EVERY_S = 30.0
-"""The clocks of two machines drift apart by less than a millisecond a second."""
+"""Clocks of two machines drift apart by less than a millisecond a second: within this time by less than `AGREED_S`."""
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -64,7 +69,7 @@ class EngineTime:
         self._monotonic = monotonic
         self._today_ahead_s = wall() - monotonic()
         self._ahead_s = 0.0
-        """What to add to the boot-time clock."""
+        """Engine time minus the boot-time clock."""
         self._told_at = -inf
         self._latest = 0.0
         self._unsure = True
@@ -73,20 +78,20 @@ class EngineTime:
         self._turn = asyncio.Lock()
 
     def reading(self) -> float:
-        """The time as far as it is known without asking: it stands still from when it became stale."""
+        """The time as far as it is known without asking the engine. Once stale, it stands still."""
         at = self._monotonic()
         if at - self._told_at <= STALE_S:
             self._latest = max(self._latest, at + self._ahead_s)
         return self._latest
 
     async def now(self) -> float:
-        """The time. The engine is asked only if it was not told of it lately."""
+        """The time. The engine is asked only if our own idea of the time is stale or unsure."""
         if self._unsure or self._stale(self._monotonic()):
             await self._catch_up()
         return self.reading()
 
     def today(self) -> float:
-        """The wall clock as it was when this process began, and carried since: for what must not stand still."""
+        """The wall clock as read when this process began, advanced by the boot-time clock. It never stands still."""
         return self._monotonic() + self._today_ahead_s
 
     @contextlib.asynccontextmanager
@@ -99,6 +104,15 @@ class EngineTime:
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
+            await self._tell_last()
+
+    async def _tell_last(self) -> None:
+        """Tell the time once more at the end, so nothing was written with a later time than the engine keeps. Otherwise
+        the next run would take such a record for its own."""
+        if not self._stale(self._monotonic()):
+            with contextlib.suppress(DrumlinError, TimeoutError):
+                async with asyncio.timeout(TOLD_LAST_S):
+                    await self._exchange()
 
     def _stale(self, at: float) -> bool:
         return at - self._told_at > STALE_S
@@ -116,13 +130,13 @@ class EngineTime:
                         await self._listen()
                         await self.calendar.follow(self._engine)
             except DrumlinError as broken:
-                # Whoever wants the time meanwhile is told so, and the log by whoever watches the engine.
-                log.debug("the time could not be told: %s", broken)
+                # Callers of `now` get this error too, and `Health` writes to the log what is wrong with the engine.
+                log.debug("engine time could not be written: %s", broken)
             except Exception:
-                log.exception("the time could not be told, in a way nobody foresaw")
+                log.exception("engine time could not be written, for a reason nobody foresaw")
 
     async def _tell(self) -> None:
-        """Tell our time while it is true: again, if it took long to arrive."""
+        """Tell our time; tell it again if the message took long, because then it brought a time that had passed."""
         for _ in range(TOLD_AGAIN_MAX):
             sent_at = self._monotonic()
             await self._exchange()
@@ -130,7 +144,7 @@ class EngineTime:
                 return
 
     async def _catch_up(self) -> None:
-        """Begin, or go on after a gap. Whoever else wants the time meanwhile waits."""
+        """Begin, or continue after a gap. Other callers of `now` wait meanwhile."""
         async with self._turn:
             if self._unsure or self._stale(self._monotonic()):
                 await self._exchange()
@@ -150,13 +164,14 @@ class EngineTime:
             self._ahead_s = self._latest - heard_at
         else:
             self._ahead_s = max(self._ahead_s, kept - heard_at)
-        # When it was sent, not heard: an answer that took long says nothing about the time since.
+        # Count from when the message was sent: a slow answer says nothing about the time since.
         self._told_at = sent_at
         self._unsure = self._unsure or stale or kept - mine > AGREED_S
         return kept - mine
 
     async def _listen(self) -> bool:
-        """Ask until no other coordinator was ahead by much for as long as each needs to tell; whether one was ahead."""
+        """Ask until no other coordinator was far ahead for `ASKED_S`, in which each tells its time; returns whether any
+        was ahead at all."""
         began = since = at = self._monotonic()
         ahead = False
         while self._engine.shared and at - since < ASKED_S and at - began < ASKED_S_MAX:
@@ -166,3 +181,11 @@ class EngineTime:
             if behind_s > AGREED_S / 2:
                 since = at
         return ahead
+
+
+class StandingTime(EngineTime):
+    """The time of a crawl that no coordinator runs: the last time that was told. Reading it writes nothing."""
+
+    async def _catch_up(self) -> None:
+        self._latest = max(self._latest, await self._engine.keep_time(0.0))
+        await self.calendar.follow(self._engine)

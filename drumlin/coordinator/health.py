@@ -1,10 +1,12 @@
 """What is wrong with the engine and the store, since when, in a sentence; and how long requests wait meanwhile.
 
-`Watch` (`watch.py`) looks every second, so that a cause is known without a victim. What one look cannot see, since it
-writes next to nothing, calls that fail report: such a report counts for `REPORT_COUNTS_S`.
+`api/watch.py` tests both every second, so a cause is known before a request fails. A test writes very little and so
+cannot see everything, for instance a disk that is nearly full. Calls that fail therefore report their cause too; such a
+report counts for `REPORT_COUNTS_S`, even if a test succeeds meanwhile.
 
 While the engine is in trouble every request is still tried, because a part of the engine may work, but only for
-`TROUBLED_ANSWER_S`; then it is answered with the cause. So nobody waits for long, and nothing is lost: senders repeat.
+`TROUBLED_ANSWER_S`; then it is answered with the cause. So no sender waits for long. Nothing is lost, because senders
+repeat their requests.
 """
 
 from __future__ import annotations
@@ -16,27 +18,32 @@ from types import TracebackType
 
 import msgspec
 
-from drumlin.coordinator.bodies import Refused
 from drumlin.errors import Cause, DrumlinError
+from drumlin.http.refusal import Refused
+from drumlin.logs import Event, event
 
 TROUBLED_ANSWER_S = 1.0
 CAUGHT_ANSWER_S = 0.25
-"""The same for requests that were under way when the trouble became known."""
+"""The same for requests that were already waiting when the trouble became known."""
 RETRY_AFTER_S = 1.0
 REPORT_COUNTS_S = 5.0
 TOLD_EVERY_S = 60.0
-"""How often the log repeats a trouble that lasts, or that one call and then another meets."""
+"""How often the log repeats a trouble that lasts or returns."""
 REPORTABLE = frozenset({Cause.OUT_OF_MEMORY, Cause.DISK_FULL, Cause.READ_ONLY, Cause.STORE_FULL})
-"""Causes that a failing call proves. Others, such as one lost connection, are left to the next look."""
+"""Causes that one failing call proves. Others, such as a single lost connection, are left to the next test."""
 
 log = logging.getLogger("drumlin.coordinator")
 
 
 class Part(StrEnum):
-    """What a coordinator cannot do without."""
+    """A part that a coordinator needs to work."""
 
     ENGINE = "engine"
     STORE = "store"
+
+
+LOST = {Part.ENGINE: Event.ENGINE_LOST, Part.STORE: Event.STORE_LOST}
+BACK = {Part.ENGINE: Event.ENGINE_BACK, Part.STORE: Event.STORE_BACK}
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -50,7 +57,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """Knows what is wrong. `now` is a time that goes on while the engine is gone."""
+    """Knows what is wrong. `now` must be a time that passes even while the engine is gone."""
 
     def __init__(self) -> None:
         self._troubles: dict[Part, Trouble] = {}
@@ -66,17 +73,17 @@ class Health:
     def trouble(self, part: Part) -> Trouble | None:
         return self._troubles.get(part)
 
-    # What is found out
+    # Learning what is wrong
 
     def looked(self, part: Part, problem: DrumlinError | None, now: float) -> None:
-        """A look found this problem, or none."""
+        """Note that a test found this problem, or none."""
         if problem is not None:
             self._enter(part, problem, now)
         elif not 0 <= now - self._reported.get(part, -REPORT_COUNTS_S) < REPORT_COUNTS_S:
             self._leave(part, now)
 
     def reported(self, part: Part, problem: DrumlinError, now: float) -> None:
-        """A call failed."""
+        """Note that a call failed with this problem."""
         if problem.code in REPORTABLE:
             self._reported[part] = now
             self._enter(part, problem, now)
@@ -90,7 +97,7 @@ class Health:
         self._troubles[part] = Trouble(part, code, problem.message, problem.hint, since)
         self._tell(part, f"the {part} cannot be used: {problem}", code, now)
         if part is Part.ENGINE and before is None:
-            # Whoever waits for it waits in vain, and has done so since it was looked at.
+            # Requests that wait for the engine wait in vain, and have done so since the test began.
             for limit in self._waiting:
                 if limit.when() is None:
                     limit.reschedule(asyncio.get_running_loop().time() + CAUGHT_ANSWER_S)
@@ -99,18 +106,19 @@ class Health:
         trouble = self._troubles.pop(part, None)
         if trouble is not None:
             self._told = {key: at for key, at in self._told.items() if key[0] is not part}
-            log.warning("the %s can be used again, after %.0f s", part, now - trouble.since)
+            log.warning("the %s can be used again, after %.0f s", part, now - trouble.since, extra=event(BACK[part]))
 
     def _tell(self, part: Part, sentence: str, code: str, now: float) -> None:
-        """Once at first, and seldom again."""
+        """Write a trouble to the log: at once when it is new, and then every `TOLD_EVERY_S`."""
         if not 0 <= now - self._told.get((part, code), -TOLD_EVERY_S) < TOLD_EVERY_S:
             self._told[part, code] = now
-            log.error("%s", sentence)
+            log.error("%s", sentence, extra=event(LOST[part], code=code))
 
     # What requests do meanwhile
 
     def patience(self) -> Patience:
-        """Around what may need the engine: `Refused`, with the cause, when the engine is in trouble for too long."""
+        """A context for work that may need the engine. It raises `Refused`, with the cause, when the work takes too
+        long while the engine is in trouble."""
         troubled = Part.ENGINE in self._troubles
         return Patience(self, asyncio.get_running_loop().time() + TROUBLED_ANSWER_S if troubled else None)
 
@@ -122,7 +130,7 @@ class Health:
 
 
 class Patience:
-    """How long one request waits. A class, since every request passes it: a generator would cost twice as much."""
+    """How long one request waits. A class because every request uses it, and a generator would cost twice as much."""
 
     __slots__ = ("_health", "_limit")
 
@@ -145,7 +153,7 @@ class Patience:
 
 
 def refusal(trouble: Trouble | None) -> Refused:
-    """The answer of a coordinator that cannot serve; None is a trouble that has just ended."""
+    """The answer of a coordinator that cannot serve; None means a trouble that has just ended."""
     if trouble is None:
         message, hint = "The engine did not answer in time.", "It does now: repeat the request."
         return Refused(503, Cause.SILENT, message, hint, retry_after_s=RETRY_AFTER_S)

@@ -1,9 +1,10 @@
-"""What follows when the engine has lost something that it had acknowledged: leases, above all.
+"""What follows when the engine has lost data that it had acknowledged, above all leases.
 
-A node may hold a host that the engine would give to another, since it has forgotten the lease. So from when a loss is
-noticed all calls are refused until every lease from before has run out: nodes stop by their own clocks. Then they are
-told of it with their next work, and tell all links anew that they told before: the frontier may have forgotten those.
-Whoever notices a loss writes that down in the engine, so that coordinators that have just begun know of it too.
+After a loss a node may still hold a host whose lease the engine has forgotten, so the engine would give that host to a
+second node. Therefore all calls are refused from the moment a loss is noticed until every lease from before must have
+run out; nodes stop by their own clocks. With their next work nodes are told of the loss (`Work.lost_at`), and they send
+all links again that they sent before, because the frontier may have forgotten those too. The coordinator that notices a
+loss writes its time into the engine, so coordinators that start later know of it.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ class Losses:
         """In engine time; 0 for never."""
 
     async def follow(self) -> None:
-        """Hear what other coordinators have noticed."""
+        """Learn what other coordinators have noticed."""
         saved = await self._engine.get_meta(LOST_KEY)
         self.last = max(self.last, float(saved)) if saved else self.last
 
     async def note(self, now: float) -> None:
-        """Something was lost."""
+        """Note that data was lost."""
         self.last = max(self.last, now)
         await self._engine.put_meta(LOST_KEY, repr(self.last).encode())
 
     def problem(self, now: float, lease_s: float) -> EngineError | None:
-        """Why nothing may be given out yet."""
+        """Why calls are still refused, or None if they need not be."""
         left_s = self.last + lease_s - now
         if not self.last or left_s <= 0:
             return None
-        message = "The engine has lost some of what it had acknowledged; leases from before must run out."
-        hint = "The crawl then goes on by itself and fetches again what was lost. Look at how its data is kept."
+        message = "The engine has lost data that it had acknowledged; nodes with leases from before must stop first."
+        hint = "The crawl then goes on by itself and fetches again what was lost. Check how the engine keeps its data."
         return EngineError(message, hint, code=Cause.LOST)

@@ -1,23 +1,29 @@
-"""The nodes of a crawl: who is there, how they do, and who has fallen silent.
+"""The nodes of a crawl: which there are, how they are doing, and which have fallen silent.
 
-A node's record is made of two entries in the engine, so that no coordinator can undo what another one knows. Table
-"nodes" says who a node is (instance, boot, what it was told), and is written only when the node registers or leaves.
-Table "beats" says how it does. Every coordinator keeps the records of the nodes that talk to it and writes the beats
-that changed about once a second, however many heartbeats came. Of two entries the later counts.
+A node's record consists of two entries in the engine, so no coordinator can undo what another one knows. The table
+"nodes" says who a node is (instance, boot, metadata) and is written only when the node registers, leaves or fails. The
+table "beats" says how it is doing. Every coordinator keeps the records of the nodes that talk to it, and writes changed
+beats about once a second, however many heartbeats came. Of two entries the later one counts.
 
-The leading coordinator reads both tables now and then and marks the silent. A silent node is `failed` to people, and
-gets nothing new, but its leases end only at their deadlines: it may be cut off from us and still at work, and a host
+The leading coordinator reads both tables now and then and marks silent nodes. People see a silent node as `failed`, and
+it gets nothing new, but its leases end only at their deadlines: it may be cut off from us and still at work, and a host
 must never have two holders.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Iterable
+from enum import Enum
 
 import msgspec
 
 from drumlin.engines.base import Engine
-from drumlin.protocol import Heartbeat, NodeRecord, NodeStatus, Register
+from drumlin.errors import BusyError
+from drumlin.logs import Event
+from drumlin.logs import event as happened
+from drumlin.protocol import GONE, NODE_MOVES, PRESENT, Heartbeat, NodeEvent, NodeRecord, NodeStatus, Register
 
 TABLE = "nodes"
 BEATS_TABLE = "beats"
@@ -25,14 +31,35 @@ SIZE_KEY = "nodes"
 HEARTBEAT_MIN_S = 2.0
 HEARTBEAT_MAX_S = 20.0
 NODES_PER_HEARTBEAT_S = 500.0
-"""Heartbeats a second that all coordinators together should see: a larger fleet's come less often."""
+"""How many heartbeats a second all coordinators together should get; nodes of a larger fleet beat less often."""
 SILENT_HEARTBEATS = 3
 FORGET_AFTER_S = 86_400.0
 RATE_MEMORY_S = 10.0
 FAILURE = "failure"
-"""The word in a node's metadata under which people find why it ended."""
-PRESENT = frozenset({NodeStatus.ACTIVE, NodeStatus.DRAINING})
-GONE = frozenset({NodeStatus.FAILED, NodeStatus.INACTIVE})
+"""The key in a node's metadata under which people find why it ended."""
+ORDERED = {
+    NodeEvent.DRAIN: (logging.INFO, Event.DRAINING, "is to finish what it has and leave"),
+    NodeEvent.QUARANTINE: (logging.WARNING, Event.QUARANTINED, "is in quarantine: it is answered nothing"),
+    NodeEvent.RELEASE: (logging.INFO, Event.RELEASED, "may work again"),
+}
+"""What the log says of an order that a node has to follow from now on."""
+
+log = logging.getLogger("drumlin.coordinator")
+
+
+class Proof(Enum):
+    """What a node that registers has proved, apart from knowing its instance."""
+
+    NONE = 0
+    """Nothing: this crawl asks for no tokens, or the token is a person's."""
+    JOIN_TOKEN = 1
+    """That it may join, but not that it is the node that it names."""
+    OWN_TOKEN = 2
+    """That it is the node that it names."""
+
+
+class SupersededError(BusyError):
+    """A process registers although its own successor has already registered."""
 
 
 class Beat(msgspec.Struct, array_like=True):
@@ -52,13 +79,15 @@ class Beat(msgspec.Struct, array_like=True):
     last_beat: float = 0.0
 
 
+_AFTER_CALL = NODE_MOVES[NodeEvent.CALLS]
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(NodeRecord).decode
 _decode_beat = msgspec.msgpack.Decoder(Beat).decode
 
 
 class NodeRegistry:
-    """The records of the nodes that talk to this coordinator, and a look at all."""
+    """The records of the nodes that talk to this coordinator; `all` reads those of the whole fleet."""
 
     def __init__(self, heartbeat_s: float | None = None) -> None:
         self._records: dict[str, NodeRecord] = {}
@@ -69,6 +98,11 @@ class NodeRegistry:
         self.names_version = 0
         """Changes whenever a node joins or goes."""
         self._names: tuple[int, list[str]] = (-1, [])
+
+    def __repr__(self) -> str:
+        statuses = Counter(str(record.status) for record in self._records.values())
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
+        return f"<NodeRegistry {counts or 'no nodes'}; {self.known} nodes in the fleet>"
 
     def __len__(self) -> int:
         return len(self._records)
@@ -90,30 +124,30 @@ class NodeRegistry:
         return list(self._records.values())
 
     def names(self) -> list[str]:
-        """Nodes of this coordinator that may be given work."""
+        """The nodes that talk to this coordinator and may be given work."""
         if self._names[0] != self.names_version:
             active = [record.node_id for record in self._records.values() if record.status is NodeStatus.ACTIVE]
             self._names = (self.names_version, active)
         return self._names[1]
 
     async def find(self, engine: Engine, node: str) -> NodeRecord | None:
-        """A node's record, from the engine when it has not talked to this coordinator yet."""
+        """A node's record; read from the engine if the node has not talked to this coordinator yet."""
         record = self._records.get(node)
         if record is None:
             found = await self._read(engine, node)
             if found is not None:
-                # Another request may have brought it while we looked.
+                # Another request may have added it while we read.
                 record = self._records.setdefault(node, found)
                 self.names_version += 1
         return record
 
     async def gone_among(self, engine: Engine, nodes: Iterable[str]) -> set[str]:
-        """Those of these nodes that are known to be at work no more, or not known at all."""
+        """Those of these nodes that are no longer at work, or not known at all."""
         found = {node: await self.find(engine, node) for node in nodes}
         return {node for node, record in found.items() if record is None or record.status in GONE}
 
     async def stored(self, engine: Engine, node: str) -> NodeRecord | None:
-        """A node's record as all coordinators know it; as this one does, where the engine has lost the last one."""
+        """A node's record as the engine has it; or our own, if it is newer because the engine lost its last write."""
         found, own = await self._read(engine, node), self._records.get(node)
         if found is None or own is None:
             return found or own
@@ -123,18 +157,18 @@ class NodeRegistry:
         return _record(node, await engine.get_entry(TABLE, node), await engine.get_entry(BEATS_TABLE, node))
 
     async def has_registered(self, engine: Engine, node: str) -> bool:
-        """Whether the node is known by more than its calls."""
+        """Whether the node has ever registered, rather than just called."""
         record = await self.find(engine, node)
         return record is not None and record.registered_at > 0
 
     def register(self, node: str, message: Register, address: str, before: NodeRecord | None, now: float) -> NodeRecord:
-        """A record for a node that registers; it counts once it is written with `keep`."""
-        quarantined = before is not None and before.status is NodeStatus.QUARANTINED
+        """Make the record of a node that registers. It takes effect when `keep` writes it."""
+        status = NODE_MOVES[NodeEvent.REGISTERS].get(before.status, before.status) if before else NodeStatus.ACTIVE
         return NodeRecord(
             node_id=node,
             ip_address=message.ip_address or address,
             last_seen=now,
-            status=NodeStatus.QUARANTINED if quarantined else NodeStatus.ACTIVE,
+            status=status,
             capacity=message.capacity,
             current_load=0.0,
             total_crawled=before.total_crawled if before else 0,
@@ -144,28 +178,43 @@ class NodeRegistry:
             boot=message.boot,
         )
 
+    def check_entry(self, before: NodeRecord, message: Register, successor: bool, proof: Proof, now: float) -> None:
+        """Refuse a node whose name another node uses. It may always take its own name: it shows the instance, which
+        only a successor knows, or the node's own token. A crawl without tokens believes a node that has no instance."""
+        node = before.node_id
+        if successor and message.boot < before.boot:
+            raise SupersededError(f"A later process of node {node} is at work.", "There is nothing to do.")
+        if successor or proof is Proof.OWN_TOKEN:
+            return
+        there = before.status not in GONE if proof is Proof.JOIN_TOKEN else self._is_at_work(before, now)
+        if there and (before.instance or proof is Proof.JOIN_TOKEN):
+            raise BusyError(f"Another node called {node} is at work.", "Give this one another --name.")
+
+    def _is_at_work(self, record: NodeRecord, now: float) -> bool:
+        return now - record.last_seen < SILENT_HEARTBEATS * self.heartbeat_s
+
     async def keep(self, engine: Engine, record: NodeRecord) -> None:
-        """Have every coordinator know who a node is from now on."""
+        """Write who a node is, for all coordinators."""
         self._records[record.node_id] = record
         self._touch(record)
         await engine.put_entries(TABLE, {record.node_id: _encode(record)})
 
     async def seen(self, engine: Engine, node: str, now: float) -> NodeRecord:
-        """A node talks to us: it is there, whatever was thought of it. One that never registered, a worker that a
-        person drives, is known by its beats alone."""
+        """Note that a node has called: it is present, even if it was thought to be gone. A node that never registered,
+        for instance a worker that a person drives, gets a record too, which is stored in its beats alone."""
         record = await self.find(engine, node)
         if record is None:
             record = self._records.setdefault(node, _unregistered(node))
             self._touch(record)
-        elif record.status in (NodeStatus.FAILED, NodeStatus.INACTIVE):
-            record.status = NodeStatus.ACTIVE
+        elif (status := _AFTER_CALL.get(record.status)) is not None:
+            record.status = status
             self._touch(record)
         record.last_seen = max(now, record.last_seen)
         return record
 
     async def beat(self, engine: Engine, node: str, beat: Heartbeat, now: float) -> NodeRecord:
         before = await self.find(engine, node)
-        # Every call counts as seen; only the time between two heartbeats is what their figures are of.
+        # Rates are counted between heartbeats, not from `last_seen`, which every call changes.
         since_s = now - (before.last_beat or before.registered_at or now) if before else 0.0
         crawled = before.total_crawled if before else 0
         record = await self.seen(engine, node, now)
@@ -185,22 +234,29 @@ class NodeRegistry:
         self._changed.add(node)
         return record
 
-    def set_status(self, node: str, status: NodeStatus) -> None:
+    def change(self, node: str, event: NodeEvent) -> None:
+        """What happened to a node that talks to this coordinator changes its status as `NODE_MOVES` says."""
         record = self._records.get(node)
-        if record is not None and record.status is not status:
+        status = NODE_MOVES[event].get(record.status) if record is not None else None
+        if record is not None and status is not None and record.status is not status:
             record.status = status
             self._touch(record)
+            if event in ORDERED:
+                level, kind, sentence = ORDERED[event]
+                log.log(level, "node %s %s", node, sentence, extra=happened(kind, node=node))
 
     async def leave(self, engine: Engine, node: str, now: float) -> None:
-        """A node leaves cleanly: it stays in the list, as inactive, until it is forgotten. Written at once and as of
-        now, so that no beat that another coordinator still has to write counts any more."""
+        """A node leaves cleanly: it stays in the list, as inactive, until it is forgotten. This is written at once with
+        the present time, so older beats that another coordinator has yet to write do not count any more."""
         record = await self.stored(engine, node)
         if record is not None:
-            record.status, record.last_seen = NodeStatus.INACTIVE, now
+            _end(record, NodeEvent.LEAVES)
+            record.last_seen = now
             await self.keep(engine, record)
+            log.info("node %s left", node, extra=happened(Event.LEFT, node=node))
 
     async def note_failure(self, engine: Engine, node: str, sentence: str) -> None:
-        """A node says why it cannot go on. People find it in its record until it registers again."""
+        """Note why a node cannot go on. People find this in its record until it registers again."""
         record = await self.stored(engine, node)
         if record is not None:
             record.metadata = {**record.metadata, FAILURE: sentence}
@@ -220,7 +276,7 @@ class NodeRegistry:
             await engine.put_entries(BEATS_TABLE, entries)
 
     async def all(self, engine: Engine) -> list[NodeRecord]:
-        """Every node of the fleet; where this coordinator heard of one later than the table, as it knows it."""
+        """Every node of the fleet, from the engine's tables or from our own record, whichever is newer."""
         told, beats = await engine.get_entries(TABLE), await engine.get_entries(BEATS_TABLE)
         found: dict[str, NodeRecord] = {}
         for node in told.keys() | beats.keys():
@@ -234,13 +290,24 @@ class NodeRegistry:
         return sorted(found.values(), key=lambda record: record.node_id)
 
     async def learn_size(self, engine: Engine) -> None:
-        """For all but the leader: how many nodes the whole fleet has, so that heartbeats are as rare everywhere."""
+        """For all but the leader: read how many nodes the fleet has, so all coordinators ask for equally rare
+        heartbeats."""
         saved = await engine.get_meta(SIZE_KEY)
         self.known = int(saved) if saved else 0
 
+    async def lose_all(self, engine: Engine) -> list[str]:
+        """For a crawl without a running process: mark all nodes that did not leave as failed, and return their
+        names."""
+        lost = {record.node_id: record for record in await self.all(engine) if record.status in PRESENT}
+        for record in lost.values():
+            _end(record, _silence(record))
+        if lost:
+            await engine.put_entries(BEATS_TABLE, {node: _encode(_beat_of(record)) for node, record in lost.items()})
+        return list(lost)
+
     async def review(self, engine: Engine, now: float) -> None:
-        """For the leader: mark nodes that have fallen silent, forget those that are long gone, and say how many are
-        there."""
+        """For the leader: mark nodes that have fallen silent, forget those that are long gone, and write how many nodes
+        there are."""
         silent_s = SILENT_HEARTBEATS * self.heartbeat_s
         failed: dict[str, bytes] = {}
         gone: list[str] = []
@@ -248,9 +315,12 @@ class NodeRegistry:
             if now - record.last_seen > FORGET_AFTER_S:
                 gone.append(record.node_id)
             elif record.status in PRESENT and now - record.last_seen > silent_s:
-                record.status = NodeStatus.FAILED
+                self._note_silence(record, now)
                 failed[record.node_id] = _encode(_beat_of(record))
-                self.set_status(record.node_id, NodeStatus.FAILED)
+                if (own := self._records.get(record.node_id)) is not None:
+                    own.status = record.status
+                    _clear_figures(own)
+                    self._touch(own)
         await engine.put_meta(SIZE_KEY, b"%d" % self.known)
         if failed:
             await engine.put_entries(BEATS_TABLE, failed)
@@ -260,8 +330,16 @@ class NodeRegistry:
             for node in gone:
                 self._records.pop(node, None)
 
+    def _note_silence(self, record: NodeRecord, now: float) -> None:
+        meaning = _silence(record)
+        _end(record, meaning)
+        if meaning is NodeEvent.FALLS_SILENT:
+            silent_s = now - record.last_seen
+            sentence = "node %s has said nothing for %.0f s; its hosts go to others when its leases end"
+            log.warning(sentence, record.node_id, silent_s, extra=happened(Event.SILENT, node=record.node_id))
+
     def let_go(self, now: float) -> None:
-        """Drop the records of nodes that have long been talking to another coordinator."""
+        """Drop the records of nodes that have not talked to this coordinator for long."""
         silent_s = 2 * SILENT_HEARTBEATS * self.heartbeat_s
         for record in [one for one in self._records.values() if now - one.last_seen > silent_s]:
             if record.node_id not in self._changed:
@@ -269,12 +347,30 @@ class NodeRegistry:
                 self.names_version += 1
 
 
+def _end(record: NodeRecord, event: NodeEvent) -> None:
+    """Mark a node as not at work any more, and clear its figures."""
+    record.status = NODE_MOVES[event].get(record.status, record.status)
+    _clear_figures(record)
+
+
+def _clear_figures(record: NodeRecord) -> None:
+    """Figures described the node at work; they say nothing of one that is gone."""
+    record.leases = record.unstarted = 0
+    record.current_load = record.pages_per_s = record.lag_s = 0.0
+
+
+def _silence(record: NodeRecord) -> NodeEvent:
+    """What the silence of a node means. A worker that a person or a script drives never sends
+    heartbeats, so its silence does not mean that it failed."""
+    return NodeEvent.FALLS_SILENT if record.instance or record.last_beat else NodeEvent.RESTS
+
+
 def _unregistered(node: str) -> NodeRecord:
     return NodeRecord(node, "", 0.0, NodeStatus.ACTIVE, 0.0, 0.0, 0, 0.0, {})
 
 
 def _record(node: str, told: bytes | None, beat: bytes | None) -> NodeRecord | None:
-    """A record of what the two tables say."""
+    """The record that the entries of the two tables make together."""
     if told is None and beat is None:
         return None
     record = _decode(told) if told is not None else _unregistered(node)
@@ -286,7 +382,7 @@ def _beat_of(record: NodeRecord) -> Beat:
 
 
 def _later(record: NodeRecord, beat: Beat | NodeRecord) -> NodeRecord:
-    """The record with this beat, unless it knows a later one."""
+    """The record with this beat, unless the record is newer."""
     if beat.last_seen >= record.last_seen:
         for name in Beat.__struct_fields__:
             setattr(record, name, getattr(beat, name))

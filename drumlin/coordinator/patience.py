@@ -1,6 +1,7 @@
-"""When a crawl on one machine has waited long enough for hosts that are out of reach.
+"""Decides when a crawl on one machine has waited long enough for hosts that are out of reach.
 
-Whoever runs one wants it to end, and can run it again. A fleet waits: it is there to stay.
+A person who runs such a crawl wants it to end, and can run it again later. A fleet keeps waiting instead: it is meant
+to run all the time.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from drumlin.engines.base import Engine
 from drumlin.model import HostStanding, HostState
 
 PATIENCE = "patience"
-"""The reason of a stop that this brings about."""
+"""The reason that is given when a crawl stops for this."""
 HOSTS_LOOKED_AT_MAX = 1_000
 
 
 class Patience:
-    """Knows for how long nothing has come of a crawl."""
+    """Knows for how long a crawl has made no progress."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -25,8 +26,8 @@ class Patience:
         self._since = -math.inf
 
     def is_out(self, totals: Totals, at: float) -> bool:
-        """Whether for so long no URL has come to an end, and all hosts may be in back-off. `at` is any clock that runs
-        evenly."""
+        """Whether there was no progress for the whole patience while all hosts may be in back-off. `at` is from any
+        monotonic clock."""
         progress = totals.known + sum(totals.group("outcome.").values())
         if progress != self._progress:
             self._progress, self._since = progress, at
@@ -35,7 +36,7 @@ class Patience:
         return waiting and at - self._since >= self._patience_s
 
     async def nothing_else_left(self, engine: Engine, now: float) -> bool:
-        """Whether every host that has URLs is in back-off: one that merely has a long delay is worth waiting for."""
+        """Whether every host that has URLs is in back-off. A host that merely has a long delay is worth waiting for."""
         standings = (HostStanding.READY, HostStanding.WAITING, HostStanding.LEASED)
         for shard in range(engine.shard_count):
             for standing in standings:
@@ -46,7 +47,7 @@ class Patience:
 
 
 async def first_in_backoff(engine: Engine, now: float, limit: int) -> list[HostState]:
-    """Some hosts in back-off, those that are tried next first."""
+    """Some hosts in back-off, beginning with those that will be tried first."""
     hosts = [
         host
         for shard in range(engine.shard_count)

@@ -6,25 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-import msgspec
-
 from drumlin.model import ShardStats
 
 
-class Totals(msgspec.Struct, frozen=True):
-    """All shards at one moment."""
-
-    queued: int
-    scheduled: int
-    leased: int
-    done: int
-    dead: int
-    hosts_ready: int
-    hosts_waiting: int
-    hosts_leased: int
-    next_event: float
-    counters: dict[str, int]
-    hosts_in_backoff: int = 0
+class Totals(ShardStats, frozen=True):
+    """All shards at one moment: what each says of itself, for all together."""
 
     @property
     def pending(self) -> int:
@@ -43,11 +29,14 @@ class Totals(msgspec.Struct, frozen=True):
         return self.counters.get("bytes", 0)
 
     def group(self, prefix: str) -> dict[str, int]:
-        """The counters whose names begin with `prefix`, without it, largest first."""
-        members = [
-            (name.removeprefix(prefix), value) for name, value in self.counters.items() if name.startswith(prefix)
-        ]
+        """The counters whose names begin with `prefix`, without it, largest first; those that went back to nothing are
+        left out."""
+        own = [(name, value) for name, value in self.counters.items() if name.startswith(prefix) and value > 0]
+        members = [(name.removeprefix(prefix), value) for name, value in own]
         return dict(sorted(members, key=lambda member: (-member[1], member[0])))
+
+
+_SUMMED = [name for name in ShardStats.__struct_fields__ if name not in ("next_event", "counters")]
 
 
 def add_up(shards: Iterable[ShardStats]) -> Totals:
@@ -55,16 +44,6 @@ def add_up(shards: Iterable[ShardStats]) -> Totals:
     counters: Counter[str] = Counter()
     for stats in all_stats:
         counters.update(stats.counters)
-    return Totals(
-        queued=sum(stats.queued for stats in all_stats),
-        scheduled=sum(stats.scheduled for stats in all_stats),
-        leased=sum(stats.leased for stats in all_stats),
-        done=sum(stats.done for stats in all_stats),
-        dead=sum(stats.dead for stats in all_stats),
-        hosts_ready=sum(stats.hosts_ready for stats in all_stats),
-        hosts_waiting=sum(stats.hosts_waiting for stats in all_stats),
-        hosts_leased=sum(stats.hosts_leased for stats in all_stats),
-        next_event=min((stats.next_event for stats in all_stats), default=math.inf),
-        counters=dict(counters),
-        hosts_in_backoff=sum(stats.hosts_in_backoff for stats in all_stats),
-    )
+    next_event = min((stats.next_event for stats in all_stats), default=math.inf)
+    sums = {name: sum(getattr(stats, name) for stats in all_stats) for name in _SUMMED}
+    return Totals(**sums, next_event=next_event, counters=dict(counters))

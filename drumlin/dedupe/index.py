@@ -1,8 +1,8 @@
-"""What each registrable domain is known to contain: exact and near-duplicate captures, in a key-value store.
+"""The index of contents: which content each registrable domain has, in a key-value store.
 
-For every new content one entry is kept under its domain and digest: where and when it was captured, and what it was
-answered then. That makes `record` idempotent, and it is what a near match refers to. The sketches for near matches are
-in `drumlin.dedupe.near`.
+For every new content one entry is kept under its domain and digest: where and when it was captured, and what `record`
+answered then. Because the answer is kept, `record` can be repeated after a crash and gives the same answer. A near
+match refers to such an entry. The sketches for near matches are in `drumlin.dedupe.near`.
 
 Keys: `c` + domain (8 bytes of hash) + first 8 bytes of the digest: an entry, which holds the whole digest;
       `n` + domain (8 bytes of hash) + format of sketches + number: a chunk of the domain's sketches.
@@ -21,16 +21,16 @@ from drumlin.dedupe.sketches import readable
 from drumlin.model import Content, Duplicate
 
 RECORD_BATCH_MAX = 128
-"""Contents worked on, and written, at a time: bounds the memory and the size of one write."""
+"""How many contents are worked on and written at a time. It bounds the memory and the size of one write."""
 
 MEMORY_BYTES_MAX = 128 << 20
-"""Sketches of domains in use that are kept in memory: about 800,000, or 50,000 small domains. A larger domain is kept
-while it is in use."""
+"""How much memory the sketches of domains may take: about 800,000 sketches, or 50,000 small domains. A domain that is
+larger by itself is kept in memory while it is in use."""
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
-    """The first capture of a content in its domain; `near` is what `record` answered for it. `older` is what versions
-    before sketches answered, by another measure: it is not read."""
+    """The first capture of a content in its domain; `near` is what `record` answered for it. `older` is the answer of
+    versions that had another measure than sketches; it is not read."""
 
     digest: bytes
     url: str
@@ -52,20 +52,35 @@ class ContentIndex:
         self._near = NearIndex(kv, memory_bytes_max)
 
     def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
-        """For each domain and digest, the first capture of exactly this content there, if any."""
+        """For each domain and digest, the first capture of exactly this content in the domain, if there is one."""
         stored = self._kv.get_many([_content_key(_domain_key(domain), digest) for domain, digest in items])
         return [_exact(value, digest) for value, (_, digest) in zip(stored, items, strict=True)]
 
     def record(self, contents: Sequence[Content], overlap_min: float = OVERLAP_MIN) -> list[Duplicate | None]:
-        """For each content the earlier capture that it duplicates, if any; from now on it is known itself.
+        """For each content the earlier capture that it duplicates, if any. From now on the content is known itself.
 
-        The same content (`overlap` None) counts before one whose text overlaps by `overlap_min` or more. Recording a
-        URL and digest again answers what it answered the first time and changes nothing.
+        A capture with the same content (`overlap` None) is preferred to one whose text overlaps by `overlap_min` or
+        more. Recording a URL and digest again gives the same answer as the first time and changes nothing.
         """
         answers: list[Duplicate | None] = []
         for start in range(0, len(contents), RECORD_BATCH_MAX):
             answers += self._record(contents[start : start + RECORD_BATCH_MAX], overlap_min)
         return answers
+
+    def adopt(self, contents: Sequence[Content]) -> None:
+        """Add the sketches of contents that are known already but have no sketch in the present format, so they are
+        found as near-duplicates from now on. Doing it again changes nothing."""
+        for start in range(0, len(contents), RECORD_BATCH_MAX):
+            batch = [content for content in contents[start : start + RECORD_BATCH_MAX] if readable(content.sketch)]
+            keys = [_content_key(_domain_key(content.domain), content.digest) for content in batch]
+            known = self._entries(keys)
+            self._place_sketches({key: one for key, one in zip(keys, batch, strict=True) if key in known})
+
+    def _place_sketches(self, contents: dict[bytes, Content]) -> None:
+        sketched = [Sketched(b"n" + key[1:9], content.sketch or b"", key[9:]) for key, content in contents.items()]
+        if sketched:
+            _, changes = self._near.place(sketched, OVERLAP_MIN)
+            self._write(list(changes.items()))
 
     def _record(self, contents: Sequence[Content], overlap_min: float) -> list[Duplicate | None]:
         domains = [_domain_key(content.domain) for content in contents]
@@ -81,7 +96,7 @@ class ContentIndex:
 
     @staticmethod
     def _fresh(keys: list[bytes], contents: Sequence[Content], entries: dict[bytes, _Entry]) -> dict[bytes, Content]:
-        """The first content of each key that has no entry yet, in order."""
+        """The contents that have no entry yet, in order; the first of those with the same key."""
         fresh: dict[bytes, Content] = {}
         for key, content in zip(keys, contents, strict=True):
             if key not in entries:
@@ -89,7 +104,7 @@ class ContentIndex:
         return fresh
 
     def _place(self, fresh: dict[bytes, Content], overlap_min: float) -> dict[bytes, _Entry]:
-        """Write an entry for each new content, and its sketch, all at once."""
+        """Write an entry for each new content, and its sketch, in one atomic write."""
         if not fresh:
             return {}
         sketched = {
@@ -111,7 +126,7 @@ class ContentIndex:
             raise
 
     def _resolve(self, matches: dict[bytes, Near], fresh: dict[bytes, Content]) -> dict[bytes, Duplicate]:
-        """The captures that matches refer to: those of this very batch, and those stored before."""
+        """The captures that matches refer to, which are in this batch or were stored before."""
         if not matches:
             return {}
         targets = {key: _content_key(b"n" + key[1:9], match.reference) for key, match in matches.items()}
@@ -125,7 +140,7 @@ class ContentIndex:
 
 
 def _domain_key(domain: str) -> bytes:
-    """What the keys of the domain's sketches begin with; its hash is part of all keys of the domain."""
+    """The beginning of the keys of a domain's sketches. The hash in it is part of all keys of the domain."""
     return b"n" + xxh3_64_digest(domain.encode())
 
 
@@ -147,7 +162,7 @@ def _exact(value: bytes | None, digest: bytes) -> Duplicate | None:
 
 
 def _answer(content: Content, entry: _Entry) -> Duplicate | None:
-    # Another digest under the same key is a collision of the first 8 bytes: the later content stays unknown.
+    # If another digest is under the same key, the first 8 bytes collide: then the later content is not remembered.
     if entry.digest != content.digest:
         return None
     return entry.near if entry.url == content.url else _duplicate(entry, None)

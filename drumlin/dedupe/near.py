@@ -1,15 +1,16 @@
 """The sketches of every domain: searched in memory, kept in a key-value store.
 
-In the store a domain is a list of chunks of `CHUNK_ENTRIES` entries, each a sketch and the reference of its capture, in
-order of arrival; inserting rewrites the last chunk only. In memory there is a copy of the sketches of the domains in
-use (`drumlin.dedupe.runs`), up to a number of bytes, read from the store when needed. A store of buckets instead of a
-copy in memory would take four random reads and four writes per sketch, 40 to 80 µs.
+In the store a domain is a list of chunks of `CHUNK_ENTRIES` entries in order of arrival. An entry is a sketch and the
+reference of its capture; inserting rewrites only the last chunk. In memory there is a copy of the sketches of the
+domains in use (`drumlin.dedupe.runs`), read from the store when it is needed and bounded in bytes. Searching the store
+itself, in buckets, would take four random reads and four writes for each sketch, 40 to 80 µs.
 
-The format of sketches is part of the chunks' keys: what an earlier version of drumlin stored is not found, and the
-index fills anew. Its exact duplicates stay known.
+The format of sketches is part of the chunks' keys, so sketches of an earlier version of drumlin are never read. New
+ones are made from the texts in the store (`drumlin.coordinator.resketching`). Exact duplicates stay known.
 
-Limits: one writer per store, since a copy in memory does not see what others write. Memory is 110 to 220 bytes per
-sketch in use. A domain keeps its first `DOMAIN_SKETCHES_MAX` sketches, so the largest is bounded too.
+Limits: there may be one writer for each store, since a copy in memory does not see what others write. A sketch in use
+takes 110 to 220 bytes of memory. A domain keeps its first `DOMAIN_SKETCHES_MAX` sketches, so the largest is bounded
+too.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from drumlin.dedupe.sketches import FORMAT, SKETCH_BYTES, Words
 from drumlin.errors import EngineError
 
 CHUNK_ENTRIES = 4
-"""Entries per value in the store: more make reading a domain cheaper, fewer make inserting cheaper."""
+"""Entries in one value of the store: more make reading a domain cheaper, fewer make inserting cheaper."""
 
 LOAD_CHUNKS_MAX = 8_192
-"""Chunks of a domain read at a time (3 MB)."""
+"""How many chunks of a domain are read at a time (3 MB)."""
 
 DOMAIN_SKETCHES_MAX = 1 << 21
-"""Sketches that one domain keeps (0.25 GB in memory while in use)."""
+"""How many sketches one domain keeps (0.25 GB in memory while it is in use)."""
 
 REFERENCE_BYTES = 8
 
@@ -38,7 +39,7 @@ _CHUNK_BYTES = CHUNK_ENTRIES * _ENTRY_BYTES
 
 
 class KeyValue(Protocol):
-    """Where an index lives. `put_many` is atomic and durable; what it put, the next `get_many` sees."""
+    """The store of an index. `put_many` is atomic and durable, and the next `get_many` sees what it wrote."""
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]: ...
 
@@ -67,12 +68,13 @@ class _Domain:
         self._key = key
         stored = b"".join(chunks)
         entries = range(0, len(stored), _ENTRY_BYTES)
-        self.sketches = DomainSketches(as_words([stored[at : at + SKETCH_BYTES] for at in entries]))
+        self.sketches = DomainSketches()
+        self.sketches.extend(as_words([stored[at : at + SKETCH_BYTES] for at in entries]))
         self.size_bytes = 0  # As counted by the index when it was last used.
         self._chunk = chunks[-1] if chunks else b""
 
     def insert(self, batch: Sequence[Sketched], words: Words) -> Iterator[tuple[bytes, bytes]]:
-        """Add sketches, as they came and as words; the answer is what to write."""
+        """Add sketches, given both as they came and as words. Yields the keys and values that must be written."""
         number, begun = divmod(self.sketches.count, CHUNK_ENTRIES)
         self.sketches.extend(words)
         entries = (self._chunk if begun else b"") + b"".join([one.sketch + one.reference for one in batch])
@@ -83,7 +85,8 @@ class _Domain:
 
 
 class NearIndex:
-    """The sketches of all domains. What `place` says to write must be written before the next call, or `forget`."""
+    """The sketches of all domains. The caller must write the changes that `place` returns before it calls again, or
+    call `forget` if it could not."""
 
     def __init__(self, kv: KeyValue, memory_bytes_max: int) -> None:
         self._kv = kv
@@ -92,15 +95,16 @@ class NearIndex:
         self._memory_bytes = 0
 
     def place(self, batch: Sequence[Sketched], overlap_min: float) -> tuple[list[Near | None], dict[bytes, bytes]]:
-        """The nearest earlier sketch of each, and what to write so that these are found from now on.
+        """The nearest earlier sketch of each, and the changes to write, after which these sketches are found too.
 
-        Those given earlier in the batch count as earlier. A sketch that is there already is not inserted again.
+        Those before a sketch in the batch count as earlier. A sketch that is stored already is not inserted again.
         """
         used = {one.domain for one in batch}
         self._load(used)
         words = as_words([one.sketch for one in batch])
         matches = self._nearest(batch, words, overlap_min)
         fresh: dict[bytes, list[int]] = {}
+        # A sketch with an overlap of 1 adds nothing: whatever is near to it is as near to the one that it repeats.
         for place, match in enumerate(matches):
             if match is None or match.overlap < 1:
                 fresh.setdefault(batch[place].domain, []).append(place)
@@ -119,7 +123,7 @@ class NearIndex:
         self._memory_bytes = 0
 
     def _load(self, keys: set[bytes]) -> None:
-        """Bring these domains into memory, and to the end of the order of use."""
+        """Read these domains into memory, and mark them as used last."""
         missing = []
         for key in keys:
             domain = self._domains.pop(key, None)
@@ -144,8 +148,8 @@ class NearIndex:
         return chunks
 
     def _evict(self, used: set[bytes]) -> None:
-        """Count what the domains in use have grown by, and drop others, the least recently used first, beyond the
-        limit."""
+        """Count by how much the domains in use have grown. Beyond the limit, drop others, the least recently used
+        first."""
         for key in used:
             domain = self._domains[key]
             self._memory_bytes += domain.sketches.size_bytes - domain.size_bytes

@@ -1,9 +1,10 @@
-"""The sketches of one domain in memory, arranged so that few need comparing to find those that agree in a band.
+"""The sketches of one domain in memory, arranged so a search for those that agree in a band compares only a few.
 
-The latest sketches (the tail) are looked at in every search. The earlier ones are in runs, at most two. A run has four
-tables, one for each band of 16 bits, that list the sketches by the lowest bits of that band: those that agree in it are
-in the same list. With a million sketches the lists of a search hold about 60, and the tail 250 on average. Where
-thousands of pages share a band, made from one template, the latest `LIST_MAX` of each list are looked at.
+The latest sketches (the tail) are looked at in every search. The earlier ones are in at most two runs. A run has four
+tables, one for each band of 16 bits. A table lists the sketches by the lowest bits of that band, so sketches that agree
+in the band are in the same list. With a million sketches, the lists of a search hold about 60 sketches together, and
+the tail 250 on average. If thousands of pages made from one template share a band, only the latest `LIST_MAX` of each
+list are looked at.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ import numpy.typing as npt
 from drumlin.dedupe.sketches import BANDS_AT, WORDS, Words
 
 TAIL_MAX = 512
-"""A longer tail becomes a run."""
+"""A tail with more sketches becomes a run."""
 
 RUN_RATIO = 16
-"""The second run joins the first when it is more than this fraction of it: rebuilding stays below 2 µs an insert."""
+"""When the second run is larger than this fraction of the first, both become one run. So rebuilding takes less than
+2 µs for each insert."""
 
 CAPACITY_MIN = 16
-"""Sketches that there is room for in the smallest domain; the room doubles as needed."""
+"""How many sketches the smallest domain has room for; the room doubles when it is full."""
 
 DOMAIN_BYTES = 800
-"""What a domain takes in memory, roughly, beside its arrays."""
+"""How much memory a domain takes beside its arrays, roughly."""
 
 LIST_MAX = 512
-"""Of one list of a table so many are looked at, the latest: it bounds what a search costs."""
+"""How many sketches of one list are looked at, the latest ones. It bounds the cost of a search."""
 
 TABLES = 4
 TABLE_BITS = 16
@@ -34,13 +36,15 @@ PREFIX_BITS_MIN = 4
 
 Ordinals = npt.NDArray[np.int32]
 
+_NO_SKETCHES, _NO_BANDS = np.empty((0, WORDS), np.uint64), np.empty(0, np.uint64)
+
 
 class Run:
     """Four tables over the sketches from one ordinal (inclusive) to another (exclusive)."""
 
     def __init__(self, bands: Words, begin: int, end: int) -> None:
         self.end = end
-        # About four sketches to a list, as long as 16 bits can tell that many lists apart.
+        # So many lists that each has about four sketches, as far as the 16 bits of a band allow.
         bits = min(max((end - begin).bit_length() - 2, PREFIX_BITS_MIN), TABLE_BITS)
         self._mask = (1 << bits) - 1
         quarters = bands[begin:end].astype("<u8", copy=False).view("<u2").reshape(-1, TABLES)
@@ -60,7 +64,7 @@ class Run:
         return self._ordinals.nbytes + self._starts.nbytes
 
     def lists(self, bands: int) -> list[memoryview]:
-        """The ordinals that each table lists with these bands."""
+        """The list of ordinals in each table that belongs to these bands."""
         starts, ordinals, mask = self._starts, self._ordinals, self._mask
         size = mask + 1
         first = bands & mask
@@ -78,17 +82,15 @@ class Run:
 class DomainSketches:
     """The distinct sketches of a domain in order of arrival; the place of each is its ordinal."""
 
-    def __init__(self, sketches: Words) -> None:
-        self.count = len(sketches)
-        self._sketches = np.empty((max(CAPACITY_MIN, 1 << self.count.bit_length()), WORDS), np.uint64)
-        self._sketches[: self.count] = sketches
-        # The bands are searched, and are together for that.
-        self._bands = self._sketches[:, BANDS_AT].copy()
+    def __init__(self) -> None:
+        self.count = 0
+        # Many domains are looked up once and never get a sketch, so room is made for the first one.
+        self._sketches = _NO_SKETCHES
+        # A second copy of the bands, side by side, because searches read them all.
+        self._bands = _NO_BANDS
         self._runs: list[Run] = []
         self._tail_begin = 0
-        if self.count > TAIL_MAX:
-            self._arrange()
-        self.size_bytes = self._count_bytes()
+        self.size_bytes = DOMAIN_BYTES
 
     def sketches(self, ordinals: Ordinals) -> Words:
         return self._sketches[ordinals]
@@ -97,8 +99,13 @@ class DomainSketches:
         return self._bands[ordinals]
 
     def tail(self) -> tuple[Words, int]:
-        """The bands of the latest sketches, which every search looks at, and the ordinal of the first of them."""
+        """The bands of the latest sketches, which every search looks at, and the ordinal of the first one."""
         return self._bands[self._tail_begin : self.count], self._tail_begin
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether `lists` has anything to find."""
+        return bool(self._runs)
 
     def lists(self, bands: int) -> list[memoryview]:
         """Ordinals of earlier sketches that may agree with these bands. One may occur more than once."""
@@ -111,16 +118,20 @@ class DomainSketches:
         """Append sketches."""
         count = self.count + len(sketches)
         if count > len(self._sketches):
-            room = np.empty(((1 << count.bit_length()) - len(self._sketches), WORDS), np.uint64)
-            self._sketches = np.concatenate((self._sketches, room))
-            self._bands = np.concatenate((self._bands, room[:, BANDS_AT]))
-            self.size_bytes = self._count_bytes()
+            self._make_room(max(CAPACITY_MIN, 1 << count.bit_length()))
         self._sketches[self.count : count] = sketches
         self._bands[self.count : count] = sketches[:, BANDS_AT]
         self.count = count
         if count - self._tail_begin > TAIL_MAX:
             self._arrange()
             self.size_bytes = self._count_bytes()
+
+    def _make_room(self, capacity: int) -> None:
+        sketches, bands = np.empty((capacity, WORDS), np.uint64), np.empty(capacity, np.uint64)
+        if self.count:
+            sketches[: self.count], bands[: self.count] = self._sketches[: self.count], self._bands[: self.count]
+        self._sketches, self._bands = sketches, bands
+        self.size_bytes = self._count_bytes()
 
     def _count_bytes(self) -> int:
         tables = sum(run.size_bytes for run in self._runs)

@@ -1,7 +1,7 @@
-"""Which earlier sketch of its domain is nearest to a given one, for a batch of sketches at a time.
+"""Finds the earlier sketch of its domain that is nearest to a given one, for a batch of sketches at a time.
 
-The steps are taken for all sketches of a batch together, whatever their domains: numpy's calls cost more than the work
-on one page.
+Each step is done for all sketches of a batch together, also if they are of several domains: for a single page, calling
+numpy would cost more than the work itself.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from drumlin.dedupe.overlap import bands_agreeing, overlaps
-from drumlin.dedupe.runs import DomainSketches, Ordinals
+from drumlin.dedupe.runs import TABLE_BITS, TABLES, DomainSketches, Ordinals
 from drumlin.dedupe.sketches import BANDS_AT, WORDS, Words
 
 Selection = slice | list[int]
 _Places = npt.NDArray[np.int64]
+_NO_PLACES, _NO_ORDINALS = np.empty(0, np.int64), np.empty(0, np.int32)
+_TABLE_NUMBERS = np.arange(TABLES, dtype=np.int64) << TABLE_BITS
 
 
 class Match(NamedTuple):
@@ -34,8 +36,8 @@ def as_words(sketches: Sequence[bytes]) -> Words:
 
 
 def nearest(domains: Sequence[DomainSketches], sketches: Words, overlap_min: float) -> list[Match | None]:
-    """For each sketch, and the domain that it belongs to, the nearest one that is stored there or stands before it in
-    the batch, if it overlaps enough. Of several that are as near it is the earliest."""
+    """For each sketch the nearest one that is stored in its domain or stands before it in the batch, if it overlaps
+    enough. Of several that are equally near it is the earliest. `domains` has the domain of each sketch."""
     matches: list[Match | None] = [None] * len(domains)
     for place, match in _stored(domains, sketches, overlap_min) + _in_batch(domains, sketches, overlap_min):
         best = matches[place]
@@ -54,7 +56,7 @@ def _stored(domains: Sequence[DomainSketches], sketches: Words, overlap_min: flo
     found = overlaps(sketches[places], stored)
     near = np.flatnonzero(found >= overlap_min)
     chosen = zip(places[near].tolist(), found[near].tolist(), ordinals[near].tolist(), strict=True)
-    # The earliest first: of several that are as near, the first stays.
+    # The earliest come first, since `nearest` keeps the first of several that are equally near.
     return sorted([(place, Match(overlap, ordinal)) for place, overlap, ordinal in chosen], key=_by_ordinal)
 
 
@@ -63,7 +65,7 @@ def _by_ordinal(found: tuple[int, Match]) -> int:
 
 
 def _by_domain(domains: Sequence[DomainSketches], places: _Places) -> Iterator[tuple[DomainSketches, Selection]]:
-    """The domains of these places, each with which of the places are its own."""
+    """Each domain of these places, with the indices of the places that belong to it."""
     if len({id(domain) for domain in domains}) == 1:
         yield domains[0], slice(None)
         return
@@ -75,20 +77,25 @@ def _by_domain(domains: Sequence[DomainSketches], places: _Places) -> Iterator[t
 
 
 def _candidates(domains: Sequence[DomainSketches], bands: Words) -> tuple[_Places, Ordinals]:
-    """Pairs of a place in the batch and an ordinal in its domain, of sketches that agree in a band."""
-    tails = [domain.tail() for domain in domains]
+    """Pairs of sketches that agree in a band: the place of one in the batch, and the ordinal of one in its domain."""
+    known = {domain: domain.tail() for domain in set(domains)}
+    tails = [known[domain] for domain in domains]
     lengths = [len(tail) for tail, _ in tails]
     agreeing = np.flatnonzero(bands_agreeing(np.concatenate([tail for tail, _ in tails]), bands.repeat(lengths)))
+    more_places, more_ordinals = _listed(domains, bands)
+    if not len(agreeing):
+        return more_places, more_ordinals
     ends = np.cumsum(lengths)
     places = np.searchsorted(ends, agreeing, side="right")
     first_ordinals = np.array([first for _, first in tails]) - (ends - lengths)
     ordinals = (agreeing + first_ordinals[places]).astype(np.int32)
-    more_places, more_ordinals = _listed(domains, bands)
     return np.concatenate((places, more_places)), np.concatenate((ordinals, more_ordinals))
 
 
 def _listed(domains: Sequence[DomainSketches], bands: Words) -> tuple[_Places, Ordinals]:
-    """The same pairs, of the sketches that are in runs."""
+    """The same pairs, with the sketches that are in runs."""
+    if not any(domain.has_runs for domain in set(domains)):
+        return _NO_PLACES, _NO_ORDINALS
     lists: list[memoryview] = []
     lengths: list[int] = []
     for domain, one in zip(domains, bands.tolist(), strict=True):
@@ -106,11 +113,25 @@ def _listed(domains: Sequence[DomainSketches], bands: Words) -> tuple[_Places, O
     return places[agreeing], ordinals[agreeing]
 
 
+def _any_agree(bands: Words, numbers: _Places) -> bool:
+    """Whether any two sketches of one domain agree in a band. It takes far less time than comparing all pairs, and the
+    answer is nearly always no."""
+    quarters = bands.astype("<u8").view("<u2").reshape(-1, TABLES).astype(np.int64)
+    quarters += _TABLE_NUMBERS
+    quarters += numbers[:, None] << (TABLE_BITS + 2)
+    marks = quarters.ravel()
+    marks.sort()
+    return bool((marks[1:] == marks[:-1]).any())
+
+
 def _in_batch(domains: Sequence[DomainSketches], sketches: Words, overlap_min: float) -> list[tuple[int, Match]]:
-    """Place and match, for every sketch near to one that stands before it in the batch."""
+    """Place and match of every sketch that is near to one before it in the batch."""
     bands = sketches[:, BANDS_AT]
+    places = {domain: place for place, domain in enumerate(domains)}
+    numbers = np.array([places[domain] for domain in domains])
+    if not _any_agree(bands, numbers):
+        return []
     later, earlier = np.nonzero(bands_agreeing(bands[:, None], bands))
-    numbers = np.array([id(domain) for domain in domains])
     kept = (earlier < later) & (numbers[later] == numbers[earlier])
     later, earlier = later[kept], earlier[kept]
     if not len(later):

@@ -3,15 +3,17 @@
 An engine is mechanical. It keeps order, exclusiveness and durability; how long to wait, how often to retry and how
 much to fetch are decided by its caller and passed in, as is `now`. `base.Engine` is the contract:
 
-- `memory` (`MemoryEngine`) is the contract in plain Python: the specification, and the simulator's engine.
+- `memory` (`MemoryEngine`) is the contract in plain Python: the specification that the others are tested against.
 - `rocksdb` (`RocksEngine`) keeps everything in RocksDB: the default of `drumlin crawl`.
 - `redis` (`RedisEngine`) keeps it on a Redis or Valkey server or cluster, where many coordinators share it.
 
-Invariants: one live lease per host; every accepted URL in exactly one state; what was acknowledged survives
-kill -9 (rocksdb); settling twice changes nothing. `conformance` tests them on any engine, including yours.
+Invariants: a host has at most one live lease; every accepted URL is in exactly one state; what was acknowledged
+survives kill -9 (rocksdb, and redis with `appendonly yes`); settling twice changes nothing. `conformance` tests them on
+any engine, including your own.
 
-Limits: an embedded engine is used by one thread of one process at a time; a host's URLs all live in one shard; the
-number of shards is fixed when the frontier is founded. `blocking` is for code that is not asynchronous.
+Limits: an embedded engine (memory, rocksdb) is used by one thread of one process at a time; all URLs of a host live in
+one shard; the number of shards is fixed when the frontier is founded. `blocking` wraps an engine for code that is not
+asynchronous. Read `base` first, then `memory`.
 """
 
 from __future__ import annotations
@@ -22,26 +24,29 @@ from drumlin.errors import ConfigError
 __all__ = ["SHARD_COUNT_DEFAULT", "SHARD_COUNT_MAX", "Added", "Engine", "open_engine", "shard_of"]
 
 
-async def open_engine(spec: str, *, shard_count: int | None = None, sync: bool = False) -> Engine:
-    """Open the engine that `spec` names: `memory`, `rocksdb:PATH` (founded there if it does not exist), or
+async def open_engine(
+    spec: str, *, shard_count: int | None = None, sync: bool = False, read_only: bool = False
+) -> Engine:
+    """Open the engine that `spec` names: `memory`, `rocksdb:PATH` (created there if it does not exist), or
     `redis://HOST:PORT[,HOST:PORT…]/[NAMESPACE]` (`rediss://` with TLS).
 
     `shard_count` is for a new frontier; an existing one keeps the number that it has. `sync` makes every call safe from
-    power loss, not only from kill -9.
+    power loss, not only from kill -9. With `read_only`, nothing is written to the database's folder, and calls that
+    would write fail. `sync` and `read_only` have an effect on `rocksdb` only.
     """
     kind, _, place = spec.partition(":")
     if shard_count is not None and not 1 <= shard_count <= SHARD_COUNT_MAX:
         raise ConfigError(f"A frontier has between 1 and {SHARD_COUNT_MAX} shards, not {shard_count}.")
     if kind == "memory" and not place:
-        from drumlin.engines.memory import MemoryEngine
+        from drumlin.engines.memory.engine import MemoryEngine
 
         return MemoryEngine(shard_count or SHARD_COUNT_DEFAULT)
     if kind == "rocksdb" and place:
-        from drumlin.engines.rocksdb import RocksEngine
+        from drumlin.engines.rocksdb.engine import RocksEngine
 
-        return RocksEngine(place, shard_count=shard_count, sync=sync)
+        return RocksEngine(place, shard_count=shard_count, sync=sync, read_only=read_only)
     if kind in ("redis", "rediss"):
-        from drumlin.engines.redis import open_redis
+        from drumlin.engines.redis.engine import open_redis
 
         return await open_redis(spec, shard_count=shard_count)
     raise ConfigError(f"There is no engine {kind!r}.", "Use `memory`, `rocksdb:PATH` or `redis://HOST:PORT/NAMESPACE`.")

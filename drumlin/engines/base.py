@@ -1,18 +1,18 @@
 """The contract that every engine keeps: the frontier's mechanical state, shard by shard.
 
-An engine decides nothing. When a host may next be contacted, when a URL is tried again, how much of a budget is
-left: the caller computes these and passes them in, together with `now`. What an engine guarantees:
+An engine decides nothing. The caller computes when a host may next be contacted, when a URL is tried again and how
+much of a budget is left, and passes these in together with `now`. An engine guarantees:
 
 1. A host has at most one live lease.
 2. Every accepted URL is in exactly one `TaskState`.
-3. A call either happens completely or not at all, and once it has returned it survives kill -9 (durable engines).
+3. In each shard a call either happens completely or not at all, and once it has returned it survives kill -9 (durable
+   engines).
 4. Settling twice changes nothing the second time.
 
-Calls are coroutines, since an engine may be a network away; those of embedded engines never suspend. They take batches
-and name one shard; a host and all of its URLs live in the shard `shard_of(host)`. The calls that end in `_all` name
-several shards: each is treated as a call of its own would, and an engine on a network asks them all at once.
-Everywhere a URL is passed with a host, the host is the URL's own (`drumlin.urls.host_of`), and a priority is within
-`PRIORITY_MIN..PRIORITY_MAX`. Times are never negative.
+Calls are coroutines, since an engine may be a network away; those of embedded engines never suspend. A host and all of
+its URLs live in the shard `shard_of(host)`. The calls that end in `_all` concern several shards or all of them, and an
+engine on a network asks them all at once; other calls name one shard. Wherever a URL is passed with a host, the host is
+the URL's own (`drumlin.urls.host_of`), and a priority is within `PRIORITY_MIN..PRIORITY_MAX`. Times are never negative.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from drumlin.model import (
     Content,
     DeadLetter,
     Duplicate,
+    FailureKind,
     HostStanding,
     HostState,
     HostSummary,
@@ -43,13 +44,13 @@ from drumlin.model import (
 
 SHARD_COUNT_DEFAULT = 1
 SHARD_COUNT_MAX = 65_535
-# How many leases, and how many scheduled tasks, one `expire` call ends at most, so that it never stalls the loop.
+# `expire_all` ends at most so many leases and queues at most so many scheduled tasks of each shard, to keep it short.
 EXPIRE_LIMIT = 1_000
 DEAD_LETTERS_LIMIT = 1_000
 
 
 class Added(IntEnum):
-    """What became of one URL offered to `Engine.add`."""
+    """What became of one URL offered to `Engine.add_all`."""
 
     ADDED = 0
     SEEN = 1
@@ -68,8 +69,12 @@ class Contents(Protocol):
         """For each domain and digest, the first capture of exactly this content there, if any."""
 
     async def record(self, contents: Sequence[Content], overlap_min: float) -> list[Duplicate | None]:
-        """For each content the earlier capture that it repeats, exactly or with a text that overlaps by so much; from
-        now on it is known itself."""
+        """For each content, the earlier capture that it repeats, if any: one with the same bytes, or one whose text
+        overlaps by at least `overlap_min`. From now on the content itself is known too."""
+
+    async def adopt(self, contents: Sequence[Content]) -> None:
+        """Add sketches to contents that are known without one, because an earlier version recorded them; from now on
+        they are found as near-duplicates too. Unknown contents are ignored, and a second call changes nothing."""
 
 
 class Engine(Protocol):
@@ -88,16 +93,17 @@ class Engine(Protocol):
 
     # What is to be fetched
 
-    async def add(
-        self, shard: int, found: Sequence[NewURLs], now: float, *, host_urls_max: int | None = None
-    ) -> list[Added]:
-        """Queue the URLs that were never accepted before; one answer for each URL, in order.
+    async def add_all(
+        self, batches: Mapping[int, Sequence[NewURLs]], now: float, *, host_urls_max: int | None = None
+    ) -> dict[int, list[Added]]:
+        """Queue the URLs that were never accepted before; one answer for each URL of a shard, in order.
 
-        The seen-test is exact in practice (128-bit xxh3 of `drumlin.urls.identity`): of several spellings of a page
-        the first is accepted, and is the one that tasks and letters have. `story` finds it by any of them, the other
-        calls take it as it is kept. A new URL joins its host's queue, which is ordered by priority, highest first, then
-        by arrival. `CAPPED` URLs, those of a host that already has `host_urls_max` accepted ones, are not remembered.
-        A host that had nothing queued becomes ready at `now`, or at its remembered next contact when that is later.
+        Whether a URL was seen is decided by its `drumlin.urls.identity` (a 128-bit hash of it, so exact in practice).
+        Of several spellings of a page the first is accepted, and tasks and dead letters carry that one. `story` finds a
+        page by any spelling; all other calls need the accepted one. A new URL joins its host's queue, which is ordered
+        by priority, highest first, then by arrival. `CAPPED` URLs, those of a host that already has `host_urls_max`
+        accepted ones, are not remembered. A host that had nothing queued becomes ready at `now`, or at its next contact
+        if that is later.
         """
 
     async def lease(
@@ -118,100 +124,87 @@ class Engine(Protocol):
     ) -> list[Lease]:
         """Give `node` the hosts that are due, longest due first, each with the head of its queue.
 
-        Eligible is a host without a live lease, with queued URLs, and with its next contact no later than
-        `now + horizon_s`, in order of (next contact, host). `request` must be unique: the leases' tokens are
-        `request.0`, `request.1`, … `not_before` is when the host may first be contacted. `delay_default_s` is
-        how far its next contact moves when the lease is lost and the host has no delay of its own. With `only_hosts` no
-        others are eligible.
+        A host is eligible when it has no live lease, has queued URLs, and its next contact is no later than
+        `now + horizon_s`; eligible hosts are taken in order of (next contact, host). `request` must be unique: the
+        leases' ids are `request.0`, `request.1`, … A lease's `not_before` is when the host may first be contacted.
+        If the lease is lost, the host's next contact moves by at least `delay_default_s`. If `only_hosts` is not empty,
+        no other host is eligible.
         """
 
     async def visit(self, shard: int, visit: Visit, now: float) -> Lease | None:
-        """Give a node a host to contact for something that is none of its queued URLs: a lease without tasks.
+        """Lease a host without tasks, so a node may ask it for something that is not queued (a redirected robots.txt).
 
-        None when somebody holds the host, or its next contact is later than `due_by`. A host that nothing was ever
-        accepted of can be visited too; all that is known of it then is its pace.
+        None when another lease holds the host, or when its next contact is later than `due_by`. A host without a single
+        accepted URL can be visited too; the engine then keeps only its pace and what settlements say of it.
         """
 
-    async def extend(
-        self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int
-    ) -> Lease | None:
-        """Move a live lease's deadline to `until` and give it up to `urls_max` further tasks.
-
-        The returned lease holds only the further tasks. None, and nothing changed, when `token` is not that of
-        the host's live lease or its deadline has passed.
+    async def forget(self, shard: int, hosts: Sequence[str], now: float) -> list[str]:
+        """Forget the hosts that were only ever visited: no URL of theirs was accepted, no lease holds them, and their
+        next contact has come. Returns the visited hosts that cannot be forgotten yet, because one of the last two
+        conditions does not hold; ask again for those.
         """
 
-    async def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
-        """Record what became of leased tasks; one verdict for each `Settled`, in order.
+    async def extend_all(
+        self, renewals: Sequence[Renewal], now: float, *, until: float, delay_default_s: float = 0.0
+    ) -> list[Lease | None]:
+        """For each live lease named, move its deadline to `until`, give it up to `urls_max` further tasks, and raise
+        its default delay to `delay_default_s`, since the crawl's delay may have become longer.
 
-        In this order: a task settled last with this very `capture_id` is `REPEATED`. With the live token, a task
-        of the lease is `SETTLED`. With a token no longer live, a task that nobody holds and that was never settled
-        is `SETTLED` too: its page was fetched and stored, and fetching it again helps nobody. All else is `STALE`.
-        Only `SETTLED` changes anything: the task becomes done, scheduled or dead, with one more attempt unless it was
-        not `attempted`, and `counts` join the shard's counters.
-
-        With the live token the host's next contact is raised to `next_contact`, `delay_s`, `note` and `in_backoff`
-        replace the host's unless None, and `release` ends the lease: its unsettled tasks return to their place in the
-        queue.
-        A lease past its deadline stays live for this purpose until `expire` ends it.
+        A returned lease holds only the further tasks. It is None, and nothing was changed, when the id is not that
+        of the host's live lease, or when that lease's deadline has passed.
         """
-
-    async def preview(self, shard: int, settlements: Sequence[Settlement]) -> list[Preview]:
-        """What `settle` would answer to these, each `Settled` judged as if it came alone. Changes nothing."""
-
-    async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
-        """End the leases whose deadline has come and queue the scheduled tasks whose time has come.
-
-        At most `limit` of each, earliest first. An expired lease's tasks return to their place in the queue, and
-        the host's next contact is the latest of its old one, the deadline and `now`, plus its delay: the node may
-        have contacted it until the end. Returns the hosts whose leases ended.
-        """
-
-    async def release_node(self, shard: int, node: str, now: float) -> int:
-        """End all leases of a node known to be dead. Next contact: the later of the old one and `now`, plus delay."""
-
-    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: str, error: str) -> bool:
-        """Note that a queued or leased task was being worked on when its process died; True when it became dead.
-
-        At `limit` crashes the task leaves its queue or lease and becomes a dead letter.
-        """
-
-    async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
-        """Give queued URLs another priority; others are left alone. Returns how many were changed."""
-
-    # Several shards at once
-
-    async def add_all(
-        self, batches: Mapping[int, Sequence[NewURLs]], now: float, *, host_urls_max: int | None = None
-    ) -> dict[int, list[Added]]:
-        """`add` for each shard named."""
-
-    async def extend_all(self, renewals: Sequence[Renewal], now: float, *, until: float) -> list[Lease | None]:
-        """`extend` for each lease named, in order."""
 
     async def settle_all(
         self, batches: Mapping[int, Sequence[Settlement]], now: float
     ) -> dict[int, list[list[Verdict]]]:
-        """`settle` for each shard named."""
+        """Record what became of leased tasks; one verdict for each `Settled`, in order. The first rule that fits holds:
+
+        1. A task whose last settlement had the same `attempt_id` is `REPEATED`.
+        2. With the id of the live lease, a task of that lease is `SETTLED`.
+        3. With the id of a lease that is no longer live, a task that no lease holds and that was never settled is
+           `SETTLED` too: its page was fetched and stored, and fetching it again would help nobody.
+        4. Everything else is `STALE`.
+
+        Only `SETTLED` changes the task: it becomes done, scheduled or dead, gets one more attempt if it was
+        `attempted`, and its `counts` are added to the shard's counters.
+
+        With the id of the live lease, the host's next contact is raised to `next_contact`; `delay_s`, `note`,
+        `in_backoff` and `slow_s` replace the host's values unless they are None; and `release` ends the lease, which
+        returns its unsettled tasks to their places in the queue. A lease past its deadline counts as live here until
+        `expire_all` ends it.
+        """
 
     async def preview_all(self, batches: Mapping[int, Sequence[Settlement]]) -> dict[int, list[Preview]]:
-        """`preview` for each shard named."""
+        """The verdicts that `settle_all` would give, each `Settled` judged as if it came alone. Changes nothing."""
 
     async def expire_all(self, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
-        """`expire` in every shard."""
+        """End the leases whose deadline has come and queue the scheduled tasks whose time has come.
+
+        At most `limit` of each in every shard, earliest first. An expired lease's tasks return to their places in the
+        queue. The host's next contact becomes the latest of its old one, the deadline and `now`, plus the longest of
+        the lease's default delay, the host's own delay and its `slow_s`, because the node may have contacted the host
+        until then. Returns the hosts whose leases ended.
+        """
 
     async def release_nodes(self, nodes: Sequence[str], now: float) -> int:
-        """`release_node` for each of these nodes in every shard."""
+        """End all leases of nodes known to be dead. Next contact: the later of the old one and `now`, plus a delay as
+        in `expire_all`. Returns how many leases ended."""
 
-    async def stats_all(self, now: float) -> list[ShardStats]:
-        """`stats` of every shard, in order."""
+    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str) -> bool:
+        """Count a crash against a queued or leased task, because a process died while it worked on it.
+
+        At `limit` crashes the task leaves its queue or lease and becomes a dead letter. Returns whether it did.
+        """
+
+    async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
+        """Give queued URLs another priority; URLs in other states stay as they are. Returns how many were changed."""
 
     # What went wrong for good
 
     async def dead_letters(
-        self, shard: int, *, kind: str = "", host: str = "", limit: int = DEAD_LETTERS_LIMIT
+        self, shard: int, *, kind: FailureKind | None = None, host: str = "", limit: int = DEAD_LETTERS_LIMIT
     ) -> list[DeadLetter]:
-        """Dead letters in order of their tasks' arrival; an empty `kind` or `host` stands for all."""
+        """Dead letters in order of their tasks' arrival: those of one `kind` or of all, of one `host` or of all."""
 
     async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
         """Queue dead URLs again, with no attempts or crashes held against them. Returns how many."""
@@ -222,49 +215,51 @@ class Engine(Protocol):
     # What is known
 
     async def story(self, shard: int, url: str) -> TaskStory | None:
-        """What is known of one URL; None when it was never accepted. A done URL has no task any more, and an engine
-        that keeps everything in memory may have forgotten its capture id."""
+        """What is known of one URL; None when it was never accepted. A done URL has no task any more, and the redis
+        engine, to save memory, no longer has its attempt's id either."""
 
     async def host_note(self, shard: int, host: str) -> bytes:
-        """What earlier leases learnt about the host; empty when nothing."""
+        """The note that the host's last holder left (`Settlement.note`); empty when there is none."""
 
     async def host_state(self, shard: int, host: str) -> HostState | None:
         """The host's queue, pace and lease; None when nothing of it was ever accepted."""
 
     async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
-        """Hosts that are ready, waiting for their next contact, or leased, those due first coming first; or those in
-        trouble, by name."""
+        """The hosts with this standing: ready ones and waiting ones by next contact, leased ones by deadline, those in
+        back-off by name."""
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         """Replace the least time between two contacts of the host; None leaves it to the crawl's default."""
 
-    async def hurry(self, shard: int, now: float) -> int:
-        """Let the hosts in back-off that nobody holds be contacted from `now` on; returns how many have to wait no
-        longer."""
+    async def hurry(self, shard: int, now: float, *, delay_default_s: float = 0.0) -> int:
+        """Let hosts in back-off be contacted as soon as politeness allows: at `now` plus a delay as in `expire_all`,
+        since they may have been contacted a moment ago. Leased hosts stay as they are. Returns how many now wait less.
+        """
 
-    async def stats(self, shard: int, now: float) -> ShardStats:
-        """Totals, kept as they change. `hosts_ready` stops counting at a bound, the rest then being waiting."""
+    async def stats_all(self, now: float) -> list[ShardStats]:
+        """The totals of every shard, in order. An engine may stop counting `hosts_ready` at a bound and count the rest
+        as waiting."""
 
     async def count(self, shard: int, counts: dict[str, int]) -> None:
         """Add to the shard's counters."""
 
     async def top_hosts(self, shard: int, n: int) -> list[HostSummary]:
-        """The hosts with the most pages (tasks done with a body), then most queued, then by name. Reads all hosts."""
+        """The hosts with the most pages (tasks done with a size), then most queued, then by name. Reads all hosts."""
 
     async def get_meta(self, key: str) -> bytes | None:
-        """A value of the crawl's own, kept beside the frontier."""
+        """A value that the crawl keeps beside the frontier under this key; None when there is none."""
 
     async def put_meta(self, key: str, value: bytes) -> None:
         """Set such a value."""
 
     async def put_meta_if_absent(self, key: str, value: bytes) -> bytes:
-        """Set such a value unless there is one. The value that is there then: of several callers at once, all get the
-        first one's."""
+        """Set such a value unless there is one, and return the value that is kept: when several callers do this at the
+        same time, all of them get the first one's."""
 
     # Small tables that all coordinators share
 
     async def put_entries(self, table: str, entries: Mapping[str, bytes]) -> None:
-        """Set entries of a table, which need not exist."""
+        """Set entries of a table. A table comes into being with its first entry."""
 
     async def get_entries(self, table: str) -> dict[str, bytes]:
         """All entries of a table, in order of their keys."""
@@ -273,29 +268,27 @@ class Engine(Protocol):
         """One entry of a table."""
 
     async def delete_entries(self, table: str, keys: Sequence[str]) -> None:
-        """Remove entries of a table; those that are not there are no matter."""
+        """Remove entries of a table; keys without an entry are ignored."""
 
     async def claim(self, name: str, holder: str, now: float, *, until: float) -> bool:
-        """Whether nobody else holds `name` at `now`; `holder` then holds it until `until`. Claiming again renews."""
+        """Let `holder` hold `name` until `until`, unless somebody else holds it at `now`. Returns whether that worked.
+        Claiming again renews."""
 
     async def keep_time(self, mine: float) -> float:
-        """Raise the time that is kept here to `mine`, unless it is that late already, and return it; 0 stands for none.
+        """Raise the time that the engine keeps to `mine` if it is earlier, and return it. 0 only reads it.
 
-        All coordinators tell theirs and so agree on one (`drumlin.coordinator.engine_time`). It need not survive what a
-        call otherwise survives: a value that is a little too early does no harm.
+        All coordinators report their time here and so agree on one (`drumlin.coordinator.engine_time`). This write may
+        be less durable than other calls: a time that is a little too early does no harm.
         """
 
     # The engine itself
 
     async def check(self, within_s: float) -> None:
-        """Write something small wherever shards live. When that cannot be done within so many seconds, or something is
-        gone that was acknowledged, a `DrumlinError` says why, with a `code` for programs."""
+        """Write something small wherever shards live. If that takes longer than `within_s`, or if data is gone that was
+        acknowledged, a `DrumlinError` says why, with a `code` for programs."""
 
     async def snapshot(self, path: str) -> None:
-        """Write a copy that can be opened as an engine of its own to `path`, which must not exist."""
-
-    async def sync(self) -> None:
-        """Make everything acknowledged safe from power loss too."""
+        """Write a copy to `path`, which must not exist; the copy can be opened as an engine of its own."""
 
     async def close(self) -> None:
         """Give up all resources; the engine answers nothing afterwards. Closing twice is harmless."""

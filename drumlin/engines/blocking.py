@@ -1,32 +1,21 @@
 """An engine for code that is not asynchronous: the command line, the conformance suite, benchmarks.
 
-Embedded engines never suspend, so that their coroutines end at once; others get an event loop of their own.
+Embedded engines never suspend, so their coroutines end at the first step; other engines get an event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from drumlin.engines import open_engine
-from drumlin.engines.base import Added, Contents, Engine
-from drumlin.model import (
-    Content,
-    DeadLetter,
-    Duplicate,
-    HostState,
-    HostSummary,
-    Lease,
-    Preview,
-    ShardStats,
-    TaskStory,
-    Verdict,
-)
+from drumlin.engines.base import Added, Engine
+from drumlin.model import Content, Duplicate, NewURLs, Preview, Settlement, ShardStats, Verdict
 
 _Answer = TypeVar("_Answer")
-_Run = Callable[[Coroutine[Any, Any, _Answer]], _Answer]
+_Asked = ParamSpec("_Asked")
 
 
 def drive(call: Coroutine[Any, Any, _Answer]) -> _Answer:
@@ -43,81 +32,94 @@ def drive(call: Coroutine[Any, Any, _Answer]) -> _Answer:
 class BlockingContents:
     """`base.Contents`, blocking."""
 
-    def __init__(self, contents: Contents, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._contents = contents
-        self._run = run
+    def __init__(self, engine: BlockingEngine) -> None:
+        self._contents = engine.engine.contents
+        self._engine = engine
 
-    def known(self, items: list[tuple[str, bytes]]) -> list[Duplicate | None]:
-        answer: list[Duplicate | None] = self._run(self._contents.known(items))
+    def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
+        return self._engine.run(self._contents.known(items))
+
+    def record(self, contents: Sequence[Content], overlap_min: float) -> list[Duplicate | None]:
+        return self._engine.run(self._contents.record(contents, overlap_min))
+
+    def adopt(self, contents: Sequence[Content]) -> None:
+        self._engine.run(self._contents.adopt(contents))
+
+
+def _blocking(
+    method: Callable[Concatenate[Engine, _Asked], Coroutine[Any, Any, _Answer]],
+) -> Callable[Concatenate[BlockingEngine, _Asked], _Answer]:
+    """The method of the same name, arguments and answer that waits. It is looked up in the engine at each call."""
+    name = method.__name__
+
+    def call(self: BlockingEngine, /, *arguments: _Asked.args, **options: _Asked.kwargs) -> _Answer:
+        answer: _Answer = self.run(getattr(self.engine, name)(*arguments, **options))
         return answer
 
-    def record(self, contents: list[Content], overlap_min: float) -> list[Duplicate | None]:
-        answer: list[Duplicate | None] = self._run(self._contents.record(contents, overlap_min))
-        return answer
-
-
-def _blocking(name: str) -> Any:
-    def call(self: BlockingEngine, *arguments: Any, **options: Any) -> Any:
-        return self.run(getattr(self.engine, name)(*arguments, **options))
-
-    functools.update_wrapper(call, getattr(Engine, name))
+    functools.update_wrapper(call, method)
     return call
 
 
 class BlockingEngine:
-    """Every method of `base.Engine`, waiting for its answer. `loop` is given when the engine needs one."""
+    """The methods of `base.Engine`, made blocking, and some for one shard. Engines that suspend need a `loop`."""
 
-    add: Callable[..., list[Added]] = _blocking("add")
-    lease: Callable[..., list[Lease]] = _blocking("lease")
-    visit: Callable[..., Lease | None] = _blocking("visit")
-    extend: Callable[..., Lease | None] = _blocking("extend")
-    settle: Callable[..., list[list[Verdict]]] = _blocking("settle")
-    expire: Callable[..., list[str]] = _blocking("expire")
-    release_node: Callable[..., int] = _blocking("release_node")
-    strike: Callable[..., bool] = _blocking("strike")
-    reprioritise: Callable[..., int] = _blocking("reprioritise")
-    add_all: Callable[..., dict[int, list[Added]]] = _blocking("add_all")
-    extend_all: Callable[..., list[Lease | None]] = _blocking("extend_all")
-    preview: Callable[..., list[Preview]] = _blocking("preview")
-    preview_all: Callable[..., dict[int, list[Preview]]] = _blocking("preview_all")
-    settle_all: Callable[..., dict[int, list[list[Verdict]]]] = _blocking("settle_all")
-    expire_all: Callable[..., list[str]] = _blocking("expire_all")
-    release_nodes: Callable[..., int] = _blocking("release_nodes")
-    stats_all: Callable[..., list[ShardStats]] = _blocking("stats_all")
-    dead_letters: Callable[..., list[DeadLetter]] = _blocking("dead_letters")
-    revive: Callable[..., int] = _blocking("revive")
-    drop: Callable[..., int] = _blocking("drop")
-    story: Callable[..., TaskStory | None] = _blocking("story")
-    host_note: Callable[..., bytes] = _blocking("host_note")
-    host_state: Callable[..., HostState | None] = _blocking("host_state")
-    hosts: Callable[..., list[HostState]] = _blocking("hosts")
-    set_delay: Callable[..., None] = _blocking("set_delay")
-    hurry: Callable[..., int] = _blocking("hurry")
-    stats: Callable[..., ShardStats] = _blocking("stats")
-    count: Callable[..., None] = _blocking("count")
-    top_hosts: Callable[..., list[HostSummary]] = _blocking("top_hosts")
-    get_meta: Callable[..., bytes | None] = _blocking("get_meta")
-    put_meta: Callable[..., None] = _blocking("put_meta")
-    put_meta_if_absent: Callable[..., bytes] = _blocking("put_meta_if_absent")
-    put_entries: Callable[..., None] = _blocking("put_entries")
-    get_entries: Callable[..., dict[str, bytes]] = _blocking("get_entries")
-    get_entry: Callable[..., bytes | None] = _blocking("get_entry")
-    delete_entries: Callable[..., None] = _blocking("delete_entries")
-    claim: Callable[..., bool] = _blocking("claim")
-    keep_time: Callable[..., float] = _blocking("keep_time")
-    check: Callable[..., None] = _blocking("check")
-    snapshot: Callable[..., None] = _blocking("snapshot")
-    sync: Callable[..., None] = _blocking("sync")
+    lease = _blocking(Engine.lease)
+    visit = _blocking(Engine.visit)
+    forget = _blocking(Engine.forget)
+    strike = _blocking(Engine.strike)
+    reprioritise = _blocking(Engine.reprioritise)
+    add_all = _blocking(Engine.add_all)
+    extend_all = _blocking(Engine.extend_all)
+    preview_all = _blocking(Engine.preview_all)
+    settle_all = _blocking(Engine.settle_all)
+    expire_all = _blocking(Engine.expire_all)
+    release_nodes = _blocking(Engine.release_nodes)
+    stats_all = _blocking(Engine.stats_all)
+    dead_letters = _blocking(Engine.dead_letters)
+    revive = _blocking(Engine.revive)
+    drop = _blocking(Engine.drop)
+    story = _blocking(Engine.story)
+    host_note = _blocking(Engine.host_note)
+    host_state = _blocking(Engine.host_state)
+    hosts = _blocking(Engine.hosts)
+    set_delay = _blocking(Engine.set_delay)
+    hurry = _blocking(Engine.hurry)
+    count = _blocking(Engine.count)
+    top_hosts = _blocking(Engine.top_hosts)
+    get_meta = _blocking(Engine.get_meta)
+    put_meta = _blocking(Engine.put_meta)
+    put_meta_if_absent = _blocking(Engine.put_meta_if_absent)
+    put_entries = _blocking(Engine.put_entries)
+    get_entries = _blocking(Engine.get_entries)
+    get_entry = _blocking(Engine.get_entry)
+    delete_entries = _blocking(Engine.delete_entries)
+    claim = _blocking(Engine.claim)
+    keep_time = _blocking(Engine.keep_time)
+    check = _blocking(Engine.check)
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.engine = engine
         self.shard_count = engine.shard_count
         self.shard_of = engine.shard_of
-        self.contents = BlockingContents(engine.contents, self.run)
+        self.contents = BlockingContents(self)
         self._loop = loop
 
     def run(self, call: Coroutine[Any, Any, _Answer]) -> _Answer:
         return self._loop.run_until_complete(call) if self._loop is not None else drive(call)
+
+    # One shard
+
+    def add(self, shard: int, found: Sequence[NewURLs], now: float, *, host_urls_max: int | None = None) -> list[Added]:
+        return self.add_all({shard: found}, now, host_urls_max=host_urls_max)[shard]
+
+    def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
+        return self.settle_all({shard: settlements}, now)[shard]
+
+    def preview(self, shard: int, settlements: Sequence[Settlement]) -> list[Preview]:
+        return self.preview_all({shard: settlements})[shard]
+
+    def stats(self, shard: int, now: float) -> ShardStats:
+        return self.stats_all(now)[shard]
 
     def close(self) -> None:
         """Close the engine, and its loop with it. Closing twice is harmless."""
@@ -128,9 +130,9 @@ class BlockingEngine:
             self._loop.close()
 
 
-def open_blocking(spec: str, *, shard_count: int | None = None, sync: bool = False) -> BlockingEngine:
+def open_blocking(spec: str, *, shard_count: int | None = None) -> BlockingEngine:
     """`open_engine` for code that is not asynchronous."""
-    opening = open_engine(spec, shard_count=shard_count, sync=sync)
+    opening = open_engine(spec, shard_count=shard_count)
     if not spec.startswith(("redis:", "rediss:")):
         return BlockingEngine(drive(opening))
     loop = asyncio.new_event_loop()

@@ -1,7 +1,6 @@
-"""What the embedded engines have in common: no network, one process, and so nothing that needs to be asked at once.
+"""What the embedded engines share. They live in one process without a network, so calls on several shards are loops.
 
-The calls on several shards are loops. The small tables are values under prefixed keys, which an engine keeps as it
-likes (`Values`).
+The small tables are values under prefixed keys; each engine brings its own storage for them (`Values`).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 
 from drumlin.dedupe import ContentIndex, KeyValue
 from drumlin.engines.base import EXPIRE_LIMIT, Added, shard_of
-from drumlin.model import Content, Duplicate, Lease, NewURLs, Preview, Renewal, Settlement, ShardStats, Verdict
+from drumlin.model import Content, Duplicate, NewURLs, Preview, Settled, Settlement, ShardStats, Verdict
 
 _META, _ENTRY, _CLAIM = "meta.", "entry.", "claim."
 _TIME = "time"
@@ -36,6 +35,19 @@ class Values(Protocol):
         """Keys that begin with `prefix`, in order, with their values."""
 
 
+def verdict_on(settled: Settled, task_id: int, attempt_id: bytes, live: bool, leased: bool, ended: bool) -> Verdict:
+    """The rules of `base.Engine.settle_all`, in their order. The URL's task has this id and was last settled with this
+    attempt; `live` is whether the settlement has the id of the live lease, `leased` whether that lease holds the
+    task, `ended` whether the task is done or dead."""
+    if task_id != settled.task_id:
+        return Verdict.STALE
+    if settled.attempt_id and settled.attempt_id == attempt_id:
+        return Verdict.REPEATED
+    if live:
+        return Verdict.SETTLED if leased else Verdict.STALE
+    return Verdict.STALE if leased or ended or attempt_id else Verdict.SETTLED
+
+
 class EmbeddedContents:
     """`base.Contents` over an index in this process."""
 
@@ -48,6 +60,9 @@ class EmbeddedContents:
     async def record(self, contents: Sequence[Content], overlap_min: float) -> list[Duplicate | None]:
         return self._index.record(contents, overlap_min)
 
+    async def adopt(self, contents: Sequence[Content]) -> None:
+        self._index.adopt(contents)
+
 
 class _Claim(msgspec.Struct, array_like=True):
     holder: str
@@ -58,7 +73,7 @@ _decode_claim = msgspec.msgpack.Decoder(_Claim).decode
 
 
 class Embedded:
-    """The part of `base.Engine` that follows from the rest when the engine is embedded."""
+    """The part of `base.Engine` that an embedded engine can build from its other methods and `values`."""
 
     shard_count: int
     shared = False
@@ -67,16 +82,11 @@ class Embedded:
     def shard_of(self, host: str) -> int:
         return shard_of(host, self.shard_count)
 
-    # What the engine itself does
+    # One shard, which each engine implements itself; see the calls of the same name with `_all` in `base.Engine`
 
     async def add(
         self, shard: int, found: Sequence[NewURLs], now: float, *, host_urls_max: int | None = None
     ) -> list[Added]:
-        raise NotImplementedError
-
-    async def extend(
-        self, shard: int, host: str, token: str, now: float, *, until: float, urls_max: int
-    ) -> Lease | None:
         raise NotImplementedError
 
     async def settle(self, shard: int, settlements: Sequence[Settlement], now: float) -> list[list[Verdict]]:
@@ -102,12 +112,6 @@ class Embedded:
         return {
             shard: await self.add(shard, found, now, host_urls_max=host_urls_max) for shard, found in batches.items()
         }
-
-    async def extend_all(self, renewals: Sequence[Renewal], now: float, *, until: float) -> list[Lease | None]:
-        return [
-            await self.extend(one.shard, one.host, one.token, now, until=until, urls_max=one.urls_max)
-            for one in renewals
-        ]
 
     async def settle_all(
         self, batches: Mapping[int, Sequence[Settlement]], now: float
@@ -157,8 +161,8 @@ class Embedded:
         self.values.change({}, [_entry_key(table, key) for key in keys])
 
     async def claim(self, name: str, holder: str, now: float, *, until: float) -> bool:
-        """Claims that have run out are swept away as others of their kind come (what is before the colon of the name),
-        a few at a time, so that they do not pile up."""
+        """See `base.Engine.claim`. Each claim also removes a few expired ones of its kind (the part of the name before
+        the colon), so they do not pile up."""
         value = self.values.get(_CLAIM + name)
         held = _decode_claim(value) if value is not None else None
         if held is not None and held.holder != holder and held.until > now:

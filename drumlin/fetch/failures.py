@@ -1,4 +1,4 @@
-"""What libcurl's errors mean to us."""
+"""Translates libcurl's errors into kinds of failure, and into words where libcurl does not know the reason itself."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pycurl
 
 from drumlin.model import FailureKind
 
-# Errors of libcurl that pycurl has no name for: one stream of a connection broke; a header line of more than 100 KB.
-E_HTTP2_STREAM = 92
-E_TOO_LARGE = 100
+# Two errors of libcurl that pycurl has no name for.
+E_HTTP2_STREAM = 92  # one stream of an HTTP/2 connection broke, and not the connection
+E_TOO_LARGE = 100  # a header line of more than 100 KB
 
 _KIND_OF_ERROR = {
     pycurl.E_COULDNT_RESOLVE_HOST: FailureKind.DNS,
@@ -36,16 +36,19 @@ _KIND_OF_ERROR = {
 }
 
 
-def failure_kind(code: int, refused: bool) -> str:
+def failure_kind(code: int, refused: bool) -> FailureKind:
+    """The kind of failure that an error of libcurl is. `refused` means that the guard refused the address."""
     if refused:
         return FailureKind.FORBIDDEN_ADDRESS
     return _KIND_OF_ERROR.get(code, FailureKind.PROTOCOL)
 
 
 def error_text(code: int, refused: bool, message: str) -> str:
-    """What libcurl says, except where it does not know why it failed."""
+    """The reason in words: libcurl's own message, except where we caused the error and libcurl cannot know why."""
     if refused:
         return "the address is private; --allow-private permits it"
     if code == E_TOO_LARGE:
         return "a header line that is too long"
+    if code == pycurl.E_FILESIZE_EXCEEDED:
+        return "the body is larger than --body-bytes-max permits"
     return "the connection broke before the answer" if code == pycurl.E_ABORTED_BY_CALLBACK else message

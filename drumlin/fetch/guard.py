@@ -1,23 +1,21 @@
-"""Which addresses a crawler must not contact: everything that is not the public internet (SSRF).
+"""Which addresses a crawler must not contact: everything that is not the public internet.
 
-The guard looks at the address that is about to be connected to, after name resolution, so that neither a redirect nor
-a name that changes its address gets past it. An IPv6 address that carries an IPv4 address (mapped, 6to4, NAT64,
-Teredo, compatible) is as forbidden as the address it carries.
+A page can link to a machine inside the network that the crawler runs in, for instance to a cloud's metadata service,
+and so read or change what it could not reach itself (server-side request forgery, SSRF). The guard looks at the address
+that is about to be connected to, after the name was resolved. So neither a redirect nor a name whose address changes
+gets past it. An IPv6 address that carries an IPv4 address (mapped, 6to4, NAT64, Teredo, compatible) is forbidden if the
+address within it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-
-from drumlin.errors import ConfigError
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 CACHED_ADDRESSES_MAX = 65_536
-"""Verdicts remembered, of all guards together."""
+"""How many verdicts all guards of the process remember together."""
 
 _Address = IPv4Address | IPv6Address
-_Network = IPv4Network | IPv6Network
 
 # The networks of the IANA special-purpose registries that are not globally reachable, written out because the
 # `is_private` and `is_global` of the standard library differ between Python versions.
@@ -44,13 +42,13 @@ _FORBIDDEN_4 = tuple(
         "240.0.0.0/4",  # reserved, broadcast
     )
 )
-# Only 2000::/3 is global unicast; everything outside of it is refused: unspecified, loopback, link-local, site-local,
-# unique local (with cloud metadata at fd00:ec2::254), local NAT64 (64:ff9b:1::/48), multicast, what is not assigned.
+# Only 2000::/3 is global unicast. Everything outside of it is refused: unspecified, loopback, link-local, site-local,
+# unique local (with cloud metadata at fd00:ec2::254), local NAT64 (64:ff9b:1::/48), multicast, and unassigned ranges.
 _GLOBAL_6 = IPv6Network("2000::/3")
 _FORBIDDEN_6 = tuple(
     IPv6Network(network)
     for network in (
-        "2001::/23",  # protocol assignments: benchmarking, ORCHID; Teredo is looked into before
+        "2001::/23",  # protocol assignments: benchmarking, ORCHID; Teredo, in it too, is handled by `_embedded`
         "2001:db8::/32",  # documentation
         "2620:4f:8000::/48",  # AS112
         "3fff::/20",  # documentation
@@ -63,47 +61,29 @@ _LOW_32_BITS = 0xFFFF_FFFF
 
 @lru_cache(CACHED_ADDRESSES_MAX)
 def forbidden(address: str) -> bool:
-    """Whether an address is anything but public. What is not an address at all is forbidden."""
+    """Whether an address is not public. Text that is not an address at all is forbidden too."""
     parsed = _parse(address)
     return parsed is None or not _public(parsed)
 
 
 class Guard:
-    """Refuses forbidden addresses, unless all private ones or some networks are allowed."""
+    """Refuses forbidden addresses, unless private ones are allowed."""
 
-    def __init__(self, allow_private: bool = False, allow: Sequence[str] = ()) -> None:
+    def __init__(self, allow_private: bool = False) -> None:
         self.allow_private = allow_private
-        self._allow = tuple(_network(network) for network in allow)
-        self._refuses = lru_cache(CACHED_ADDRESSES_MAX)(self._judge)
 
     def refuses(self, address: str) -> bool:
         """Whether a connection to this address (text, without port or brackets) must not be made."""
-        return self._refuses(address)
-
-    def _judge(self, address: str) -> bool:
-        parsed = _parse(address)
-        if parsed is None:
-            return True
-        if self.allow_private or not forbidden(address):
-            return False
-        faces = [parsed, *_embedded(parsed)]
-        # A carrier is allowed with what it carries: ::ffff:10.0.0.1 where 10.0.0.0/8 is.
-        return not any(face in network for face in faces for network in self._allow)
+        return forbidden(address) if not self.allow_private else _parse(address) is None
 
 
+@lru_cache(CACHED_ADDRESSES_MAX)
 def _parse(address: str) -> _Address | None:
     """The address without its zone (`fe80::1%eth0`), or None."""
     try:
         return ip_address(address.partition("%")[0])
     except ValueError:
         return None
-
-
-def _network(text: str) -> _Network:
-    try:
-        return ip_network(text, strict=False)
-    except ValueError as error:
-        raise ConfigError(f"{text!r} is not a network.", "Write it like 10.0.0.0/8 or fd00::/8.") from error
 
 
 def _public(address: _Address) -> bool:

@@ -1,13 +1,18 @@
-"""Kept connections: which may be used again, and which their server has closed or is about to.
+"""Which idle connections may be used again, and which their server has closed or is about to close.
 
-Servers close a connection that nobody uses for a while: after one, two or five seconds, seldom more. A request that
-meets the closing is lost, the server may or may not have seen it, and with a delay as long as the server's limit a
-third of all requests would be. So idle sockets are watched. What a server closes tells its limit; what it leaves open
-tells how long it waits at least. A connection is used again only if it was idle for clearly less than that.
+Servers close a connection that nobody uses for a while: after one, two or five seconds, seldom more. If a request is
+sent just then it is lost, and nobody knows whether the server has seen it. It cannot simply be repeated, because two
+contacts so close may be against the host's delay. With a delay about as long as the server's limit, a third of all
+requests were lost like that.
 
-Until anything is known, one connection is left idle to learn from, and each request opens one that is not kept. libcurl
-looks for dead connections once a second at most and would choose among all of an origin. So those that must not be used
-are shut here: nothing can leave on them, and what libcurl tries on them may be repeated at once.
+So we watch idle sockets and learn each server's limit. If it closes a connection, its limit is at most the time for
+which that was idle; if it leaves one open, its limit is at least that time. A connection is used again only if it was
+idle for clearly less than the limit. Until the limit is known, one connection is left idle to learn from, and each
+request opens a connection of its own, which is closed afterwards.
+
+libcurl does not let us choose a connection: it takes any of the origin's that it believes to be alive, and looks for
+dead ones only once a second. So connections that must not be used are shut down here. If libcurl takes one of them all
+the same, nothing leaves this machine, and libcurl may repeat the request at once (`Transfer.before_send`).
 """
 
 from __future__ import annotations
@@ -19,64 +24,64 @@ from contextlib import suppress
 from typing import NamedTuple
 
 SURE_S = 0.5
-"""No server closes a connection after so short a time."""
+"""A connection that was idle for less than this is always used: no server closes one so soon."""
 MARGIN_S = 0.25
 MARGIN_SHARE = 0.1
-"""By how much an idle time must be below what a server is known to grant."""
+"""By how much an idle time must be below a server's limit: a share of the idle time, and `MARGIN_S`."""
 LEARNT_GAPS = 2
-"""A server is known to wait long enough when it has waited for so many times what lies between two requests."""
+"""We have learnt enough about a server once it left a connection open for so many times our pause between requests."""
 ORIGINS_MAX = 20_000
-"""Servers that are remembered; beyond it all are forgotten and learnt again."""
+"""How many servers are remembered; when there are more, all are forgotten and learnt again."""
 
 
 class Choice(NamedTuple):
-    """How to send a request: on a new connection, or also on one that is there; and whether to keep it afterwards."""
+    """How to send a request. `fresh`: only on a new connection. `keep`: keep the connection open afterwards."""
 
     fresh: bool
     keep: bool
 
 
-_AS_EVER = Choice(False, True)
-_ONCE = Choice(True, False)
+_AS_EVER = Choice(fresh=False, keep=True)
+_ONCE = Choice(fresh=True, keep=False)
 
 
 class KeptConnections:
-    """The idle connections of a fetcher by origin, and what each server is known to grant. Knows sockets by number;
-    `unwatch` hears of those that are ended here."""
+    """The idle connections of a fetcher by origin, and the limit that each server is known to have. Sockets are known
+    by their file descriptors (`number`); `unwatch` is called with those that are shut down here."""
 
     def __init__(self, unwatch: Callable[[int], None]) -> None:
         self._unwatch = unwatch
         self._sockets: dict[int, tuple[str, int]] = {}
-        """Of each socket of ours its origin and its inode: a number may be given to another file."""
+        """The origin and the inode of each socket. The inode shows whether a number now belongs to another file."""
         self._idle: dict[str, dict[int, float]] = {}
-        """Since when each idle socket of an origin is idle, the one that became so last at the end."""
+        """For each origin its idle sockets and since when each is idle, in the order in which they became idle."""
         self._shut_ports: dict[int, tuple[int, int]] = {}
-        """Sockets that were ended here, by their own ports."""
+        """Sockets that were shut down here (number and inode), by their local ports."""
         self._ended: dict[str, float] = {}
         """When the last answer of an origin ended."""
         self._closes_s: dict[str, float] = {}
-        """After how long a server was seen to close a connection."""
+        """The shortest idle time after which a server closed a connection."""
         self._grants_s: dict[str, float] = {}
-        """How long a server was seen to leave one open."""
+        """The longest time for which a server left an idle connection open."""
 
     def opened(self, number: int, origin: str) -> None:
         self.used(number)
         self._sockets[number] = (origin, os.fstat(number).st_ino)
 
     def forget(self, number: int) -> None:
-        """A number has gone to a socket that is not ours to judge."""
+        """A number now belongs to a socket that is not a site's, so it is not watched."""
         self.used(number)
         self._sockets.pop(number, None)
 
     def used(self, number: int) -> None:
-        """A socket is at work again, or its number has gone to another."""
+        """A socket is not idle any more: it is used again, or its number now belongs to another socket."""
         origin, _ = self._sockets.get(number, ("", 0))
         waiting = self._idle.get(origin)
         if waiting is not None and waiting.pop(number, None) is not None and not waiting:
             del self._idle[origin]
 
     def rests(self, number: int, now: float) -> bool:
-        """A socket has nothing to do; whether it is one of ours, to be watched."""
+        """A socket has become idle. Returns whether it is a connection to a site, which should be watched."""
         known = self._sockets.get(number)
         if known is None:
             return False
@@ -84,13 +89,13 @@ class KeptConnections:
         return True
 
     def rested(self, number: int, now: float) -> None:
-        """A socket that is known to be idle was used meanwhile."""
+        """A socket that still counts as idle was used meanwhile: it is idle only since `now`."""
         waiting = self._idle.get(self._sockets.get(number, ("", 0))[0])
         if waiting is not None and waiting.pop(number, None) is not None:
             waiting[number] = now
 
     def ended(self, origin: str, now: float) -> None:
-        """An answer has come to its end."""
+        """An answer of this origin has ended."""
         if len(self._ended) >= ORIGINS_MAX:
             for known in (self._ended, self._closes_s, self._grants_s):
                 known.clear()
@@ -102,8 +107,8 @@ class KeptConnections:
         return now - self._ended.get(origin, now)
 
     def closed(self, number: int, now: float) -> bool:
-        """Whether an event of a socket means that its server has closed it while it was idle, which tells how long the
-        server waits."""
+        """To be called when the other side has closed a socket. Returns whether it was an idle connection to a site; if
+        so, the server's limit is learnt from it."""
         origin, _ = self._sockets.get(number, ("", 0))
         since = self._idle.get(origin, {}).get(number)
         if since is None:
@@ -113,7 +118,7 @@ class KeptConnections:
         return True
 
     def broke(self, origin: str, idle_s: float) -> None:
-        """A connection that had been idle for so long was closed."""
+        """The server closed a connection that had been idle for `idle_s`."""
         self._closes_s[origin] = min(idle_s, self._closes_s.get(origin, idle_s))
 
     def choose(self, origin: str, now: float) -> Choice:
@@ -121,6 +126,7 @@ class KeptConnections:
         waiting = self._idle.get(origin, {})
         gap_s = self.gap_s(origin, now)
         if not waiting:
+            # A new connection is opened anyway. It is kept unless our pauses are known to be longer than the limit.
             return _AS_EVER if self._is_safe(origin, gap_s) or origin not in self._closes_s else _ONCE
         if now - next(iter(waiting.values())) < SURE_S:
             return _AS_EVER
@@ -128,6 +134,7 @@ class KeptConnections:
 
     def _weigh(self, origin: str, waiting: dict[int, float], gap_s: float, now: float) -> Choice:
         """Choose for an origin whose connections have been idle for a while."""
+        # libcurl may have closed some of them by itself: then their numbers belong to other files, or to none.
         for number in [number for number in waiting if not self._is_open(number)]:
             self.used(number)
         ages = {number: now - since for number, since in waiting.items()}
@@ -139,7 +146,8 @@ class KeptConnections:
         if self._is_safe(origin, longest_s):
             return _AS_EVER
         if origin not in self._closes_s and not self._is_safe(origin, LEARNT_GAPS * gap_s):
-            return _ONCE  # and watch the idle ones further
+            return _ONCE  # and leave the idle ones open, to learn how long the server waits
+        # The limit is known well enough. libcurl chooses a connection by itself, so those that it must not choose go.
         fit = False
         for number, age_s in ages.items():
             if self._is_safe(origin, age_s):
@@ -149,12 +157,12 @@ class KeptConnections:
         return _AS_EVER if fit or self._is_safe(origin, gap_s) else _ONCE
 
     def is_shut(self, port: int) -> bool:
-        """Whether the connection from this port of ours was ended here, so that nothing can be sent on it."""
+        """Whether the connection from this local port was shut down here, so nothing can be sent on it."""
         number, inode = self._shut_ports.pop(port, (-1, 0))
         return number >= 0 and _inode(number) == inode
 
     def _is_safe(self, origin: str, idle_s: float) -> bool:
-        """Whether a connection can be used that was idle for so long."""
+        """Whether a connection that was idle for `idle_s` can be used."""
         granted_s = self._closes_s.get(origin, self._grants_s.get(origin, 0.0))
         return idle_s < SURE_S or idle_s * (1.0 + MARGIN_SHARE) + MARGIN_S <= granted_s
 
@@ -162,7 +170,7 @@ class KeptConnections:
         return _inode(number) == self._sockets[number][1]
 
     def _shut(self, number: int) -> None:
-        """End a connection. Should libcurl choose it all the same, nothing leaves this machine."""
+        """Shut a connection down. If libcurl uses it all the same, nothing leaves this machine."""
         self.used(number)
         self._unwatch(number)
         with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
@@ -172,7 +180,7 @@ class KeptConnections:
 
 
 def _inode(number: int) -> int:
-    """What tells an open file from all others; 0 when the number is of none."""
+    """The inode of an open file, which tells it from all others; 0 if no file has this number."""
     try:
         return os.fstat(number).st_ino
     except OSError:

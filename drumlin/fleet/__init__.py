@@ -1,12 +1,13 @@
 """A local fleet: real coordinators, nodes and a real Redis Cluster on one machine, for trying it out and for tests.
 
-How it works: `up` writes the plan of a fleet into its directory and starts the supervisor, a process of its own, which
-starts everything else, starts again what dies, and writes down who is at work in `fleet.json`. `down` ends them all,
-also when the supervisor is gone. `remote` asks a coordinator, of this fleet or any other.
+How it works. `founding` writes the plan of a fleet into its directory, `up` starts the supervisor, a process of its own
+(`supervisor`). That starts everything else (`children`, `cluster`), starts again what dies, and writes the list of its
+processes to `fleet.json` (`layout`). `up.down` ends them all, also if the supervisor is gone (`endings`, `marks`). Read
+`supervisor` first.
 
-Invariants:
-- everything of a fleet is in its directory; secrets are readable by their owner only and on no command line;
-- a process is signalled only if it is the one that was started: its start time is compared, and through a pidfd no
-  other can take its number in between;
-- a fleet that was taken down, or killed, goes on when it is brought up again.
+Invariants
+- Everything of a fleet is in its directory. Secrets are readable by their owner only, and are on no command line.
+- Only processes that the fleet has started are signalled. A process number may be given to another process, so the
+  start time is compared, and the signal goes through a pidfd, which always means the same process.
+- A fleet that was taken down or killed goes on when it is brought up again.
 """

@@ -8,20 +8,23 @@ import sys
 import time
 from pathlib import Path
 
-from drumlin.config.loading import TEST_VARIABLE_PREFIX, VARIABLE_PREFIX
+from drumlin.config.key import VARIABLE_PREFIX
+from drumlin.config.loading import TEST_VARIABLE_PREFIX
 from drumlin.fleet.cluster import ADDRESS, write_settings
-from drumlin.fleet.layout import FleetPaths, FleetPlan, FleetProcess, Role, read_secret
+from drumlin.fleet.layout import FleetPaths, FleetPlan, FleetProcess, ProcessRole, read_secret
 from drumlin.fleet.marks import ProcessMark
+from drumlin.logs import message_of
 from drumlin.tls import CertificateFiles
 
 RESTART_WAIT_S = 0.5
 RESTART_WAIT_S_MAX = 15.0
-# Who lived this long did not die of how it was started.
+# If a process ran for at least this long, the way it was started was not the reason for its end. Then it is started
+# again soon; otherwise after a pause that doubles each time.
 HEALTHY_S = 15.0
 
 
 class Child:
-    """One process of the fleet, started as often as it takes."""
+    """One process of the fleet. It is started again whenever it dies."""
 
     def __init__(self, record: FleetProcess, command: list[str], environment: dict[str, str], log: Path) -> None:
         self.record = record
@@ -42,7 +45,7 @@ class Child:
                 stderr=output,
                 cwd=self._log.parent.parent,
                 env=self._environment,
-                # Ctrl-C at the terminal is for who watches the fleet, not for the fleet.
+                # Ctrl-C at the terminal should end the command that watches the fleet, not the fleet.
                 start_new_session=True,
             )
         self._started = time.monotonic()
@@ -51,7 +54,7 @@ class Child:
         self.record.exit_code = None
 
     def reap(self) -> bool:
-        """Whether it has ended since this was last asked."""
+        """Whether the process has ended since the last call."""
         if self._process is None or self._process.poll() is None:
             return False
         self.record.exit_code = self._process.returncode
@@ -64,17 +67,17 @@ class Child:
 
     @property
     def due(self) -> bool:
-        """Whether it has been dead for long enough to be started again."""
+        """Whether the process has been dead for long enough to be started again."""
         return self._process is None and time.monotonic() - self._ended >= self._wait_s
 
     def last_words(self) -> str:
-        """The last line of its log."""
+        """What the last line of its log says."""
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((message_of(line) for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 def _mark(process: subprocess.Popen[bytes]) -> ProcessMark | None:
-    """A child that died at once is a zombie now, and has no mark."""
+    """The mark of a child; None if it has died already."""
     try:
         return ProcessMark.of(process.pid)
     except ProcessLookupError:
@@ -87,14 +90,14 @@ def redis_children(paths: FleetPaths, plan: FleetPlan) -> list[Child]:
     for number, ports in enumerate(plan.redis_ports):
         name = f"redis-{number}"
         settings = write_settings(paths.redis / str(number), ports, password)
-        record = FleetProcess(name, Role.REDIS, f"{ADDRESS}:{ports[0]}")
+        record = FleetProcess(name, ProcessRole.REDIS, f"{ADDRESS}:{ports[0]}")
         children.append(Child(record, [plan.redis_program, str(settings)], _environment(), paths.log(name)))
     return children
 
 
 def coordinator_children(paths: FleetPaths, plan: FleetPlan) -> list[Child]:
     certificates = CertificateFiles.in_folder(paths.certs)
-    # The engine's URL holds a password, so it is not for the command line.
+    # The engine's URL contains a password, so it must not be on the command line, which all users can see.
     environment = _environment() | {"DRUMLIN_ENGINE": read_secret(paths.engine_url)}
     children = []
     for number, port in enumerate(plan.coordinator_ports):
@@ -103,8 +106,8 @@ def coordinator_children(paths: FleetPaths, plan: FleetPlan) -> list[Child]:
         command = [*_drumlin("coordinator"), "--config", str(paths.crawl), "--input", str(paths.seeds)]
         command += ["--store", str(paths.store), "--listen", listen]
         command += ["--finish" if plan.finish else "--no-finish"]
-        command += ["--cert", str(certificates.server), "--key", str(certificates.server_key)]
-        record = FleetProcess(name, Role.COORDINATOR, f"https://{listen}")
+        command += ["--cert", str(certificates.server), "--key", str(certificates.server_key), *_logging(plan)]
+        record = FleetProcess(name, ProcessRole.COORDINATOR, f"https://{listen}")
         children.append(Child(record, command, environment, paths.log(name)))
     return children
 
@@ -113,30 +116,31 @@ def node_children(paths: FleetPaths, plan: FleetPlan, coordinators: list[str]) -
     children = []
     for number in range(plan.nodes):
         name = f"node-{number}"
-        # Each begins at another coordinator, so that they share the load.
+        # Each node tries another coordinator first, so the coordinators share the load.
         first = number % len(coordinators)
         addresses = ",".join(coordinators[first:] + coordinators[:first])
-        command = [*_drumlin("node"), "--coordinator", addresses, "--name", name, "--store", str(paths.store)]
-        command += [
-            "--token-file",
-            str(paths.join_token),
-            "--ca",
-            str(CertificateFiles.in_folder(paths.certs).authority),
-        ]
-        command += ["--concurrency", str(plan.concurrency)]
-        children.append(Child(FleetProcess(name, Role.NODE), command, _environment(), paths.log(name)))
+        authority = CertificateFiles.in_folder(paths.certs).authority
+        command = [*_drumlin("node"), "--config", str(paths.crawl), "--coordinator", addresses, "--name", name]
+        command += ["--store", str(paths.store), "--token-file", str(paths.join_token), "--ca", str(authority)]
+        command += ["--concurrency", str(plan.concurrency), *_logging(plan)]
+        children.append(Child(FleetProcess(name, ProcessRole.NODE), command, _environment(), paths.log(name)))
     return children
 
 
+def _logging(plan: FleetPlan) -> list[str]:
+    return ["--log-format", plan.log.format, "--log-level", plan.log.level]
+
+
 def _drumlin(verb: str) -> list[str]:
-    return [sys.executable, "-m", "drumlin", verb]
+    # With -P nothing is imported from the working directory, into which others may have put a `drumlin.py`.
+    return [sys.executable, "-P", "-m", "drumlin", verb]
 
 
 def _environment() -> dict[str, str]:
-    """Ours without settings: those of the crawl are in its file, and must be the same for all."""
+    """Our environment without settings of drumlin: those of the crawl are in its file, the same for all processes."""
 
     def kept(name: str) -> bool:
         return not name.startswith(VARIABLE_PREFIX) or name.startswith(TEST_VARIABLE_PREFIX)
 
-    # One process per core: numpy's own threads would only cost each of them a tenth of a second at its start.
+    # There is a process for each core, so numpy needs no threads; starting them would take each a tenth of a second.
     return {"OPENBLAS_NUM_THREADS": "1"} | {name: value for name, value in os.environ.items() if kept(name)}

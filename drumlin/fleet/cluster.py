@@ -1,12 +1,11 @@
 """A Redis or Valkey Cluster on loopback: its servers' settings, and how they become a cluster.
 
-The servers are told with the cluster's own commands, so that no other program than the server is needed. Founding a
+The cluster is formed by the commands of the servers themselves, so no program but the server is needed. Founding a
 cluster that exists changes nothing, so a fleet can be brought up again on the data it left.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 import shutil
 import socket
@@ -18,21 +17,22 @@ from typing import Any
 
 import hiredis
 
+from drumlin.disk import PRIVATE
+from drumlin.engines.redis.commands import packed
+from drumlin.engines.redis.topology import SLOTS
 from drumlin.errors import ConfigError, EngineError
-from drumlin.fleet.layout import FleetPlan, write_whole
+from drumlin.fleet.layout import FleetPlan, write_file
 
 PROGRAMS = ("redis-server", "valkey-server")
-SLOTS = 16_384
 ADDRESS = "127.0.0.1"
-# How long a master may be silent before its replicas take over: short, since recovery waits for it, and long enough
-# that a busy machine does not depose masters that are only slow.
+# How long a master may be silent before a replica takes over. Short, since recovery has to wait for it; but long enough
+# for masters on a busy machine that are only slow.
 NODE_TIMEOUT_MS = 3_000
 FORM_WAIT_S = 60.0
 POLL_S = 0.05
 ANSWER_S_MAX = 5.0
 READ_BYTES = 65_536
 MASTERS_WITH_REPLICAS_MIN = 3
-SECRET_FILE_MODE = 0o600
 REWRITE_BYTES_MIN = 1 << 30
 FIRST_PORT = 15_000
 LAST_PORT = 32_000
@@ -64,28 +64,31 @@ def write_settings(folder: Path, ports: tuple[int, int], password: str) -> Path:
         f"cluster-node-timeout {NODE_TIMEOUT_MS}",
         # The other masters go on while one is being replaced.
         "cluster-require-full-coverage no",
-        # What was acknowledged is in the log before the answer is sent; everysec is for power loss only.
+        # A write is in the kernel's copy of the log before it is acknowledged, so killing the server loses nothing.
+        # Only a power loss can lose the last second.
         "appendonly yes",
         "appendfsync everysec",
-        # Rewriting the log forks, and takes a core while it lasts: not for every 64 MB, which are seconds of work.
+        # Rewriting the log takes a core while it lasts. The default, every 64 MB, would come every few seconds.
         f"auto-aof-rewrite-min-size {REWRITE_BYTES_MIN}",
         'save ""',
-        # A replica that was away for long is better than no master, for it has what was confirmed to the writer.
+        # A replica may become master however long it was cut off: it has everything that was confirmed to the writer.
         "cluster-replica-validity-factor 0",
         # The frontier must never be evicted: a full server refuses writes.
         "maxmemory-policy noeviction",
-        # A replica's first copy need not wait for others to ask for one too.
+        # A replica gets its first copy at once, without waiting whether others want one too.
         "repl-diskless-sync-delay 0",
         "daemonize no",
         'logfile ""',
     ]
     path = folder / "redis.conf"
-    write_whole(path, "".join(f"{line}\n" for line in lines).encode(), SECRET_FILE_MODE)
+    write_file(path, "".join(f"{line}\n" for line in lines).encode(), PRIVATE)
     return path
 
 
 class RedisServer:
-    """Asks one server, one command at a time. Errors of the server are `hiredis.ReplyError`s, raised."""
+    """Asks one server, one command at a time, and waits. The engine's client is for a cluster that stands: it sends a
+    command to whichever server has the slot, and repeats it. Founding a cluster means to tell each server its part, and
+    to hear its errors, which are raised as `hiredis.ReplyError`s."""
 
     def __init__(self, port: int, password: str) -> None:
         self.port = port
@@ -98,7 +101,7 @@ class RedisServer:
             raise
 
     def ask(self, *words: str | int) -> Any:
-        self._socket.sendall(_packed(words))
+        self._socket.sendall(packed(*words))
         answer = self._reader.gets()
         while answer is False:
             received = self._socket.recv(READ_BYTES)
@@ -119,12 +122,6 @@ class RedisServer:
         self._socket.close()
 
 
-def _packed(words: Sequence[str | int]) -> bytes:
-    """A command as the protocol wants it: how many words, and each with its length."""
-    parts = [str(word).encode() for word in words]
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
-
-
 def connect(port: int, password: str) -> RedisServer | None:
     """The server if it answers and has loaded its data, else None."""
     server = None
@@ -139,7 +136,7 @@ def connect(port: int, password: str) -> RedisServer | None:
 
 
 def form_cluster(plan: FleetPlan, password: str, alive: Callable[[], None]) -> None:
-    """Make the running servers a cluster and wait until it serves; `alive` raises when one of them has died."""
+    """Form a cluster of the running servers and wait until it serves; `alive` raises if one of them has died."""
     deadline = time.monotonic() + FORM_WAIT_S
     servers: list[RedisServer] = []
     try:
@@ -147,14 +144,14 @@ def form_cluster(plan: FleetPlan, password: str, alive: Callable[[], None]) -> N
             servers.append(_wait_for(partial(connect, port, password), deadline, alive))
         seen = servers[0].info("cluster")
         if int(seen["cluster_known_nodes"]) < len(servers) or int(seen["cluster_slots_assigned"]) < SLOTS:
-            _found(plan, servers, deadline, alive)
+            _found_cluster(plan, servers, deadline, alive)
         _wait_for(lambda: all(map(_serves, servers)), deadline, alive)
     finally:
         for server in servers:
             server.close()
 
 
-def _found(plan: FleetPlan, servers: Sequence[RedisServer], deadline: float, alive: Callable[[], None]) -> None:
+def _found_cluster(plan: FleetPlan, servers: Sequence[RedisServer], deadline: float, alive: Callable[[], None]) -> None:
     masters = servers[: plan.masters]
     for number, master in enumerate(masters):
         if int(master.info("cluster")["cluster_slots_assigned"]) == 0:
@@ -175,7 +172,7 @@ def _knows(server: RedisServer, count: int) -> bool:
 
 
 def _follow(replica: RedisServer, master: str) -> bool:
-    """Have a server copy a master; refused until it has heard of that master."""
+    """Make a server the replica of a master. False if it has not heard of that master yet."""
     try:
         replica.ask("CLUSTER", "REPLICATE", master)
     except hiredis.ReplyError:
@@ -191,18 +188,6 @@ def _serves(server: RedisServer) -> bool:
     return copied and cluster["cluster_state"] == "ok" and int(cluster["cluster_slots_ok"]) == SLOTS
 
 
-def master_ports(plan: FleetPlan, password: str) -> list[int]:
-    """The ports of the servers that are masters now, by the view of the first that answers."""
-    for port, _ in plan.redis_ports:
-        server = connect(port, password)
-        if server is None:
-            continue
-        lines = server.ask("CLUSTER", "NODES").splitlines()
-        server.close()
-        return [int(match[1]) for line in lines if (match := re.search(r":(\d+)@\S+ (?:myself,)?master -", line))]
-    return []
-
-
 def _wait_for(happened: Callable[[], Any], deadline: float, alive: Callable[[], None]) -> Any:
     while True:
         answer = happened()
@@ -215,16 +200,16 @@ def _wait_for(happened: Callable[[], Any], deadline: float, alive: Callable[[], 
 
 
 def engine_url(plan: FleetPlan, password: str) -> str:
-    """What a coordinator opens; it finds the servers that are not named by asking those that are."""
+    """The URL of the engine for coordinators."""
     addresses = ",".join(f"{ADDRESS}:{port}" for port, _ in plan.redis_ports)
-    # One confirmation is enough: the replica that has the newest data is the one that is promoted.
+    # One confirmation is enough, because the replica with the newest data is the one that is promoted.
     options = "?replicas=1" if plan.replicas else ""
     return f"redis://:{password}@{addresses}/{plan.namespace}{options}"
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports that nobody listens on at this moment, below those that the kernel gives to outgoing connections:
-    a server that is started again must find its port free."""
+    """So many ports on which nobody listens now. They are below the range from which the kernel takes ports for
+    outgoing connections, so a server that is started again finds its port free."""
     opened: list[socket.socket] = []
     try:
         for _ in range(PORT_ATTEMPTS):

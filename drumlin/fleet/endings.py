@@ -1,4 +1,5 @@
-"""Ending a fleet: asked first, made to after a while; nodes before coordinators before the engine."""
+"""Ends the processes of a fleet: nodes first, then coordinators, then the engine. Each is asked to end (SIGTERM), and
+killed if it does not."""
 
 from __future__ import annotations
 
@@ -6,24 +7,24 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from drumlin.fleet.layout import FleetProcess, FleetRecord, Role
+from drumlin.fleet.layout import FleetProcess, FleetRecord, ProcessRole
 
-# A node finishes what is in flight; a coordinator answers what was asked; Redis writes its log.
-PATIENCE_S = {Role.NODE: 90.0, Role.COORDINATOR: 30.0, Role.REDIS: 30.0}
+# How long each may take: a node finishes what is in flight, a coordinator answers its requests, Redis writes its log.
+PATIENCE_S = {ProcessRole.NODE: 90.0, ProcessRole.COORDINATOR: 30.0, ProcessRole.REDIS: 30.0}
 KILLED_S_MAX = 10.0
 POLL_S = 0.05
 
 
 def end_all(record: FleetRecord, *, at_once: bool = False, on_poll: Callable[[], object] = lambda: None) -> list[str]:
-    """End every process of the fleet that is ours; the names of those that had to be killed.
+    """End every process of the fleet. Returns the names of those that had to be killed.
 
-    `on_poll` is called while waiting, for a parent to reap its children.
+    `on_poll` is called while waiting, so a parent can reap its children.
     """
     killed: list[str] = []
-    for role in (Role.NODE, Role.COORDINATOR, Role.REDIS):
+    for role in (ProcessRole.NODE, ProcessRole.COORDINATOR, ProcessRole.REDIS):
         members = [process for process in record.of(role) if process.alive]
         _signal(members, signal.SIGKILL if at_once else signal.SIGTERM)
-        # One that is frozen could neither leave nor be told to.
+        # A frozen process (SIGSTOP) would not see the first signal until it goes on.
         _signal(members, signal.SIGCONT)
         left = _wait(members, PATIENCE_S[role], on_poll)
         _signal(left, signal.SIGKILL)
@@ -39,7 +40,7 @@ def _signal(processes: Sequence[FleetProcess], number: signal.Signals) -> None:
 
 
 def _wait(processes: Sequence[FleetProcess], seconds_max: float, on_poll: Callable[[], object]) -> list[FleetProcess]:
-    """Those that are still at work when all are gone or the time is over."""
+    """Wait until all have ended or the time is over. Returns those that are still alive."""
     deadline = time.monotonic() + seconds_max
     left = list(processes)
     while left and time.monotonic() < deadline:

@@ -1,4 +1,5 @@
-"""What a fleet needs before its first process starts, and the tokens it needs after its first coordinator has."""
+"""Founds a fleet: plan, settings, secrets and certificates before its first process starts, and tokens after its first
+coordinator has."""
 
 from __future__ import annotations
 
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from drumlin.config import SETTINGS, CrawlConfig, Loaded, ProcessConfig, load
-from drumlin.coordinator.auth import SECRET_KEY, Access, Role
+from drumlin.access.tokens import SECRET_KEY, AccessControl, Role
+from drumlin.config import CrawlConfig, FleetConfig, Loaded, load, settings_of
+from drumlin.config.changes import CHANGEABLE
+from drumlin.config.key import Setting
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import BusyError, ConfigError, EngineError
 from drumlin.fleet.cluster import ADDRESS, MASTERS_WITH_REPLICAS_MIN, engine_url, find_program, free_ports
@@ -19,32 +22,21 @@ from drumlin.fleet.layout import (
     FleetRecord,
     FleetState,
     read_secret,
+    write_file,
     write_secret,
-    write_whole,
 )
+from drumlin.logs import LogSettings
 from drumlin.node.limits import allow_open_files
 from drumlin.tls import CertificateFiles, create_certificates
 
 PASSWORD_BYTES = 24
-# A dead node's hosts wait until its leases end; in a fleet others are there to take them.
+# The hosts of a dead node wait until its leases end, although other nodes of the fleet could take them.
 LEASE_S = 20.0
 
 
-class FleetShape(msgspec.Struct, frozen=True):
-    """How many of what a fleet is to have."""
-
-    nodes: int = 2
-    coordinators: int = 2
-    masters: int = 3
-    replicas: int = 0
-    concurrency: int = ProcessConfig().concurrency
-    restart: bool = True
-    finish: bool = True
-
-
-def found(root: Path, loaded: Loaded, seeds: list[str], **asked: int | bool | None) -> FleetPaths:
-    """Prepare the directory of a fleet, new or brought up again. Nothing is changed when that cannot be. `asked` are
-    fields of a `FleetShape`."""
+def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
+    """Prepare the directory of a fleet that is new or is brought up again. If that is impossible, an error is raised
+    before anything is changed."""
     paths = FleetPaths(root)
     before = paths.read() if paths.exists() else None
     if before is not None and before.running:
@@ -52,9 +44,10 @@ def found(root: Path, loaded: Loaded, seeds: list[str], **asked: int | bool | No
     config = _config(paths, loaded, founded=before is not None)
     if before is None and not seeds:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
-    shape = _shape(before.plan if before else None, asked)
-    allow_open_files(shape.concurrency)
-    plan = _new_plan(shape) if before is None else _changed_plan(before.plan, shape)
+    wanted, concurrency = _wanted(before.plan if before else None, loaded)
+    allow_open_files(concurrency)
+    plan = _new_plan(wanted, concurrency) if before is None else _changed_plan(before.plan, wanted, concurrency)
+    plan = _with_log(plan, loaded)
     paths.make()
     _write_crawl(paths, config, seeds)
     _write_secrets(paths, plan)
@@ -63,90 +56,107 @@ def found(root: Path, loaded: Loaded, seeds: list[str], **asked: int | bool | No
 
 
 def fleet_config(loaded: Loaded) -> CrawlConfig:
-    """The crawl's settings, with the defaults of a fleet where nobody said otherwise."""
-    if loaded.origins["lease"].source != "default":
+    """The crawl's settings, with the defaults of a fleet for settings that nobody gave."""
+    if loaded.is_given("lease"):
         return loaded.crawl
     return msgspec.structs.replace(loaded.crawl, lease_s=LEASE_S)
 
 
 def _config(paths: FleetPaths, loaded: Loaded, *, founded: bool) -> CrawlConfig:
-    """The settings of this fleet's crawl, which stay what they were when it was founded."""
+    """The settings of this fleet's crawl. They stay those of its founding; ConfigError if other values are asked
+    for."""
     asked = fleet_config(loaded)
     if not founded:
         return asked
     stored = load({}, {}, paths.crawl, paths.root).crawl
-    for name, setting in SETTINGS.items():
-        if setting.section != "crawl" or loaded.origins[name].source == "default":
+    for setting in settings_of("crawl"):
+        if not loaded.is_given(setting.full_name):
             continue
         before, now = getattr(stored, setting.field), getattr(asked, setting.field)
         if before != now:
-            message = f"The crawl in {paths.root} has {setting.flag} {setting.display(before)}."
-            raise ConfigError(message, "Leave the option out, or start a fleet in another directory.")
+            raise _fixed(paths, setting, before, now)
     return stored
 
 
-def _shape(before: FleetPlan | None, asked: dict[str, int | bool | None]) -> FleetShape:
-    """What was asked for; where nothing was (None), what the fleet had, or a new one's defaults."""
-    had = FleetShape() if before is None else _shape_of(before)
-    return msgspec.structs.replace(had, **{name: value for name, value in asked.items() if value is not None})
+def _fixed(paths: FleetPaths, setting: Setting, before: object, now: object) -> ConfigError:
+    """The error for a fleet that is started again with another value. A changeable setting may have another value now
+    than at the founding, which only the running crawl knows: so the message does not name one."""
+    if setting.name in CHANGEABLE:
+        hint = f"Leave it out; then `drumlin set {setting.name} {setting.display(now)} --out {paths.root}` changes it."
+        return ConfigError(f"{setting.flag} of the crawl in {paths.root} changes while it runs, not here.", hint)
+    message = f"The crawl in {paths.root} has {setting.flag} {setting.display(before)}."
+    return ConfigError(message, "Leave the option out, or start a fleet in another directory.")
 
 
-def _shape_of(plan: FleetPlan) -> FleetShape:
-    return FleetShape(
-        nodes=plan.nodes,
-        coordinators=len(plan.coordinator_ports),
-        masters=plan.masters,
-        replicas=plan.replicas,
-        concurrency=plan.concurrency,
-        restart=plan.restart,
-        finish=plan.finish,
-    )
+def _wanted(before: FleetPlan | None, loaded: Loaded) -> tuple[FleetConfig, int]:
+    """How many processes of each kind the fleet shall have, and how many requests each node may have in flight. A fleet
+    that is brought up again keeps the numbers that it had, except for settings that somebody gave."""
+    if before is None:
+        return loaded.fleet, loaded.process.concurrency
+    had = {
+        "nodes": before.nodes,
+        "coordinators": len(before.coordinator_ports),
+        "masters": before.masters,
+        "replicas": before.replicas,
+        "restart": before.restart,
+        "finish": before.finish,
+    }
+    kept = {field: value for field, value in had.items() if not loaded.is_given(f"fleet_{field}")}
+    concurrency = loaded.process.concurrency if loaded.is_given("concurrency") else before.concurrency
+    return msgspec.structs.replace(loaded.fleet, **kept), concurrency
 
 
-def _new_plan(shape: FleetShape) -> FleetPlan:
-    if shape.replicas and shape.masters < MASTERS_WITH_REPLICAS_MIN:
-        message = f"A cluster needs {MASTERS_WITH_REPLICAS_MIN} masters to replace a lost one, not {shape.masters}."
+def _with_log(plan: FleetPlan, loaded: Loaded) -> FleetPlan:
+    """The plan with how its processes log, if somebody said that; `--quiet` is about the command, not about them."""
+    process = loaded.process
+    log_format = process.log_format if loaded.is_given("log_format") else plan.log.format
+    level = process.log_level if loaded.is_given("log_level") else plan.log.level
+    return msgspec.structs.replace(plan, log=LogSettings(log_format, level))
+
+
+def _new_plan(wanted: FleetConfig, concurrency: int) -> FleetPlan:
+    if wanted.replicas and wanted.masters < MASTERS_WITH_REPLICAS_MIN:
+        message = f"A cluster needs {MASTERS_WITH_REPLICAS_MIN} masters to replace a lost one, not {wanted.masters}."
         raise ConfigError(message, "Raise --masters, or use --replicas 0.")
-    servers = shape.masters * (1 + shape.replicas)
-    ports = free_ports(shape.coordinators + 2 * servers)
-    redis = ports[shape.coordinators :]
+    servers = wanted.masters * (1 + wanted.replicas)
+    ports = free_ports(wanted.coordinators + 2 * servers)
+    redis = ports[wanted.coordinators :]
     return FleetPlan(
-        nodes=shape.nodes,
-        coordinator_ports=ports[: shape.coordinators],
+        nodes=wanted.nodes,
+        coordinator_ports=ports[: wanted.coordinators],
         redis_ports=list(zip(redis[:servers], redis[servers:], strict=True)),
-        masters=shape.masters,
-        replicas=shape.replicas,
-        concurrency=shape.concurrency,
+        masters=wanted.masters,
+        replicas=wanted.replicas,
+        concurrency=concurrency,
         redis_program=find_program(),
-        restart=shape.restart,
-        finish=shape.finish,
+        restart=wanted.restart,
+        finish=wanted.finish,
     )
 
 
-def _changed_plan(before: FleetPlan, shape: FleetShape) -> FleetPlan:
-    """Nodes and coordinators come and go as one likes; the cluster holds the crawl and stays."""
-    if (before.masters, before.replicas) != (shape.masters, shape.replicas):
+def _changed_plan(before: FleetPlan, wanted: FleetConfig, concurrency: int) -> FleetPlan:
+    """The plan with another number of nodes and coordinators. The cluster cannot change, since it holds the crawl."""
+    if (before.masters, before.replicas) != (wanted.masters, wanted.replicas):
         message = f"This fleet has {before.masters} masters with {before.replicas} replicas each."
         raise ConfigError(message, f"Give --masters {before.masters} --replicas {before.replicas}.")
-    more = max(0, shape.coordinators - len(before.coordinator_ports))
-    ports = [*before.coordinator_ports, *free_ports(more)][: shape.coordinators]
+    more = max(0, wanted.coordinators - len(before.coordinator_ports))
+    ports = [*before.coordinator_ports, *free_ports(more)][: wanted.coordinators]
     return msgspec.structs.replace(
         before,
-        nodes=shape.nodes,
+        nodes=wanted.nodes,
         coordinator_ports=ports,
-        concurrency=shape.concurrency,
+        concurrency=concurrency,
         redis_program=find_program(),
-        restart=shape.restart,
-        finish=shape.finish,
+        restart=wanted.restart,
+        finish=wanted.finish,
     )
 
 
 def _write_crawl(paths: FleetPaths, config: CrawlConfig, seeds: list[str]) -> None:
-    crawl = [setting for setting in SETTINGS.values() if setting.section == "crawl"]
-    lines = [f"{setting.name} = {setting.toml(getattr(config, setting.field))}\n" for setting in crawl]
-    write_whole(paths.crawl, ("[crawl]\n" + "".join(lines)).encode())
+    lines = [f"{setting.name} = {setting.toml(getattr(config, setting.field))}\n" for setting in settings_of("crawl")]
+    write_file(paths.crawl, ("[crawl]\n" + "".join(lines)).encode())
     known = paths.seeds.read_text().splitlines() if paths.seeds.exists() else []
-    write_whole(paths.seeds, "".join(f"{seed}\n" for seed in dict.fromkeys([*known, *seeds])).encode())
+    write_file(paths.seeds, "".join(f"{seed}\n" for seed in dict.fromkeys([*known, *seeds])).encode())
 
 
 def _write_secrets(paths: FleetPaths, plan: FleetPlan) -> None:
@@ -158,7 +168,7 @@ def _write_secrets(paths: FleetPaths, plan: FleetPlan) -> None:
 
 
 def make_tokens(paths: FleetPaths) -> None:
-    """The tokens of the fleet's owner and of its nodes, once a coordinator has founded the crawl's secret."""
+    """Make tokens for the fleet's owner and for its nodes. A coordinator must have made the crawl's secret before."""
     if paths.operator_token.exists() and paths.join_token.exists():
         return
     engine = open_blocking(read_secret(paths.engine_url))
@@ -166,7 +176,7 @@ def make_tokens(paths: FleetPaths) -> None:
         secret = engine.get_meta(SECRET_KEY)
         if secret is None:
             raise EngineError("The crawl has no secret yet.", "Bring the fleet up again.")
-        access = Access(secret)
+        access = AccessControl(secret)
         for path, role in ((paths.operator_token, Role.OPERATOR), (paths.join_token, Role.JOIN)):
             write_secret(path, engine.run(access.issue(engine.engine, role, "local fleet", time.time())))
     finally:

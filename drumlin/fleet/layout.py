@@ -1,24 +1,23 @@
-"""What lies where in a fleet's directory, and `fleet.json`, which says who is at work."""
+"""The files in a fleet's directory, and `fleet.json`, which lists the fleet's processes."""
 
 from __future__ import annotations
 
-import os
-import secrets
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from drumlin.disk import PRIVATE, READABLE, write_whole
 from drumlin.errors import ConfigError, StorageError
 from drumlin.fleet.marks import ProcessMark
+from drumlin.logs import LogSettings
 
 VERSION = 1
-SECRET_MODE = 0o600
 FOLDER_MODE = 0o700
 
 
-class Role(StrEnum):
-    """What a process of a fleet is. They start in this order, and end in the other."""
+class ProcessRole(StrEnum):
+    """What a process of a fleet is. Processes start in this order and end in the reverse order."""
 
     REDIS = "redis"
     COORDINATOR = "coordinator"
@@ -34,7 +33,7 @@ class FleetState(StrEnum):
 
 
 class FleetPlan(msgspec.Struct, frozen=True):
-    """What a fleet consists of. Ports are chosen once: a Redis Cluster and nodes remember addresses."""
+    """What a fleet consists of. Its ports never change, because a Redis Cluster and nodes remember addresses."""
 
     nodes: int
     coordinator_ports: list[int]
@@ -46,13 +45,14 @@ class FleetPlan(msgspec.Struct, frozen=True):
     restart: bool = True
     finish: bool = True
     namespace: str = "fleet"
+    log: LogSettings = LogSettings()
 
 
 class FleetProcess(msgspec.Struct):
-    """One process. `mark` is None before it was started; `exit_code` is that of its last end, negative for a signal."""
+    """One process. `mark` is None while it does not run; `exit_code` is that of its last end, negative for a signal."""
 
     name: str
-    role: Role
+    role: ProcessRole
     address: str = ""
     mark: ProcessMark | None = None
     starts: int = 0
@@ -64,7 +64,7 @@ class FleetProcess(msgspec.Struct):
 
 
 class FleetRecord(msgspec.Struct):
-    """`fleet.json`. Only the supervisor writes it while it lives."""
+    """The content of `fleet.json`. While the supervisor lives, only the supervisor writes it."""
 
     plan: FleetPlan
     state: FleetState
@@ -73,14 +73,14 @@ class FleetRecord(msgspec.Struct):
     supervisor: ProcessMark | None = None
     failure: str = ""
     finished: bool = False
-    """The crawl is finished and its store complete: nodes have left, and the index of the archive is made."""
+    """The crawl is finished and its store is complete: nodes have left, and the index of the archive is merged."""
     version: int = VERSION
 
     @property
     def coordinators(self) -> list[str]:
         return [f"https://127.0.0.1:{port}" for port in self.plan.coordinator_ports]
 
-    def of(self, role: Role) -> list[FleetProcess]:
+    def of(self, role: ProcessRole) -> list[FleetProcess]:
         return [process for process in self.processes if process.role is role]
 
     @property
@@ -113,7 +113,7 @@ class FleetPaths:
         return self.logs / f"{name}.log"
 
     def make(self) -> None:
-        """Make the folders; what is in them is nobody else's business."""
+        """Make the folders, closed to other users."""
         try:
             for folder in (self.root, self.store, self.logs, self.redis, self.certs, self.secrets):
                 folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ class FleetPaths:
             raise StorageError(f"Cannot write to {self.root}: {cause.strerror}.", "Choose another --out.") from cause
 
     def read(self) -> FleetRecord:
-        """The fleet that this directory holds; ConfigError when it holds none."""
+        """The fleet in this directory; ConfigError if there is none."""
         try:
             return msgspec.json.decode(self.record.read_bytes(), type=FleetRecord)
         except FileNotFoundError as cause:
@@ -131,27 +131,23 @@ class FleetPaths:
         except OSError as cause:
             raise StorageError(f"Cannot read {self.record}: {cause.strerror}.") from cause
         except msgspec.DecodeError as cause:
-            raise ConfigError(f"{self.record} is not of this version: {cause}.", "Start a fleet elsewhere.") from cause
+            message = f"{self.record} was not written by this version of drumlin: {cause}."
+            raise ConfigError(message, "Start a fleet in another directory.") from cause
 
     def write(self, record: FleetRecord) -> None:
-        write_whole(self.record, msgspec.json.format(msgspec.json.encode(record), indent=1))
+        write_file(self.record, msgspec.json.format(msgspec.json.encode(record), indent=1))
 
     def exists(self) -> bool:
         return self.record.exists()
 
 
-def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Replace a file so that a reader sees the old or the new, never a part."""
-    # Two processes of a fleet may write the same file at once; each then replaces it by a whole one.
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    partial.replace(path)
+def write_file(path: Path, content: bytes, mode: int = READABLE) -> None:
+    """Replace a file as a whole. Two processes of a fleet may write the same one at the same time."""
+    write_whole(path, content, mode=mode, rivals=True)
 
 
 def write_secret(path: Path, text: str) -> None:
-    write_whole(path, f"{text}\n".encode(), SECRET_MODE)
+    write_file(path, f"{text}\n".encode(), PRIVATE)
 
 
 def read_secret(path: Path) -> str:

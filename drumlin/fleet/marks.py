@@ -1,4 +1,4 @@
-"""Which process is meant: its number alone says too little, since numbers are used again."""
+"""Identifies a process beyond its number: the kernel gives the number of an ended process to another one."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import msgspec
 
 PROC = Path("/proc")
 BOOT_ID = PROC / "sys/kernel/random/boot_id"
-# Counted from the state, which follows the name in parentheses: proc_pid_stat(5) calls it field 22.
+# Field 22 of proc_pid_stat(5), counted from the state, the first field after the name in parentheses.
 STARTED_FIELD = 19
 GONE_STATES = frozenset("ZXx")
 
 
 class ProcessMark(msgspec.Struct, frozen=True):
-    """A process, told from all others that ever had its number by when it began: boot and clock ticks since then."""
+    """A process. `started` (the boot, and the clock ticks from the boot to the process's start) tells it from all other
+    processes that ever had its number."""
 
     pid: int
     started: str
 
     @classmethod
     def of(cls, pid: int) -> ProcessMark:
-        """The mark of a process that lives; ProcessLookupError when it does not."""
+        """The mark of a living process; ProcessLookupError if it is not alive."""
         started = _started(pid)
         if started is None:
             raise ProcessLookupError(pid)
@@ -31,17 +32,17 @@ class ProcessMark(msgspec.Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether this very process is still at work; a zombie is not."""
+        """Whether this very process is still alive; a zombie is not."""
         return _started(self.pid) == self.started
 
     def send(self, number: signal.Signals) -> bool:
-        """Signal this very process; False when it is gone."""
+        """Send a signal to this very process; False if it is gone."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return False
         try:
-            # The descriptor is of one process for good, so that looking at its mark now is soon enough.
+            # The descriptor always means the same process, so the number cannot change its owner after this check.
             if not self.alive:
                 return False
             signal.pidfd_send_signal(descriptor, number)
@@ -59,3 +60,11 @@ def _started(pid: int) -> str | None:
     except (OSError, UnicodeDecodeError):
         return None
     return None if fields[0] in GONE_STATES else f"{boot}/{fields[STARTED_FIELD]}"
+
+
+def ending_of(code: int) -> str:
+    """How a process with this exit code ended, in words; the code is negative if a signal ended it."""
+    if code >= 0:
+        return f"exit code {code}"
+    known = {int(number): number.name for number in signal.Signals}
+    return known.get(-code, f"signal {-code}")

@@ -1,12 +1,13 @@
 """The process that keeps a fleet: starts everything in order, starts again what dies, ends everything when asked.
 
-It is started by `drumlin fleet up` with the fleet's directory as its only argument, and ends on SIGTERM. Whatever
-happens to it, `fleet.json` names every process that it started, so that `drumlin fleet down` can end them without it.
+`drumlin fleet up` starts it with the fleet's directory as its only argument, and SIGTERM ends it. `fleet.json` names
+every process that it started, so `drumlin fleet down` can end them even if the supervisor was killed.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import signal
 import sys
@@ -14,24 +15,28 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from drumlin.client.remote import CoordinatorError, Remote
 from drumlin.errors import BusyError, DrumlinError
 from drumlin.fleet.children import Child, coordinator_children, node_children, redis_children
 from drumlin.fleet.cluster import form_cluster
 from drumlin.fleet.endings import end_all
 from drumlin.fleet.founding import make_tokens
-from drumlin.fleet.layout import FleetPaths, FleetState, Role, read_secret
-from drumlin.fleet.marks import ProcessMark
-from drumlin.fleet.remote import CoordinatorError, Remote
+from drumlin.fleet.layout import FleetPaths, FleetState, ProcessRole, read_secret
+from drumlin.fleet.marks import ProcessMark, ending_of
 from drumlin.fleet.up import remote_of
 from drumlin.lines import tell
+from drumlin.logs import Event, event, log_last_words, log_to_stderr
+from drumlin.protocol import paths
 from drumlin.store import discard_unfinished
 from drumlin.tls import CertificateFiles
 
 TICK_S = 0.1
 ASK_S = 1.0
 READY_S_MAX = 120.0
-# What a crawl must be for its nodes to be wanted.
+# The states of a crawl in which it needs its nodes.
 WORKING_STATES = ("running", "paused")
+
+log = logging.getLogger("drumlin.fleet")
 
 
 class Stopped(Exception):
@@ -53,8 +58,9 @@ class Supervisor:
         self._complete = False
 
     def run(self) -> None:
-        """Keep the fleet until told to stop; raises DrumlinError when it cannot be started."""
+        """Keep the fleet until it is told to stop; raises DrumlinError if the fleet cannot be started."""
         lock = _take_lock(self._paths.lock)
+        log_to_stderr(self._plan.log)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._stop)
         self._record.supervisor = ProcessMark.of(os.getpid())
@@ -64,6 +70,7 @@ class Supervisor:
         try:
             self._start()
             self._enter(FleetState.READY)
+            log.info("the fleet is up", extra=event(Event.STARTED))
             self._keep()
         except Stopped:
             pass
@@ -83,10 +90,12 @@ class Supervisor:
 
     def _end(self) -> None:
         self._enter(FleetState.STOPPING)
+        log.info("ending the processes of the fleet", extra=event(Event.STOPPING))
         end_all(self._record, on_poll=self._reap)
         self._reap()
         self._record.supervisor = None
         self._enter(FleetState.FAILED if self._record.failure else FleetState.DOWN)
+        log.info("stopped", extra=event(Event.STOPPED))
 
     # Starting
 
@@ -94,12 +103,13 @@ class Supervisor:
         paths, plan = self._paths, self._plan
         self._begin(redis_children(paths, plan))
         form_cluster(plan, read_secret(paths.redis_password), self._check_starting)
-        # One after the other: the first founds the crawl, the others find it founded.
+        # One after the other: the first coordinator founds the crawl, and the others join it.
         for child, address in zip(coordinator_children(paths, plan), self._record.coordinators, strict=True):
             self._begin([child])
             self._wait_for_coordinator(address)
         make_tokens(paths)
         self._remote = remote_of(paths)
+        # Before any node writes: nodes make again what killed ones left unfinished, from journals and WARC files.
         discard_unfinished(paths.store / "tables")
         self._begin(node_children(paths, plan, self._record.coordinators))
         self._wait_for_nodes()
@@ -117,7 +127,7 @@ class Supervisor:
         while True:
             self._check_starting()
             try:
-                one.get("/readyz")
+                one.get(paths.READINESS)
                 return
             except CoordinatorError:
                 if time.monotonic() > deadline:
@@ -125,14 +135,14 @@ class Supervisor:
                 time.sleep(TICK_S)
 
     def _wait_for_nodes(self) -> None:
-        """Until each has registered, or has left again because there was little to do."""
+        """Wait until each node has registered, or has left already because there was little to do."""
         deadline = time.monotonic() + READY_S_MAX
         waiting = {f"node-{number}" for number in range(self._plan.nodes)}
         while waiting:
             self._check_starting()
             waiting -= {child.record.name for child in self._children if child.record.exit_code == 0}
             try:
-                waiting -= {node["node_id"] for node in self._remote.get("/api/v1/nodes")["nodes"]}
+                waiting -= {node["node_id"] for node in self._remote.get(paths.NODES)["nodes"]}
             except CoordinatorError:
                 if time.monotonic() > deadline:
                     raise
@@ -141,7 +151,7 @@ class Supervisor:
             time.sleep(TICK_S)
 
     def _check_starting(self) -> None:
-        """What dies while the fleet is starting would die again."""
+        """Raise an error if a process has died: one that dies while the fleet is starting would die again."""
         if self._stopping:
             raise Stopped
         self._reap()
@@ -170,21 +180,30 @@ class Supervisor:
         due = [child for child in self._children if child.due]
         if not due:
             return False
-        # A node that left has done its work, unless there is more to do by now.
-        left = [child for child in due if child.record.role is Role.NODE and child.record.exit_code == 0]
+        # A node that left by itself had nothing to do. It is started again only if there is work by now.
+        left = [child for child in due if child.record.role is ProcessRole.NODE and child.record.exit_code == 0]
         if left and self._crawl_state() not in WORKING_STATES:
             due = [child for child in due if child not in left]
         for child in due:
-            child.start()
+            self._start_again(child)
         return bool(due)
 
+    def _start_again(self, child: Child) -> None:
+        code, name = child.record.exit_code, child.record.name
+        ended = ending_of(code or 0)
+        child.start()
+        ids = {str(child.record.role): name} if child.record.role is not ProcessRole.REDIS else {"server": name}
+        level = logging.INFO if code == 0 else logging.WARNING
+        said = event(Event.RESTARTED, ended=ended, starts=child.record.starts, **ids)
+        log.log(level, "%s ended (%s) and was started again", name, ended, extra=said)
+
     def _finish(self) -> bool:
-        """Notice that the nodes have left a crawl that is finished, and that a coordinator has made the index of its
-        archive and its report; whether that was now."""
-        nodes = self._record.of(Role.NODE)
+        """Note in `fleet.json` when the crawl is finished, its nodes have left, and a coordinator has merged the index
+        and written the report. Returns whether `fleet.json` has to be written."""
+        nodes = self._record.of(ProcessRole.NODE)
         left = any(node.exit_code == 0 for node in nodes) and not any(node.alive for node in nodes)
         if self._record.finished or not left or self._crawl_state() != "finished" or not self._complete:
-            # More work may have come since: then nodes are at work again.
+            # If URLs were added since, nodes are at work again and the crawl is not finished any more.
             reopened = self._record.finished and not left
             self._record.finished = self._record.finished and left
             return reopened
@@ -192,11 +211,11 @@ class Supervisor:
         return True
 
     def _crawl_state(self) -> str:
-        """What the coordinators say; asked now and then, since it is wanted often."""
+        """The state of the crawl. Coordinators are asked at most once a second, since this is called often."""
         if time.monotonic() - self._asked >= ASK_S:
             self._asked = time.monotonic()
             try:
-                crawl = self._remote.get("/api/v1/crawl")
+                crawl = self._remote.get(paths.CRAWL)
                 self._state, self._complete = crawl["state"], crawl["complete"]
             except CoordinatorError:
                 self._state, self._complete = "", False
@@ -217,7 +236,8 @@ def main() -> None:
     try:
         Supervisor(Path(sys.argv[1])).run()
     except DrumlinError as broken:
-        tell(f"drumlin: {broken}")
+        if not log_last_words(str(broken)):
+            tell(f"drumlin: {broken}")
         sys.exit(broken.exit_code)
 
 

@@ -1,4 +1,5 @@
-"""Bringing a fleet up and taking it down, as a command does: start or end the supervisor, and wait for what it does."""
+"""Brings a fleet up and takes it down, for the command line: starts or ends the supervisor, and waits until it is
+done."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ import sys
 import time
 from collections.abc import Callable
 
+from drumlin.client.remote import Remote
 from drumlin.errors import BusyError, DrumlinError
 from drumlin.fleet.endings import KILLED_S_MAX, PATIENCE_S, end_all
 from drumlin.fleet.layout import FleetPaths, FleetRecord, FleetState, read_secret
-from drumlin.fleet.remote import Remote
 from drumlin.tls import CertificateFiles
 
 POLL_S = 0.1
@@ -21,10 +22,10 @@ SUPERVISOR_LOG = "supervisor"
 
 
 def start(paths: FleetPaths, on_wait: Callable[[FleetRecord], None]) -> FleetRecord:
-    """Start the supervisor of a founded fleet and return when everything is at work; DrumlinError when it is not."""
+    """Start the supervisor of a founded fleet and wait until all processes work; DrumlinError if they do not."""
     with paths.log(SUPERVISOR_LOG).open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "drumlin.fleet.supervisor", str(paths.root)],
+            [sys.executable, "-P", "-m", "drumlin.fleet.supervisor", str(paths.root)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -33,7 +34,7 @@ def start(paths: FleetPaths, on_wait: Callable[[FleetRecord], None]) -> FleetRec
     try:
         return _wait_until_ready(paths, process, on_wait)
     except BaseException:
-        # Interrupted or too slow: a fleet that is half up helps nobody.
+        # If this was interrupted or took too long, do not leave half a fleet behind.
         process.terminate()
         process.wait()
         raise
@@ -47,7 +48,7 @@ def _wait_until_ready(
         ended = process.poll() is not None
         record = paths.read()
         if record.state is FleetState.READY and not ended:
-            # It lives on after us; nobody waits for it.
+            # The supervisor outlives this process. `subprocess` would warn of that, so it is told that it has ended.
             process.returncode = 0
             return record
         if ended:
@@ -63,13 +64,13 @@ def _not_started(paths: FleetPaths, record: FleetRecord) -> DrumlinError:
 
 
 def down(paths: FleetPaths, *, at_once: bool = False) -> list[str]:
-    """End a fleet, whoever of it is left; the names of those that had to be killed."""
+    """End all processes of a fleet that are left. Returns the names of those that had to be killed."""
     record = paths.read()
     supervisor = record.supervisor
     if supervisor is not None and supervisor.alive:
         if not at_once and supervisor.send(signal.SIGTERM) and _wait(lambda: not supervisor.alive):
             return []
-        # Without it nobody starts again what is ended below.
+        # Once the supervisor is dead, nobody starts again the processes that are ended below.
         supervisor.send(signal.SIGKILL)
         _wait(lambda: not supervisor.alive)
         record = paths.read()
@@ -84,7 +85,7 @@ def down(paths: FleetPaths, *, at_once: bool = False) -> list[str]:
 
 
 def wait_until_finished(paths: FleetPaths) -> bool:
-    """Wait for the store of a finished crawl to be complete; False when that takes too long or the fleet is gone."""
+    """Wait until the store of a finished crawl is complete; False if that takes too long or the fleet is gone."""
     _wait(lambda: (record := paths.read()).finished or not record.running)
     return paths.read().finished
 

@@ -1,7 +1,8 @@
-"""How each kind of failure is retried: at once dead, or again after a growing, jittered wait.
+"""How each kind of failure is retried: never, or after a wait that grows with each attempt.
 
-The wait before attempt n+1 is `base * 2^(n-1)`, stretched by the kind's factor, spread by ±50 % so that URLs that
-failed together do not come back together, and never under what the site asked for with Retry-After.
+The wait before attempt n+1 is `base * 2^(n-1)` times the kind's factor, and at most `max_s`. Chance makes it up to 50 %
+longer or shorter, because URLs that failed together should not come back together. It is never shorter than what the
+site asked for with Retry-After.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class RetryRule(msgspec.Struct, frozen=True):
 RETRY_RULES: dict[str, RetryRule] = {
     FailureKind.DNS: RetryRule(True, 4.0, "name servers recover slowly"),
     FailureKind.CONNECT: RetryRule(True, 2.0, "the server may be restarting"),
-    FailureKind.TLS: RetryRule(False, why="a bad certificate stays bad until a person acts"),
+    FailureKind.TLS: RetryRule(False, why="a bad certificate, or a server without TLS, stays so until a person acts"),
     FailureKind.TIMEOUT: RetryRule(True, 2.0, "the server may be overloaded"),
     FailureKind.RESET: RetryRule(True, 1.0, "a connection broke; the next may not"),
     FailureKind.PROTOCOL: RetryRule(True, 1.0, "an answer that is not HTTP may be a proxy's hiccup"),
@@ -37,21 +38,28 @@ RETRY_RULES: dict[str, RetryRule] = {
     FailureKind.DECODE: RetryRule(True, 1.0, "the body may have been cut"),
     FailureKind.REDIRECT_LOOP: RetryRule(False, why="a loop does not end by repeating it"),
     FailureKind.REDIRECT_LIMIT: RetryRule(False, why="the chain is as long next time"),
-    FailureKind.BAD_REDIRECT: RetryRule(False, why="the target is no web address"),
+    FailureKind.BAD_REDIRECT: RetryRule(False, why="the target is not a web address"),
     FailureKind.FORBIDDEN_ADDRESS: RetryRule(False, why="the address is private; see --allow-private"),
     FailureKind.TRAP: RetryRule(False, why="a trap waits for a person"),
     FailureKind.CRASH: RetryRule(False, why="a page that kills its process is not tried a third time"),
+    FailureKind.SCOPE_CHANGED: RetryRule(False, why="a scope or depth that allows it again brings it back"),
 }
 
 
 def next_step(
-    kind: str, attempts: int, *, retries_max: int, base_s: float, max_s: float, retry_after_s: float, chance: float
+    kind: FailureKind,
+    attempts: int,
+    *,
+    retries_max: int,
+    base_s: float,
+    max_s: float,
+    retry_after_s: float,
+    chance: float,
 ) -> float | None:
-    """Seconds to wait before the next try of a URL that has now failed `attempts` times; None: it is dead.
-
-    `chance` is uniform in [0, 1).
+    """Seconds to wait before the next try of a URL that has now failed `attempts` times; None if it is not tried again
+    and becomes a dead letter. `chance` is uniform in [0, 1).
     """
-    rule = RETRY_RULES.get(kind, RetryRule(True))
+    rule = RETRY_RULES[kind]
     if not rule.retries or attempts > retries_max:
         return None
     wait_s = min(base_s * rule.wait_factor * 2.0 ** (attempts - 1), max_s)

@@ -1,6 +1,8 @@
-"""A crawl's budgets. Pages are counted before they are leased, so that their limit is never exceeded; bytes and time
-are
-known only afterwards, so reaching them stops all leasing and takes back what was not started."""
+"""A crawl's budgets: pages, bytes and time.
+
+URLs that are leased count as pages before they are fetched, so the budget of pages is never exceeded. Bytes and time
+are known only afterwards: when they are used up, nothing more is leased and URLs that were not started are taken back.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import msgspec
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The most that a crawl may fetch; None is no limit."""
+    """The most that a crawl may fetch; None means no limit."""
 
     pages_max: int | None = None
     bytes_max: int | None = None
@@ -21,7 +23,7 @@ class Budget(msgspec.Struct, frozen=True):
         return max(0, min(wanted, self.pages_max - pages - leased))
 
     def exhausted(self, pages: int, size_bytes: int, elapsed_s: float) -> str:
-        """The name of the budget that is used up, or nothing."""
+        """The name of the budget that is used up, or ""."""
         if self.pages_max is not None and pages >= self.pages_max:
             return "pages_max"
         if self.bytes_max is not None and size_bytes >= self.bytes_max:

@@ -1,6 +1,5 @@
-"""The priority of a URL, 0 to 9, higher first: what the operator gave its seed, less for depth, with the sitemap's
-hint.
-"""
+"""The priority of a URL, 0 to 9, the highest first. Depth lowers it, and a sitemap's hint raises or lowers it by
+one."""
 
 from __future__ import annotations
 
@@ -11,9 +10,11 @@ SITEMAP_NEUTRAL = 0.5
 SITEMAP_WEIGHT = 2.0
 
 
-def priority_of(depth: int, *, operator: int = PRIORITY_DEFAULT, sitemap_hint: float | None = None) -> int:
-    """Blend the operator's priority, the depth and a sitemap's `<priority>` (0.0 to 1.0) into one class."""
-    score = float(operator - min(depth, DEPTH_PENALTY_MAX))
-    if sitemap_hint is not None:
-        score += (sitemap_hint - SITEMAP_NEUTRAL) * SITEMAP_WEIGHT
-    return max(PRIORITY_MIN, min(PRIORITY_MAX, round(score)))
+def priority_of(depth: int, *, sitemap_hint: float | None = None) -> int:
+    """The priority of a URL that is `depth` links away from a seed. `sitemap_hint` is a sitemap's `<priority>`, 0.0 to
+    1.0; 0.5 changes nothing."""
+    score = PRIORITY_DEFAULT - min(depth, DEPTH_PENALTY_MAX)
+    if sitemap_hint is None:
+        return score
+    hinted = score + (sitemap_hint - SITEMAP_NEUTRAL) * SITEMAP_WEIGHT
+    return max(PRIORITY_MIN, min(PRIORITY_MAX, round(hinted)))

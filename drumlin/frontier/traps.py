@@ -1,11 +1,12 @@
-"""Trap defence: recognises new links that lead into endless generated spaces, before they enter the frontier.
+"""Trap defence: recognises links into endless generated spaces before they enter the frontier.
 
-Some traps show in one URL (too deep, too long, a path that repeats itself, a date far in the future). Others show only
-in their number (a calendar, a filter page, a session id in the path), so `TrapFilter` counts distinct URLs of one
-shape. Counters are kept for the shapes seen last, in two generations of bounded size: a trap that is being walked into
-stays hot and is never forgotten, and memory does not grow with the crawl.
+Some traps show in a single URL (too deep, too long, a path that repeats itself, a date far in the future). Others show
+only in the number of their URLs (a calendar, a filter page, a session id in the path), so `TrapFilter` counts distinct
+URLs of the same shape. Counters are kept for the shapes seen last, in two generations of bounded size. While a crawl is
+in a trap it sees that trap's shape all the time, so its counter is not forgotten; and memory does not grow with the
+crawl.
 
-The limits are wide: a real page lost is worse than some thousand generated ones fetched.
+The limits are generous: losing one real page is worse than fetching some thousand generated ones.
 """
 
 from __future__ import annotations
@@ -24,43 +25,44 @@ PATH_REPETITION = "path_repetition"
 QUERY_EXPLOSION = "query_explosion"
 CALENDAR = "calendar"
 SESSION_ID = "session_id"
-SOFT_404 = "soft_404"  # said of the links of a page that says it is not there: see `soft_404`
+SOFT_404 = "soft_404"  # for all links of a page that says it does not exist: see `soft_404`
 OUT_OF_SCOPE = "out_of_scope"
-LINKS_TOO_LONG = "links_too_long"  # said of those that do not fit into a message
+NOFOLLOW = "nofollow"  # for a link with rel="nofollow", and for all links of a page that asks for it
+LINKS_TOO_LONG = "links_too_long"  # for the last links of a page whose URLs have too many characters together
 
 REASONS = (DEPTH, URL_LENGTH, PATH_DEPTH, PATH_REPETITION, QUERY_EXPLOSION, CALENDAR, SESSION_ID)
-REFUSALS = frozenset({*REASONS, SOFT_404, OUT_OF_SCOPE, LINKS_TOO_LONG})
-"""Every reason why a node does not tell of a link."""
+REFUSALS = frozenset({*REASONS, SOFT_404, OUT_OF_SCOPE, NOFOLLOW, LINKS_TOO_LONG})
+"""Every reason why a node does not tell the frontier of a link."""
 
-CYCLE_SEGMENTS_MAX = 3  # a repeating run of up to this many segments is looked for
+CYCLE_SEGMENTS_MAX = 3  # repetitions of runs of up to so many segments are looked for
 CYCLE_REPEATS = 3
 NUMBER_REPEATS = 5  # /11/11/11/ is a date and /0/0/0 a map tile, so numbers must repeat more often
-FEW_PARAMETERS = 2  # ?id=7 and ?forum=2&topic=9 name things; more parameters than these combine filters
-_PATH_OFFSET_MIN = 8  # where the path of "http://h/" can start at the earliest
+FEW_PARAMETERS = 2  # ?id=7 and ?forum=2&topic=9 name things; queries of more parameters combine filters
+_PATH_OFFSET_MIN = 8  # the earliest place where the path of a URL ("http://h/") can start
 
 
 class TrapLimits(msgspec.Struct, frozen=True):
-    """What is still believed. Every limit is the largest accepted value."""
+    """Up to where links are believed to be real. Every limit is the largest value that is accepted."""
 
     depth_max: int | None = 1_000
-    """Links from a seed. Chains of "next page" are long; None leaves depth to the crawl's own limit."""
+    """How many links away from a seed. Chains of "next page" are long; None leaves depth to the crawl's own limit."""
     url_chars_max: int = URL_LENGTH_MAX
     path_segments_max: int = 30
     parameters_max: int = 24
     queries_per_path_max: int = 10_000
     """Distinct queries of more than `FEW_PARAMETERS` parameters on one path."""
     plain_queries_per_path_max: int = 1_000_000
-    """Distinct queries of few parameters on one path: a whole forum may live at one."""
+    """Distinct queries of few parameters on one path: a whole forum may be behind one path."""
     years_future_max: int = 2
     years_past_max: int = 500
     dates_per_shape_max: int = 10_000
     """Distinct dates in otherwise equal URLs: 27 years of days."""
     marked_sessions_max: int = 4
-    """Distinct session ids, named as such (`;jsessionid=`), before one and the same page."""
+    """Distinct session ids that are named as such (`;jsessionid=`), in otherwise equal URLs."""
     sessions_max: int = 1_000
-    """Distinct random tokens in the middle of one and the same path."""
+    """Distinct random tokens in the middle of otherwise equal paths."""
     shapes_max: int = 32_768
-    """Counters in each of the two generations kept."""
+    """How many counters each of the two generations holds."""
 
 
 DEFAULT_LIMITS = TrapLimits()
@@ -71,7 +73,7 @@ _MONTH = "(?:0[1-9]|1[0-2])"
 _DAY = "(?:0[1-9]|[12][0-9]|3[01])"
 _YEAR_LIKE = re.compile(rf"(?<![0-9]){_YEAR}(?:[0-9]{{2}}){{0,2}}(?![0-9])").search
 _FULL_DATE = re.compile(rf"(?<![0-9])({_YEAR})([-/_.]){_MONTH}\2{_DAY}(?![0-9])").search
-# Less than a full date is only believed beside one of these words: 2024/5 may as well be two numbers.
+# A date without a day counts only beside one of these words: 2024/5 may as well be two numbers.
 _CALENDAR_WORD = re.compile(
     r"(?<![a-z])(?:calendars?|cal|events?|archives?|agenda|schedule|kalender|calendrier|calendario|"
     r"date|day|days|month|months|week|weeks|year|years)(?![a-z])",
@@ -84,14 +86,14 @@ _PARTIAL_DATE = re.compile(
 _YEAR_PARAMETER = re.compile(rf"[?&](?:[a-z_-]*[_-])?(?:year|yr|date|month|y)=({_YEAR})(?![0-9])", re.IGNORECASE).search
 _DIGITS = re.compile(r"[0-9]+")
 
-# A session id that says so, or an ASP.NET one in its double parentheses.
+# A session id with its name, or one of ASP.NET in double parentheses.
 _MARKED_SESSION = re.compile(
     r"(?<![a-z])(?:j?session_?id|phpsessid|aspsessionid[a-z]*|sid|cfid|cftoken|zenid|oscsid)=[0-9a-z._!-]{8,}"
     r"|/\(s\([0-9a-z]{20,}\)\)",
     re.IGNORECASE,
 )
-# A random token of the lengths that session ids have, with more path behind it. 40 characters is left out: that is a
-# commit in a git host, and so is anything with a hyphen: that is a UUID or a title.
+# A random token as long as session ids are, with more path after it. Tokens of 40 characters do not count, since those
+# are commits on a git host, nor do tokens with a hyphen, since those are UUIDs or titles.
 _TOKEN_SEGMENT = re.compile(
     r"(?<=/)(?=[^/]*[0-9][^/]*[0-9])(?=[^/]*[A-Za-z])(?:[0-9A-Za-z]{24,39}|[0-9A-Za-z]{41,128})(?=/.)"
 )
@@ -99,7 +101,7 @@ _LONG_WORD = re.compile(r"[0-9A-Za-z]{24}").search
 
 
 class TrapFilter:
-    """Judges new links. One filter serves one crawl (or one shard of it); it is cheap to lose and start again."""
+    """Judges new links. Each node has one for its crawl. Losing it does no harm: a new one counts from zero."""
 
     __slots__ = ("_counters", "_limits")
 
@@ -108,8 +110,8 @@ class TrapFilter:
         self._counters = _DistinctCounters(limits.shapes_max)
 
     def reject(self, url: str, depth: int, now_year: int) -> str:
-        """The name of the reason why `url` looks like a trap, or "" when it does not. It is the identity of a canonical
-        URL, so that a session or a campaign which is no part of it does not count."""
+        """The name of the reason why `url` looks like a trap, or "" if it does not. `url` must be the identity of a
+        canonical URL, so the sessions and campaigns that an identity drops are not counted."""
         limits = self._limits
         if limits.depth_max is not None and depth > limits.depth_max:
             return DEPTH
@@ -161,7 +163,8 @@ class TrapFilter:
 
 
 class _DistinctCounters:
-    """How many distinct members each key has, for the keys used last. Holds hashes only, in two generations."""
+    """Counts the distinct members of each key, for the keys used last. Holds only hashes, in two generations: when the
+    newer one is full it becomes the older one, and the older one is forgotten."""
 
     __slots__ = ("_counts", "_counts_old", "_members", "_members_old", "_size_max")
 
@@ -173,10 +176,11 @@ class _DistinctCounters:
         self._members_old: set[int] = set()
 
     def exceeds(self, key: int, member: str, limit: int) -> bool:
-        """Count `member` under `key`; True, without counting it, if that would be more than `limit`."""
+        """Count `member` under `key`. If there would be more than `limit`, it is not counted and the answer is True."""
         mark = hash((key, member))
         if mark in self._members or mark in self._members_old:
             return False
+        # A key that is used again moves into the newer generation, with its count: so a trap is not forgotten.
         count = self._counts.get(key)
         if count is None:
             count = self._counts_old.get(key, 0)
@@ -213,7 +217,7 @@ def _has_cycle(segments: list[str], length: int) -> bool:
 
 
 class _Date(NamedTuple):
-    """A date in a path or query. `shape` is what a calendar's URLs have in common."""
+    """A date in a path or query. `shape` is the rest of the URL, which all URLs of a calendar have in common."""
 
     year: int
     full: bool
@@ -231,15 +235,16 @@ def _date_in(path: str) -> _Date | None:
 
 
 def _without_date(path: str, date: re.Match[str]) -> str:
-    """The shape: /2024/05/17/title keeps its title, so that articles, each of its own shape, are never too many."""
+    """The shape of a URL with a date. /2024/05/17/title keeps its title: so every article has a shape of its own, and
+    never counts as one of too many dates."""
     query = path.find("?")
     if 0 <= query < date.end():
-        # Year, month and day may be parameters of their own, so no number of such a query tells pages apart.
+        # Year, month and day may be separate parameters, so all numbers of such a query are taken for parts of a date.
         return path[:query] + _DIGITS.sub("0", path[query:])
     return path[: date.start()] + path[date.end() :]
 
 
-# The whole title, or a whole part of it, in the languages that most pages are in.
+# Matches a whole title, or a whole part of one, in the languages of most pages.
 _NOT_FOUND_TITLE = re.compile(
     r"(?:oops|sorry|whoops)?[!.,… ]*(?:"
     r"(?:(?:http )?status |error |erreur |fehler |errore )?(?:code )?404"
@@ -265,7 +270,8 @@ SOFT_404_TEXT_BYTES_MAX = 3_000  # a page that only says "not found" says little
 
 
 def soft_404(title: str, text: bytes, status: int) -> bool:
-    """Whether a page answered with success says that it does not exist. Wants title, brevity and text to agree."""
+    """Whether a page that was answered with success says that it does not exist. Title and text must both say so, and
+    the page must be short."""
     if not 200 <= status < 300 or len(title) > SOFT_404_TITLE_CHARS_MAX or len(text) > SOFT_404_TEXT_BYTES_MAX:
         return False
     parts = [" ".join(title.split()), *_TITLE_PARTS(title)]

@@ -1,6 +1,6 @@
-"""What type a Content-Type header names: "extract a MIME type" of the Fetch standard over "parse a MIME type" of the
-MIME Sniffing standard. Repeated headers, joined by commas, are one list of types, of which the last that makes sense
-counts; a charset said with the same type before it stays."""
+"""The type that a Content-Type header names: "extract a MIME type" of the Fetch standard, which uses "parse a MIME
+type" of the MIME Sniffing standard. Repeated headers, joined by commas, are one list of types. The last valid one
+counts; if it has no charset, it keeps that of the same type before it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 HEADERS_REMEMBERED: Final = 1024
-"""Sites repeat a few headers, so that reading one costs nothing the second time."""
+"""How many headers are cached: sites repeat a few of them on all their pages."""
 HEADER_CHARS_MAX: Final = 4096
-"""Nobody honest says more; what is beyond is not read."""
+"""Honest headers are shorter; the rest of a longer one is not read."""
 
 _WHITE: Final = " \t\r\n"
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-# Up to the next comma that stands in no quoted text; a quote that never ends reaches to the end.
+# Everything up to the next comma outside of quotes; a quote that is never closed goes on to the end.
 _LISTED: Final = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*(?:"|\\?$))*', re.DOTALL)
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|(\\)?$)', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 class MimeType(NamedTuple):
-    """A type without its parameters, lower-case, and the charset it names; each is empty where nothing is said."""
+    """A type without its parameters in lower case, and the charset among them; either may be empty."""
 
     essence: str
     charset: str = ""
@@ -34,7 +34,7 @@ NO_TYPE: Final = MimeType("")
 
 @lru_cache(maxsize=HEADERS_REMEMBERED)
 def extract_mime_type(content_type: str) -> MimeType:
-    """The type that a Content-Type header means, its repetitions joined by commas; `NO_TYPE` when none makes sense."""
+    """The type that a Content-Type header (repeated ones joined by commas) means; `NO_TYPE` if none is valid."""
     found = NO_TYPE
     for value in _listed(content_type[:HEADER_CHARS_MAX]):
         mime = parse_mime_type(value)
@@ -46,7 +46,7 @@ def extract_mime_type(content_type: str) -> MimeType:
 
 
 def parse_mime_type(text: str) -> MimeType | None:
-    """One type with its parameters, as the MIME Sniffing standard reads it; None where it is none."""
+    """One type with its parameters, as the MIME Sniffing standard reads it; None if it is not valid."""
     kind, slash, rest = text.strip(_WHITE).partition("/")
     subtype, _, parameters = rest.partition(";")
     subtype = subtype.rstrip(_WHITE)
@@ -66,7 +66,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _charset(parameters: str) -> str:
-    """The first usable `charset` among parameters; a quoted value may hold what separates them."""
+    """The first usable `charset` among parameters. A quoted value may contain the semicolon that separates them."""
     place = 0
     while place < len(parameters):
         name_end = _end(parameters, place, ";=")
@@ -90,5 +90,5 @@ def _charset(parameters: str) -> str:
 
 
 def _end(text: str, start: int, ends: str) -> int:
-    """Where the next of the characters `ends` is, or the text ends."""
+    """The place of the next of the characters `ends`, or the end of the text."""
     return min((found for one in ends if (found := text.find(one, start)) >= 0), default=len(text))

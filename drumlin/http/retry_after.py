@@ -9,12 +9,12 @@ from http import HTTPStatus
 
 RETRY_AFTER_MAX_S = 999_999_999.0
 SLOW_DOWN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
-"""The answers that say so to a crawler."""
+"""The statuses that ask a crawler to come less often."""
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float:
-    """Seconds that a Retry-After header asks for, as a number or a date; 0 when it makes no sense. A date is counted
-    from the answer's own, since our clock may be wrong, and from `now` where the answer has none."""
+    """The seconds that a Retry-After header asks for, as a number or as a date; 0 if it makes no sense. A date is
+    compared with the answer's own Date header, since our clock may be wrong; with `now` if the answer has none."""
     value = headers.get("retry-after", "")
     if is_number(value):
         return float(value[:9])
@@ -33,5 +33,5 @@ def _moment(date: str) -> float | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether these are plain digits: to Python alone, "²" is one too."""
+    """Whether these are ASCII digits. For Python's `isdigit` alone, "²" is a digit too."""
     return text.isascii() and text.isdigit()

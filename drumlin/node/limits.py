@@ -1,12 +1,12 @@
-"""What a node may take of its machine, so that a page made to be expensive costs a restart and not the machine.
+"""How much of its machine a node may take. A page that was made to be expensive then costs a restart, not the machine.
 
-- Memory: the kernel refuses more than `--memory-max` of private writable memory (RLIMIT_DATA). Unlike a limit on
-  address space it does not count what is merely reserved, or files that are mapped.
-- CPU: one parse may take `PARSE_CPU_S` of CPU time; then the kernel ends the process (ITIMER_VIRTUAL, whose signal is
-  left to its default: native code that never returns cannot stop it). A frozen or starved process uses none of it.
-- Open files: as many as the kernel allows, which must be enough for the requests in flight.
+- Memory: the kernel refuses more than `--memory-max` of private writable memory (RLIMIT_DATA). Unlike a limit on the
+  address space, it does not count memory that is only reserved, or mapped files.
+- CPU: one parse may take `PARSE_CPU_S` of CPU time; then the kernel ends the process (ITIMER_VIRTUAL). Its signal has
+  no handler, so it ends the process even if native code never returns. A frozen or starved process uses no CPU time.
+- Open files: the limit is raised as far as the requests in flight need it.
 
-The black box names the page that was being parsed, so that the next process can report it.
+The black box names the page that was being parsed, so the next process can report it (`recovery.report_killer`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import signal
 
 from drumlin.errors import ConfigError
 
-PARSE_CPU_S = 30.0
+PARSE_CPU_S = 8.0
+"""Twenty times what the largest honest sitemap takes. It is less than the rest of a lease that is renewed in time, so
+the next process can report the page before another node gets it."""
 MEMORY_BYTES_MIN = 256 * 1024 * 1024
-MEMORY_BYTES_MAX = 4 * 1024**3
 FILES_PER_REQUEST = 2
 FILES_BESIDE = 128
 
 
 def limit_memory(bytes_max: int) -> None:
-    """Have the kernel refuse this process more memory than that; 0 sets no limit."""
+    """Let the kernel refuse this process more memory than this; 0 sets no limit."""
     if not bytes_max:
         return
     if bytes_max < MEMORY_BYTES_MIN:
@@ -35,7 +36,7 @@ def limit_memory(bytes_max: int) -> None:
 
 
 def allow_open_files(concurrency: int) -> None:
-    """Raise the limit on open files to what so many requests in flight need; an error when it cannot be had."""
+    """Raise the limit on open files to what so many requests in flight need; ConfigError if that is not allowed."""
     needed = FILES_PER_REQUEST * concurrency + FILES_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -47,7 +48,7 @@ def allow_open_files(concurrency: int) -> None:
 
 
 def start_parse_clock() -> None:
-    """One parse begins: it ends within its CPU time, or the process does."""
+    """Call before a parse: if it takes more than `PARSE_CPU_S`, the kernel ends the process."""
     signal.setitimer(signal.ITIMER_VIRTUAL, PARSE_CPU_S)
 
 

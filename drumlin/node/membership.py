@@ -16,11 +16,13 @@ from pathlib import Path
 import msgspec
 
 from drumlin import __version__
+from drumlin.disk import PRIVATE, storage_error, write_whole
 from drumlin.errors import BusyError, ConfigError
-from drumlin.node.archive import CrawlPaths
-from drumlin.node.bundles import SPOOL_BYTES_MAX
+from drumlin.logs import LogSettings
+from drumlin.node.keeping.archive import CrawlPaths
+from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX
 from drumlin.protocol import NODE_ID_PATTERN, THROUGH_COORDINATOR, Register
-from drumlin.store.disk import PRIVATE, storage_error, write_whole
+from drumlin.store.names import machine_name
 from drumlin.store.spools import SpoolLock
 
 PR_SET_PDEATHSIG = 1
@@ -30,8 +32,8 @@ HOSTNAME_CHARS_MAX = 40
 
 
 class NodeOptions(msgspec.Struct, frozen=True):
-    """What a node process is told on its command line. `endpoint` is one coordinator or several, with commas between;
-    `out` is the store or, with `bundled`, a folder of this machine alone. Without a `node` it finds a name itself."""
+    """The options of a node process. `endpoint` has one or more coordinators, separated by commas. `out` is the store
+    or, with `bundled`, a folder of this machine alone. If `node` is empty, the node chooses its name."""
 
     node: str
     endpoint: str
@@ -46,6 +48,11 @@ class NodeOptions(msgspec.Struct, frozen=True):
     key: Path | None = None
     spool_bytes_max: int = SPOOL_BYTES_MAX
     memory_bytes_max: int = 0
+    log: LogSettings = LogSettings()
+
+    def __repr__(self) -> str:
+        """Without the token, which may be everybody's who brings nodes."""
+        return f"<NodeOptions {self.node or 'unnamed'} of {self.endpoint}, {self.out}>"
 
     @property
     def endpoints(self) -> list[str]:
@@ -78,7 +85,7 @@ class Membership:
             lock.free()
 
     def registration(self, *, recovering: bool) -> Register:
-        """The message with which this node begins, or begins again. Its capacity is left to be measured."""
+        """The message by which this node registers, the first time or again. Its capacity is 0, so it is measured."""
         metadata = {"pid": str(os.getpid()), "os": sys.platform, "version": __version__, "host": socket.gethostname()}
         metadata["store"] = THROUGH_COORDINATOR if self.options.bundled else "shared"
         return Register(
@@ -86,18 +93,20 @@ class Membership:
         )
 
     def _begin(self) -> tuple[str, int]:
-        """A secret that is made once per spool folder, and how many processes have held the folder: who knows both can
-        only be the successor of all before."""
+        """The instance, a secret that is made once for each spool folder, and the boot, the number of processes that
+        have held the folder. A process that knows both must be the successor of all that held it before, because the
+        folder's lock admits one at a time: so coordinators let it take over the name at once."""
         path = self.paths.spool(self.name) / "instance"
         known, _, boots = path.read_text().partition(" ") if path.exists() else ("", "", "")
         instance, boot = known or secrets.token_hex(16), int(boots or 0) + 1
-        # Who knows it can take over this node's name.
+        # The file is private: whoever knows the secret can take over this node's name.
         write_whole(path, f"{instance} {boot}".encode(), mode=PRIVATE)
         return instance, boot
 
 
 def _take_name(paths: CrawlPaths, wanted: str) -> tuple[str, SpoolLock]:
-    """The name asked for, or the first of this machine's that nobody has: so a restarted node is its own successor."""
+    """The name that was asked for, or the first free one of this machine. So a node that is started again gets the name
+    it had, and is its own successor."""
     if wanted:
         if re.match(NODE_ID_PATTERN, wanted) is None:
             hint = "Use up to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit."
@@ -107,7 +116,7 @@ def _take_name(paths: CrawlPaths, wanted: str) -> tuple[str, SpoolLock]:
         if lock is None:
             raise BusyError(f"Another process is node {wanted} of {paths.root}.", "Stop it or choose another name.")
         return wanted, lock
-    machine = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:HOSTNAME_CHARS_MAX].lstrip("._-") or "node"
+    machine = machine_name(HOSTNAME_CHARS_MAX)
     for number in range(1, NAMES_TRIED_MAX + 1):
         lock = SpoolLock.take(paths.spool(f"{machine}-{number}"))
         if lock is not None:
@@ -116,7 +125,8 @@ def _take_name(paths: CrawlPaths, wanted: str) -> tuple[str, SpoolLock]:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent dies, so that a resumed crawl finds no survivor at work."""
+    """Let the kernel kill this process when its parent dies, so no node of an earlier run works beside a resumed
+    crawl."""
     if not parent_pid or not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -14,19 +14,22 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from drumlin.clock import monotonic
+from drumlin.clock import CLOCKS, Clocks
+from drumlin.contact.hosts import HostWork
 from drumlin.errors import SiteError
 from drumlin.frontier import LINKS_TOO_LONG
-from drumlin.model import Capture, Duplicate
-from drumlin.node.archive import Arrival
-from drumlin.node.blackbox import BlackBox
-from drumlin.node.client import PROBE_TIMEOUT_S, CoordinatorClient
-from drumlin.node.hosts import HostWork
-from drumlin.node.outbox import Outbox, held_bytes
+from drumlin.model import Capture, Duplicate, Outcome
+from drumlin.node.calling.client import PROBE_TIMEOUT_S
+from drumlin.node.calling.wires import CoordinatorWire
+from drumlin.node.keeping.archive import Arrival, Contact
+from drumlin.node.keeping.blackbox import BlackBox
+from drumlin.node.keeping.outbox import HostResults, Outbox, held_bytes
+from drumlin.node.keeping.own_records import OwnRecords
 from drumlin.node.outcomes import fail
-from drumlin.node.own_records import OwnRecords
+from drumlin.parse import is_gzip
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import LINKS_BATCH_MAX, HostReport, Known, KnownRequest
+from drumlin.protocol import LINKS_BATCH_MAX, HostReport, Known, KnownRequest, paths
+from drumlin.store import record_id_of
 
 READ_BATCH = 64
 READ_BYTES_MAX = 32 * 1024 * 1024
@@ -34,7 +37,7 @@ READ_BYTES_MAX = 32 * 1024 * 1024
 READ_WAIT_S = 0.005
 SETTLE_BATCH_MAX = 200
 SETTLE_WAIT_S = 0.02
-FURTHER_WAIT_S = 0.1
+FURTHER_WAIT_S = 0.25
 """How long a parcel is filled while another is under way: large parcels cost the coordinator less."""
 STORE_WAIT_S = 0.5
 """How long it is filled while it could not be sent anyway."""
@@ -58,30 +61,33 @@ Held = tuple[HostWork, Arrival]
 
 
 class Settling:
-    """The second half of a node's loop. `on_stored` hears of each host whose results are about to be sent."""
+    """The second half of a node's loop. `on_sending` hears which hosts have results that are about to be sent."""
 
     def __init__(
         self,
         node: str,
-        client: CoordinatorClient,
+        client: CoordinatorWire,
         pipeline: Pipeline,
         outbox: Outbox,
         blackbox: BlackBox,
-        on_stored: Callable[[HostWork], None],
+        on_sending: Callable[[HostResults], None],
         *,
         lease_s: float,
+        clocks: Clocks = CLOCKS,
     ) -> None:
         self._lag_s_max = min(LAG_S_MAX, LAG_LEASE_SHARE * lease_s)
-        self._api = f"/api/v1/nodes/{node}"
+        self._known_path = paths.KNOWN.format(node_id=node)
         self._client = client
         self._pipeline = pipeline
         self._outbox = outbox
         self._blackbox = blackbox
-        self._on_stored = on_stored
+        self._on_sending = on_sending
+        self._clocks = clocks
         self._arrived: list[Held] = []
         self._arrived_at = 0.0
         self._ready: list[Held] = []
         self._reports: list[HostReport] = []
+        self._contacts: list[Contact] = []
         self._ready_at = 0.0
         self._asked: dict[int, float] = {}
         """Batches whose contents are asked for: when the first page of each arrived."""
@@ -97,6 +103,11 @@ class Settling:
         outbox = self._outbox
         pages, size = self._pages + outbox.held_pages, self._bytes + outbox.held_bytes
         return self._late or pages >= UNSETTLED_PAGES_MAX or size >= UNSETTLED_BYTES_MAX
+
+    @property
+    def held_bytes(self) -> int:
+        """What bodies take that have arrived and are not archived yet."""
+        return self._bytes + self._outbox.held_bytes
 
     def lag_s(self, now: float) -> float:
         """How long the oldest page that was fetched and is not answered has waited."""
@@ -118,7 +129,7 @@ class Settling:
 
     @property
     def empty(self) -> bool:
-        return not (self._pages or self._reports or self._outbox.busy)
+        return not (self._pages or self._reports or self._contacts or self._outbox.busy)
 
     @property
     def settled(self) -> bool:
@@ -126,10 +137,9 @@ class Settling:
         return not self._pages and self._outbox.settled
 
     def arrive(self, host: HostWork, arrival: Arrival) -> None:
-        arrival.arrived = monotonic()
+        arrival.arrived = self._clocks.boot()
         if not self._arrived:
             self._arrived_at = arrival.arrived
-        host.unsettled += 1
         self._pages += 1
         self._bytes += held_bytes(arrival.capture)
         self._arrived.append((host, arrival))
@@ -139,10 +149,16 @@ class Settling:
         self._note_waiting()
         self._reports.append(report)
 
+    def contacted(self, contact: Contact) -> None:
+        """Archive what a contact brought that settles no URL, with the next batch."""
+        self._note_waiting()
+        self._bytes += held_bytes(contact.capture)
+        self._contacts.append(contact)
+
     def due(self) -> float:
         """When `step` next has something to do, infinity when only the network can say."""
         read_at = self._arrived_at + READ_WAIT_S if self._arrived and self._may_read else float("inf")
-        if self._ready or (self._reports and not self._outbox.busy):
+        if self._ready or ((self._reports or self._contacts) and not self._outbox.busy):
             return min(read_at, self._ready_at + self._fill_wait_s)
         return read_at
 
@@ -156,10 +172,10 @@ class Settling:
     def step(self) -> None:
         """Read one batch if one is ready, and archive and send what has been read."""
         arrived = len(self._arrived)
-        ripe = arrived >= READ_BATCH or (arrived and monotonic() >= self._arrived_at + READ_WAIT_S)
+        ripe = arrived >= READ_BATCH or (arrived and self._clocks.boot() >= self._arrived_at + READ_WAIT_S)
         if ripe and self._may_read:
             self._read()
-        now = monotonic()
+        now = self._clocks.boot()
         self._hand_over(now)
         self._late = self.lag_s(now) > self._lag_s_max and not self._client.cut_off
 
@@ -170,38 +186,46 @@ class Settling:
 
     def _take_arrived(self) -> list[Held]:
         """The next batch, decoded: as many pages as are read at a time, and fewer if they are large."""
-        count = size = 0
+        count = size = weight = 0
         for _, arrival in self._arrived[:READ_BATCH]:
             before = held_bytes(arrival.capture)
             self._decode(arrival)
             after = held_bytes(arrival.capture)
             self._bytes += after - before
             size += after
+            # Nobody knows yet what a gzipped sitemap unpacks to, so that one ends the batch.
+            weight += READ_BYTES_MAX if arrival.capture is not None and is_gzip(arrival.capture.body) else after
             count += 1
-            if size >= READ_BYTES_MAX:
+            if weight >= READ_BYTES_MAX:
                 break
         self._read_bytes += size
         batch, self._arrived = self._arrived[:count], self._arrived[count:]
         return batch
 
     def _decode(self, arrival: Arrival) -> None:
-        if arrival.capture is None:
+        if arrival.capture is None or arrival.result.outcome == Outcome.FAILED:
             return
         try:
             self._pipeline.decode_body(arrival.capture)
         except SiteError as broken:
             fail(arrival.result, arrival.fetch, broken)
-            arrival.capture = None
 
     def _read(self) -> None:
         """Parse and fingerprint a batch, then ask which of its contents are known already."""
         batch = self._take_arrived()
-        captures = [arrival.capture for _, arrival in batch if arrival.capture is not None]
+        captures = [
+            arrival.capture
+            for _, arrival in batch
+            if arrival.capture is not None and arrival.result.outcome != Outcome.FAILED
+        ]
         self._blackbox.reading({arrival.result.url: arrival.result.assignment_id for _, arrival in batch})
         self._pipeline.read(captures)
         for _, arrival in batch:
             self._complete(arrival)
         self._blackbox.clear()
+        found_bytes = sum(capture.links_bytes for capture in captures)
+        self._bytes += found_bytes
+        self._read_bytes += found_bytes
         asked = [capture for capture in captures if capture.status < 300 and capture.body]
         if not asked or self._client.cut_off:
             self._enqueue(batch)
@@ -209,7 +233,7 @@ class Settling:
         self._asked[id(batch)] = batch[0][1].arrived
         request = KnownRequest([(capture.domain, capture.digest.hex()) for capture in asked])
         self._client.post(
-            f"{self._api}/known",
+            self._known_path,
             request,
             Known,
             lambda known: self._mark_known(batch, asked, known),
@@ -223,6 +247,9 @@ class Settling:
         """Put into the result what reading the page has shown."""
         capture, result = arrival.capture, arrival.result
         if capture is None:
+            return
+        if result.outcome == Outcome.FAILED:
+            result.record_id = arrival.fetch.record_id = capture.record_id = record_id_of(capture)
             return
         result.content_hash, result.sketch = capture.digest.hex(), capture.sketch
         result.mime = capture.mime[:MIME_CHARS_MAX]
@@ -262,14 +289,14 @@ class Settling:
         self._ready += batch
 
     def _note_waiting(self) -> None:
-        if not self._ready and not self._reports:
-            self._ready_at = monotonic()
+        if not (self._ready or self._reports or self._contacts):
+            self._ready_at = self._clocks.boot()
 
     def _hand_over(self, now: float) -> None:
         """Archive what has been read and have it sent, in large parcels while others are under way."""
         if self._outbox.busy and not self._ready:
             return
-        if not (self._ready or self._reports):
+        if not (self._ready or self._reports or self._contacts):
             return
         if len(self._ready) < SETTLE_BATCH_MAX and now < self._ready_at + self._fill_wait_s:
             return
@@ -284,11 +311,11 @@ class Settling:
         self._bytes -= size
         self._read_bytes -= size
         self._pages -= len(sent)
-        for host, count in counts.items():
-            host.unsettled -= count
-            # A host whose results are all in this parcel, or answered, may be given back in it.
-            self._on_stored(host)
-        self._outbox.put([arrival for _, arrival in sent], list(counts.items()), self._take_reports(), now)
+        results = list(counts.items())
+        # A host whose results are all in this parcel, or answered, may be given back in it: by one of the reports.
+        self._on_sending(results)
+        reports, contacts = self._take_reports(), self._take_contacts()
+        self._outbox.put([arrival for _, arrival in sent], results, reports, now, contacts)
 
     def _take_ready(self) -> list[Held]:
         """As many results as one message may hold."""
@@ -300,6 +327,11 @@ class Settling:
             if chars >= LINK_CHARS_BATCH_MAX or links >= LINKS_PARCEL:
                 break
         taken, self._ready = self._ready[:count], self._ready[count:]
+        return taken
+
+    def _take_contacts(self) -> list[Contact]:
+        taken, self._contacts = self._contacts, []
+        self._bytes -= sum(held_bytes(contact.capture) for contact in taken)
         return taken
 
     def _take_reports(self) -> list[HostReport]:
@@ -319,6 +351,6 @@ def _bound_links(links: list[str], traps: dict[str, int]) -> None:
     for place, url in enumerate(links):
         chars += len(url)
         if chars > LINK_CHARS_MAX or place >= LINKS_PARCEL:
-            traps[LINKS_TOO_LONG] = len(links) - place
+            traps[LINKS_TOO_LONG] = traps.get(LINKS_TOO_LONG, 0) + len(links) - place
             del links[place:]
             return

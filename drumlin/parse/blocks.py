@@ -1,17 +1,20 @@
-"""Where lines of text end: a form feed before every tag of a block element, put into the source before it is parsed.
+"""Marks where lines of text end: puts a form feed before every tag of a block element, before the page is parsed.
 
-lexbor's own text walk is far faster than one in Python, but it does not know blocks from inline elements:
-`<li>a</li><li>b</li>` would read "ab". To HTML a form feed is white space like any other, so the marks change nothing
-about the tree; in the text they show where a line ends.
+lexbor extracts text far faster than Python could, but it does not tell block elements from inline ones:
+`<li>a</li><li>b</li>` would read "ab". To HTML a form feed is white space like any other, so the marks do not change
+the tree; in the text they show where a line ends. Form feeds of the page itself first become spaces, or, where white
+space matters, another character (`drumlin.parse.preformatted`). Attributes and titles that contain something like a tag
+get marks too; `without_marks` removes them.
 
-Done with numpy, in a quarter of the time of a regular expression: all tags are classified at once by a table over the
-first four characters, five bits each. Bytes that are no letters share the values of some that are, so a few inline
-names of odd spelling are marked too; `test_parse_text.py` checks that no common one is.
+numpy does this in a quarter of the time of a regular expression: it classifies all tags at once with a table over the
+first four characters, five bits each. Some bytes that are not letters have the same five bits as letters, so a few
+inline tags with odd names are marked too; `test_parse_text.py` checks that no common one is.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 
 import numpy
@@ -21,9 +24,20 @@ BLOCK_END = b"\x0c"
 _BLOCK_NAMES = (
     "p div li ul ol dl dt dd h1 h2 h3 h4 h5 h6 hr br table tr td th tbody thead tfoot caption pre section article main "
     "header footer nav aside form fieldset legend figure figcaption address blockquote body option summary details "
-    "center dialog hgroup"
+    "center dialog hgroup search dir menu optgroup plaintext"
 )
 BLOCK_TAGS = _BLOCK_NAMES.split()
+# The first four characters of its end tag, `</mar`, are also those of `</mark>`.
+START_ONLY_TAGS = ("marquee",)
+PREFORMATTED_TAGS = frozenset({"pre", "textarea", "listing", "xmp"})
+FORM_FEED_HELD = b"\x1a"
+"""Replaces the page's own form feeds in preformatted text: a control character without a meaning in HTML."""
+
+_MARK = BLOCK_END.decode()
+_PREFORMATTED_TAG = re.compile(
+    rb"(<(/?)(?:%b)(?=[\s/>]))" % "|".join(sorted(PREFORMATTED_TAGS)).encode(), re.IGNORECASE
+)
+_ANY_TAG = re.compile(rb"(<[^<>]*>)")
 
 _Bytes = npt.NDArray[numpy.uint8]
 _Places = npt.NDArray[numpy.int64]
@@ -35,15 +49,16 @@ _LETTER_MASK = 0x1F
 _LETTER_BITS = 0x1F1F1F1F
 _PAIR_BITS = 0x03FF03FF
 _KEY_MAX = 0xFFFFF
-# Without the tab: in five bits it is the "i" of <picture>.
+# The tab is missing, because in five bits it would look like the "i" of <picture>.
 _NAME_ENDS = b"> \n\r/\x0c"
 _PADDING = b">" * 8
-# Marks the place of a tag while the page is an array; a control character that means nothing in HTML.
+# Marks the place of a tag while the page is an array: a control character without a meaning in HTML.
 _STAND_IN = b"\x01"
 
 
 def _starts(start: bytes) -> Iterator[int]:
-    """Four bytes that may follow a "<", as one number: the first of `start`, or all of it, its end and anything."""
+    """All groups of four bytes that may follow "<" in a tag that begins with `start`, as numbers: its first four bytes,
+    or, if it is shorter, all of it, a byte that ends a name, and any bytes."""
     places = [[byte] for byte in start[:_LETTERS]]
     if len(places) < _LETTERS:
         places.append(list(_NAME_ENDS))
@@ -53,7 +68,8 @@ def _starts(start: bytes) -> Iterator[int]:
 
 
 def _keys(starts: _Starts) -> _Starts:
-    """Four bytes to twenty bits, in place: five of each byte. As it folds with XOR, no two of them become one."""
+    """Reduce groups of four bytes to twenty bits, in place: five bits of each byte. The shifted bits overlap, but XOR
+    keeps the mapping one to one."""
     starts &= _LETTER_BITS
     starts ^= starts >> 3
     starts &= _PAIR_BITS
@@ -67,6 +83,8 @@ def _block_table() -> _Flags:
     for name in BLOCK_TAGS:
         starts = [*_starts(name.encode()), *_starts(b"/" + name.encode())]
         table[_keys(numpy.array(starts, numpy.uint32))] = True
+    for name in START_ONLY_TAGS:
+        table[_keys(numpy.array(list(_starts(name.encode())), numpy.uint32))] = True
     return table
 
 
@@ -74,13 +92,15 @@ _IS_BLOCK = _block_table()
 
 
 def mark_blocks(html: bytes) -> bytes:
-    """The same page with `BLOCK_END` before tags of block elements; of tags that touch, before the first."""
+    """The page with `BLOCK_END` before tags of block elements; where several follow each other, before the first."""
     if _STAND_IN in html:
         html = html.replace(_STAND_IN, b" ")
+    if BLOCK_END in html:
+        html = _without_form_feeds(html)
     padded = html + _PADDING
     source = numpy.frombuffer(padded, numpy.uint8)
     tags = numpy.flatnonzero(source == ord("<"))
-    # Four bytes after every "<", in one look: an overlapping view of the page.
+    # An overlapping view of the page gives the four bytes after every "<" at once.
     is_block = _IS_BLOCK[_keys(numpy.ndarray((len(html),), "<u4", padded, 1, (1,))[tags])]
     marked = source[: len(html)].copy()
     marked[tags[is_block & ~_touching(source, tags, is_block)]] = ord(_STAND_IN)
@@ -89,7 +109,7 @@ def mark_blocks(html: bytes) -> bytes:
 
 
 def _touching(source: _Bytes, tags: _Places, is_block: _Flags) -> _Flags:
-    """Which tags follow the tag of a block with nothing, or a mere line end, in between."""
+    """Which tags follow the tag of a block with nothing but a line end, or not even that, in between."""
     before = source[tags - 1]
     touching: _Flags = before == ord(">")
     touching |= (before == ord("\n")) & (source[tags - 2] == ord(">"))
@@ -98,9 +118,30 @@ def _touching(source: _Bytes, tags: _Places, is_block: _Flags) -> _Flags:
     return touching
 
 
-def unmarked(hrefs: list[str]) -> list[str]:
-    """Hrefs without marks: an href whose quotation never ends swallows tags, and the marks before them."""
-    mark = BLOCK_END.decode()
-    if mark not in "".join(hrefs):
-        return hrefs
-    return [href.replace(mark, "") for href in hrefs]
+def _without_form_feeds(html: bytes) -> bytes:
+    """The page with its own form feeds replaced: by `FORM_FEED_HELD` in preformatted text, by spaces elsewhere."""
+    before, *rest = _PREFORMATTED_TAG.split(html)
+    parts = [before.replace(BLOCK_END, b" ")]
+    depth = 0
+    for tag, end, inside in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+        depth = max(depth - 1, 0) if end else depth + 1
+        parts += (tag, _held(inside) if depth else inside.replace(BLOCK_END, b" "))
+    return b"".join(parts)
+
+
+def _held(html: bytes) -> bytes:
+    """Preformatted HTML, which begins inside a tag, with its form feeds replaced: by spaces in tags, held elsewhere."""
+    tag_end, close, inside = html.partition(b">")
+    parts = _ANY_TAG.split(inside)
+    parts[::2] = [part.replace(BLOCK_END, FORM_FEED_HELD) for part in parts[::2]]
+    return (tag_end + close + b"".join(parts)).replace(BLOCK_END, b" ")
+
+
+def without_marks(text: str) -> str:
+    """An attribute or a title without marks. It may contain something like a tag, before which a mark was put."""
+    return text.replace(_MARK, "")
+
+
+def all_without_marks(texts: list[str]) -> list[str]:
+    """The attributes of a page's links without marks. An attribute whose quotation never ends contains tags."""
+    return texts if _MARK not in "".join(texts) else [without_marks(text) for text in texts]

@@ -1,7 +1,8 @@
-"""The small words that each language is full of: far better evidence than letters where a text is half code.
+"""The most frequent small words of each language. For texts that are half code they show the language far better than
+letters do.
 
-Words of one letter are left out, since code is full of them, and of each language about its twenty most frequent words
-are kept. Languages with other alphabets than the Latin and the Cyrillic are told by their characters.
+Each language has about its twenty most frequent words. ASCII words of one letter are left out, since code is full of
+them. Languages with alphabets other than Latin and Cyrillic are recognised by their characters.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ por que os as do da em um uma para com não por dos das se no na ao são mais co
 ita il di che la per un una è non del sono con in le si dei della gli nel alla questo anche come può più
 nld de het een van en is dat niet op te voor met die zijn aan wordt door of om ook er deze bij kan naar
 swe och att det som är en på för med av den inte till om ett har kan de eller från du när ska så
-dan og at det er en på for med af den ikke til der et har kan de eller fra du når skal også som efter
-nor og at det er en på for med av den ikke til som et har kan de eller fra du når skal også etter ved
+dan og at det er en på for med af den ikke til der et har kan de eller fra du når skal som efter ved hvis bliver sig
+nor og at det er en på for med av den ikke til som et har kan de eller fra du når skal etter ved hvis blir seg
 fin ja on ei että se joka kun tai myös ovat mutta voi jos kuin niin tämä sen ole voit jotka hän
 pol się nie na jest do że to jak od przez dla oraz lub po są może tego który można ten ale jeśli
 ces se na je že to jako pro nebo které od po jsou by může který není být pokud ale aby však tak při také jen ve do za si

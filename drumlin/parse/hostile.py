@@ -1,11 +1,14 @@
-"""Pages made to be slow, cut off where the slowness begins.
+"""Cuts pages that are made to be slow, at the point where the slowness begins.
 
-The HTML standard itself asks for quadratic work in places: a start tag searches all open elements, an attribute is
-compared with all before it. For 100,000 nested `<div>` that is half a minute. A page below `UNCHECKED_BYTES_MAX` cannot
-hold enough of it to last half a second, so most pages pay nothing; a larger one is cut
+The HTML standard itself requires quadratic work in places: a start tag searches all open elements, and an attribute is
+compared with all before it. For 100,000 nested `<div>` that takes half a minute. A page below `UNCHECKED_BYTES_MAX`
+cannot contain enough of it to take half a second, so most pages are not checked. A larger page is cut
 
-- before the first tag with more than `ATTRIBUTES_MAX` attributes, if it has one so large that it matters;
-- where the depths of its tags add up to `DEPTH_SUM_MAX`, as searches through open elements would.
+- before the first tag with more than `ATTRIBUTES_MAX` attributes, if a tag is so large that it matters;
+- where the depths of its tags add up to `DEPTH_SUM_MAX`, since that sum is the work of searching open elements.
+
+The parser treats each NUL as an error and ignores it or writes three bytes in its place, and a few kilobytes on the
+wire can decompress to megabytes of NULs. So a long run of NULs is shortened, which does not change its meaning.
 """
 
 from __future__ import annotations
@@ -25,7 +28,11 @@ STEP_BYTES_MIN = 1024
 STEP_BYTES_PRODUCT = 2_000_000_000
 DEPTH_SUM_MAX = 40_000_000
 
-# Elements that never stay open around their like: void ones, and those that the next of their kind closes.
+NULS_MAX = 8
+"""A longer run of NULs is shortened to this many."""
+_NULS = re.compile(rb"\x00{%d,}+" % (NULS_MAX + 1))
+
+# Elements that cannot nest in themselves: void ones, and those that the next of their kind closes.
 _NEVER_DEEP = frozenset(
     b"area base br col embed hr img input link meta param source track wbr "
     b"a p li dt dd tr td th tbody thead tfoot option optgroup colgroup rt rp nobr".split()
@@ -40,11 +47,11 @@ def _attributes(run: bytes) -> bytes:
     return rb"(?:%b(?:\s%b=\s%b(?:%b)?+)?+){%d}" % (name, run, run, value, ATTRIBUTES_MAX)
 
 
-# A start tag with more attributes than any honest one has, or a name as long. It is tried at every "<", wherever that
-# stands, so nothing before a tag can hide it. All quantifiers are possessive: nothing here backtracks.
+# A start tag with more attributes, or a longer name, than any honest one has. It is tried at every "<", so nothing
+# before a tag can hide it. All quantifiers are possessive, so nothing here backtracks.
 _FLOOD = re.compile(rb"<[a-zA-Z](?:[^\s/>]{%d}|[^\s/>]*+%b)" % (NAME_BYTES_MAX, _attributes(b"*+")))
-# As many attributes where a look begins between two of them. Runs are bounded, and a longer name counts as several, so
-# that a look costs about the same wherever it falls.
+# As many attributes, seen from a place between two of them. Runs are bounded, and a longer name counts as several
+# attributes, so the match costs about the same at every place.
 _ATTRIBUTES = re.compile(_attributes(b"{0,%d}+" % RUN_BYTES_MAX))
 
 
@@ -52,6 +59,9 @@ def tame(html: bytes) -> bytes:
     """The page, or as much of it as can be parsed in good time."""
     if len(html) <= UNCHECKED_BYTES_MAX:
         return html
+    # Hardly any page has NULs, and this test is nearly free, while the pattern takes longer than parsing.
+    if b"\x00" in html:
+        html = _NULS.sub(b"\x00" * NULS_MAX, html)
     if _may_flood(html):
         flood = _FLOOD.search(html)
         if flood:
@@ -63,24 +73,24 @@ def tame(html: bytes) -> bytes:
 
 
 def _may_flood(html: bytes) -> bool:
-    """Whether some tag may be so large that its attributes matter, judged by places spaced to hit any such tag.
+    """Whether some tag may be so large that its attributes matter. Looks at places so close that any such tag is hit.
 
-    The more bytes there are, the more large tags there can be and the smaller each must be kept, so the step shrinks.
-    Long prose looks the same from within; the exact search that follows tells them apart.
+    The larger the page, the more large tags it can have and the smaller each of them must be, so the step shrinks.
+    Long prose can look like attributes from within; the exact search that follows tells them apart.
     """
     step = max(STEP_BYTES_MIN, STEP_BYTES_PRODUCT // len(html))
     return any(_may_be_inside(html, place) for place in range(step, len(html), step))
 
 
 def _may_be_inside(html: bytes, place: int) -> bool:
-    """Whether a place may lie within a flood: between two attributes, or in a value of either quotation."""
+    """Whether a place may lie in a tag with too many attributes: between two of them, or inside a quoted value."""
     value_end = place + VALUE_BYTES_MAX + 1
     after_quotes = (html.find(quote, place, value_end) + 1 for quote in (b'"', b"'"))
     return _floods(html, place) or any(start and _floods(html, start) for start in after_quotes)
 
 
 def _floods(html: bytes, place: int) -> bool:
-    """Whether as many attributes follow. Most often an end of the tag outside of quotes says no at once."""
+    """Whether `ATTRIBUTES_MAX` attributes follow. Mostly a tag's end outside of quotes rules that out at once."""
     end = html.find(b">", place, place + ATTRIBUTES_MAX)
     if end >= 0 and html.find(b'"', place, end) < 0 and html.find(b"'", place, end) < 0:
         return False

@@ -1,4 +1,4 @@
-"""Links with their context: which element, which relation, which words."""
+"""Collects a page's links with their context: element, relation and text."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import re
 
 from selectolax.lexbor import LexborNode
 
+from drumlin.parse.blocks import without_marks
+
 LINKS_MAX = 50_000
 LINK_TEXT_CHARS_MAX = 500
-# Anchors can be nested by force, and the text of each is that of all within. This bounds the sum.
+# Hostile pages can nest anchors, and the text of each includes that of all inside it. This bounds the sum.
 LINK_TEXTS_CHARS_MAX = 4 * 1024 * 1024
 HREF_CHARS_MAX = 16_000
 SRCSET_CHARS_MAX = 4 * HREF_CHARS_MAX
 
 FOLLOWED_KINDS = frozenset({"a", "area", "frame", "iframe", "refresh", "feed"})
 FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
-# What a page needs to look right. Other `link` elements are recorded and are neither.
+# What a page needs to look right. Other `link` elements are recorded, but are neither followed nor assets.
 ASSET_KINDS = frozenset({"img", "script", "style", "icon", "media", "embed"})
 
 KIND_OF_TAG = {
@@ -36,11 +38,12 @@ KIND_OF_TAG = {
     "object": "embed",
 }
 
-# Elements that point to something by `src` and `srcset` alone.
+# Elements that point to something only by `src` and `srcset`.
 _SOURCE_ONLY = frozenset({"script", "iframe", "frame"})
 
-_REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|(.*))", re.IGNORECASE | re.DOTALL)
-_NO_ADDRESS = re.compile(r"\s*(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE).match
+_REFRESH_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
+_REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|(.*))", _REFRESH_FLAGS)
+_NO_ADDRESS = re.compile(r"\s*(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII).match
 _SRCSET_URL = re.compile(r"[\s,]*+(\S++)")
 
 Attributes = dict[str, str | None]
@@ -60,8 +63,8 @@ class Links:
         self._chars_left = LINK_TEXTS_CHARS_MAX if with_words else 0
 
     def add(self, href: str | None, kind: str, rel: str = "", text: str = "") -> None:
-        """Record one link, unless it is empty, oversized, inline data or one too many."""
-        if not href or len(href) > HREF_CHARS_MAX or href.startswith("data:") or len(self.hrefs) >= LINKS_MAX:
+        """Record one link, unless it is missing, too long, inline data or above `LINKS_MAX`."""
+        if href is None or len(href) > HREF_CHARS_MAX or href.startswith("data:") or len(self.hrefs) >= LINKS_MAX:
             self._leave_out(href)
             return
         self.hrefs.append(href)
@@ -70,12 +73,14 @@ class Links:
         self.texts.append(text)
 
     def add_anchor(self, node: LexborNode) -> None:
-        """Record an `a` with its words. Half of all links come this way, so it repeats `add` in place of calling it."""
+        """Record an `a` with its text. Half of all links come this way, so it repeats `add` instead of calling it."""
         attributes = node.attributes
         href = attributes.get("href") or attributes.get("xlink:href")
         if not href or len(href) > HREF_CHARS_MAX or href.startswith("data:") or len(self.hrefs) >= LINKS_MAX:
-            self._leave_out(href)
-            return
+            if href or "href" not in attributes or len(self.hrefs) >= LINKS_MAX:
+                self._leave_out(href)
+                return
+            href = ""  # the page itself, or its base
         rel = attributes.get("rel")
         self.hrefs.append(href)
         self.kinds.append("a")
@@ -88,17 +93,19 @@ class Links:
             self.texts.append("")
 
     def _leave_out(self, href: str | None) -> None:
-        """Count what would be a link if it were shorter; others of this length are scripts and inline data."""
+        """Count a link that is too long. What names another scheme, such as scripts and inline data, is not counted."""
         if href and len(href) > HREF_CHARS_MAX and _NO_ADDRESS(href) is None:
             self.too_long += 1
 
     def add_element(self, kind: str, attributes: Attributes) -> None:
-        """Record what any other linking element points to."""
+        """Record the links of an element other than `a`."""
         if kind == "link":
-            self.add(attributes.get("href"), *_relation(attributes))
+            self.add(attributes.get("href") or None, *_relation(attributes))
         elif kind == "area":
+            if "href" not in attributes:
+                return
             rel = attributes.get("rel") or ""
-            self.add(attributes.get("href"), kind, rel.lower(), words(attributes.get("alt") or ""))
+            self.add(attributes["href"] or "", kind, rel.lower(), words(without_marks(attributes.get("alt") or "")))
         else:
             self._add_source(kind, attributes)
 
@@ -107,13 +114,13 @@ class Links:
             return
         text = attributes.get("alt") or attributes.get("title") or ""
         if text:
-            text = words(text)
+            text = words(without_marks(text))
         source = attributes.get("src")
         if source:
             self.add(source, kind, "", text)
         if kind not in _SOURCE_ONLY:
             for name in ("data", "poster", "href", "xlink:href"):
-                if name in attributes:
+                if attributes.get(name):
                     self.add(attributes[name], "img" if name == "poster" else kind, "", text)
         srcset = attributes.get("srcset")
         if srcset:
@@ -148,7 +155,7 @@ def srcset_urls(srcset: str) -> list[str]:
     while found := _SRCSET_URL.match(srcset, place):
         url = found[1].rstrip(",")
         urls.append(url)
-        # A comma right after the URL ends the candidate; otherwise it ends with the next one.
+        # A comma right after the URL ends the candidate; otherwise the next comma does.
         place = found.end() if url != found[1] else srcset.find(",", found.end()) + 1
         if not place:
             break

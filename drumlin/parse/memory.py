@@ -1,9 +1,9 @@
-"""Keeping freed memory for the next page.
+"""Keeps freed memory for the next page.
 
-lexbor takes a few hundred kilobytes for a tree and frees them with it. By default glibc gives them back to the kernel
-each time, which then clears and maps them again for the next page. Over pages of 37 KB that is nearly half of what a
-parse costs (380 against 690 µs). glibc raises its thresholds by itself once a large block was freed, so a process that
-has met some large pages gains little; this makes every process fast from its first page.
+lexbor allocates a few hundred kilobytes for a tree and frees them with it. By default glibc returns them to the kernel
+each time, which then has to clear and map them again for the next page. For pages of 37 KB that is nearly half of the
+cost of parsing (380 against 690 µs). glibc raises its thresholds by itself once a large block was freed, so a process
+that has met some large pages gains little; this makes every process fast from its first page on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MMAP_THRESHOLD = -3
 
 
 def keep_freed_memory() -> bool:
-    """Tell the allocator to keep `KEPT_BYTES_MAX` of freed memory. False where the C library knows no such thing."""
+    """Tell the allocator to keep `KEPT_BYTES_MAX` of freed memory. False if the C library cannot do that."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

@@ -1,4 +1,4 @@
-"""What a body is: the header's word, or a look at the bytes where the header says nothing or is plainly wrong."""
+"""Decides the type of a body: by the header, or by the bytes if the header says nothing or is plainly wrong."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _XML_ROOT = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->|<![^>\[]*(?:\[.*?\]\s*)?>)\s*)*+<([\w.:-]{1,64})", re.DOTALL
 )
 SITEMAP_ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
-# How what was called a page or a text may begin that is a sitemap or a feed.
+# How a body may begin that is a sitemap or a feed, though it was sent as HTML or plain text.
 _MAYBE_SITEMAP = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml[\s?]|(?:\w{1,32}:)?(?:urlset|sitemapindex|rss|feed|rdf)\b)", re.IGNORECASE
 ).match
@@ -58,7 +58,7 @@ _TYPE_OF_ROOT = {
     b"feed": "application/atom+xml",
     b"rdf": "application/rdf+xml",
 }
-# What text does not contain: the control characters other than tab, line feed, form feed, return and escape.
+# Control characters that text does not contain: all but tab, line feed, form feed, carriage return and escape.
 _NOT_TEXT = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
@@ -75,7 +75,7 @@ def sniff(content_type: str, body: bytes) -> str:
     if mime in _XML_TYPES:
         return _TYPE_OF_ROOT.get(xml_root(body), mime)
     if mime in (HTML, PLAIN) and _MAYBE_SITEMAP(body) and (root := xml_root(body)) in SITEMAP_ROOTS:
-        # Servers that do not know the type send these as what they know; a browser looks too.
+        # Servers that do not know these types send them as HTML or plain text; browsers sniff them too.
         return _TYPE_OF_ROOT.get(root, "application/xml")
     if mime == PLAIN:
         return PLAIN if _is_text(body) else BINARY

@@ -1,4 +1,4 @@
-"""One HTML page, parsed: the order of the steps, each in its own file."""
+"""Parses HTML pages: this file has the order of the steps, other files have the steps."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ from typing import NamedTuple
 import msgspec
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError
 
-from drumlin.parse.blocks import mark_blocks, unmarked
-from drumlin.parse.charset import to_utf8
+from drumlin.parse.blocks import PREFORMATTED_TAGS, all_without_marks, mark_blocks, without_marks
+from drumlin.parse.encoding.charset import to_utf8
 from drumlin.parse.hostile import tame
 from drumlin.parse.language import language_codes, page_language
 from drumlin.parse.links import KIND_OF_TAG, Attributes, Links, refresh_url, words
 from drumlin.parse.mime import HTML, PLAIN, XHTML, essence
-from drumlin.parse.preformatted import PREFORMATTED_TAGS
-from drumlin.parse.text import BOILERPLATE_TAGS, INVISIBLE_TAGS, MAIN_TAGS, TextParts, clipped, tidy
+from drumlin.parse.preformatted import INVISIBLE_TAGS
+from drumlin.parse.text import BOILERPLATE_TAGS, MAIN_TAGS, TextParts, clipped, tidy
 
 PARSE_BYTES_MAX = 4 * 1024 * 1024
-# Pages are taken through the steps in groups of about this size: it bounds the copies that are held at a time.
+# Pages go through the steps in groups of about this size, which bounds the memory for copies.
 GROUP_BYTES_MAX = 2 * 1024 * 1024
-# 16,000 nested anchors around some text: the words of each are those of all within, a tenth of a second in sum.
+# A page of this size can have 16,000 nested anchors around some text. The text of each includes that of all inside it;
+# reading them takes a tenth of a second in total.
 NESTING_UNCHECKED_BYTES_MAX = 128 * 1024
+# The page's own title is looked for among so many title elements: icons have titles too, perhaps deep in a drawing.
+TITLES_MAX = 1_000
 EVERY_ROBOT = "robots"
 
-# Without mutation events: they only serve <selectedcontent>.
+# Parse without mutation events, which only <selectedcontent> needs.
 _OPTIONS = LexborDocumentOptions.WO_EVENTS.value
 _STRUCTURE_TAGS = ("html", "title", "meta", "base", *MAIN_TAGS)
+_FOREIGN = frozenset({"svg", "math"})
+# Inside these elements of drawings and formulas there is HTML again.
+_HTML_WITHIN_FOREIGN = frozenset({"foreignObject", "desc", "annotation-xml", "mi", "mn", "mo", "ms", "mtext"})
 # In XML these may be written without an end tag. HTML would swallow the rest of the page into them.
 _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|noscript|div|span|a)\b([^<>]*)/>", re.IGNORECASE)
 
@@ -50,11 +56,12 @@ class ParsedPage(msgspec.Struct):
     rels: list[str] = []
     texts: list[str] = []
     too_long: int = 0
-    """Links that are longer than any href that is kept."""
+    """How many links were left out because they are too long."""
 
 
 class Source(NamedTuple):
-    """A page as it came. Nothing is resolved against `url`: it names the page, and a country."""
+    """A page as it came. `url` names the page, and its top-level domain helps to guess the encoding; links are not
+    resolved against it."""
 
     body: bytes
     content_type: str
@@ -62,19 +69,14 @@ class Source(NamedTuple):
     content_language: str = ""
 
 
-def parse(body: bytes, content_type: str, url: str, content_language: str = "", *, agent: str = "") -> ParsedPage:
-    """Read one HTML, XHTML or plain-text page."""
-    return parse_all([Source(body, content_type, url, content_language)], agent=agent)[0]
-
-
 def parse_all(
     sources: Sequence[Source], before_each: Callable[[str], None] | None = None, *, agent: str = ""
 ) -> list[ParsedPage]:
-    """Read pages; `before_each` hears the URL of each page before the native parser meets it. `agent` is the product
-    token under which pages may speak to this crawler alone.
+    """Read pages. `before_each` is called with the URL of each page before the native parser gets it. `agent` is our
+    product token: a page may address rules to it alone, as `<meta name="…">`.
 
-    The steps are taken for a group of pages at a time, which costs a tenth less than page by page: each step then
-    finds its code in the CPU's caches.
+    Each step is done for a group of pages at a time. That costs a tenth less than page by page, because the code of a
+    step stays in the CPU's caches.
     """
     pages: list[ParsedPage] = []
     for group in _groups(sources):
@@ -105,7 +107,7 @@ def _groups(sources: Sequence[Source]) -> Iterator[list[Source]]:
 
 
 def _prepare(source: Source) -> tuple[ParsedPage, bytes]:
-    """A page of which only the encoding is known, and its source: in UTF-8, harmless, with marks where lines end."""
+    """A page with only its type and encoding filled in, and its source: in UTF-8, harmless, with marks at line ends."""
     mime = essence(source.content_type) or HTML
     charset, utf8 = to_utf8(source.body[:PARSE_BYTES_MAX], source.content_type, source.url)
     page = ParsedPage(mime, charset)
@@ -117,7 +119,7 @@ def _prepare(source: Source) -> tuple[ParsedPage, bytes]:
 
 
 def _read(page: ParsedPage, html: bytes, agent: str) -> str:
-    """Fill in what the elements of a page say, and return its main text as it is."""
+    """Fill in a page from its elements, and return its main text, which is not tidied yet."""
     if page.mime == PLAIN:
         return html.decode("utf-8", "replace")
     try:
@@ -126,7 +128,7 @@ def _read(page: ParsedPage, html: bytes, agent: str) -> str:
         return ""
     if tree.root is None:
         return ""
-    # Anchors nest only by force. Each then contains the words of all within, and to read them all is quadratic.
+    # Only hostile pages have nested anchors. Each includes the text of all inside it, so reading all is quadratic.
     nested = len(html) > NESTING_UNCHECKED_BYTES_MAX and tree.css_first("a a") is not None
     return _Reader(page, Links(with_words=not nested), agent).read(tree, tree.root)
 
@@ -134,16 +136,17 @@ def _read(page: ParsedPage, html: bytes, agent: str) -> str:
 class _Reader:
     """One walk over the elements of a page."""
 
-    __slots__ = ("_agent", "_links", "_page", "_parts")
+    __slots__ = ("_agent", "_links", "_page", "_parts", "_titles_left")
 
     def __init__(self, page: ParsedPage, links: Links, agent: str) -> None:
         self._agent = agent
         self._page = page
         self._links = links
         self._parts = TextParts()
+        self._titles_left = TITLES_MAX
 
     def read(self, tree: LexborHTMLParser, root: LexborNode) -> str:
-        """Fill in the page and return its text: what its elements say first, because taking the text destroys them."""
+        """Fill in the page and return its text. The elements are read first, because taking the text destroys them."""
         links, parts = self._links, self._parts
         add_anchor, roles, anchor = links.add_anchor, _ROLES, _ANCHOR
         for node in root.traverse():
@@ -156,11 +159,12 @@ class _Reader:
                 elif tag in _BOILERPLATE:
                     parts.boilerplate.append(node)
                 elif tag in _PREFORMATTED:
-                    parts.preformatted.append(node)
+                    parts.add_preformatted(node)
                 if tag in _SPEAKING:
                     self._read_element(node, roles[tag])
         page = self._page
-        page.hrefs, page.kinds, page.rels, page.texts = unmarked(links.hrefs), links.kinds, links.rels, links.texts
+        page.hrefs, page.rels = all_without_marks(links.hrefs), all_without_marks(links.rels)
+        page.kinds, page.texts = links.kinds, links.texts
         page.too_long = links.too_long
         return parts.take(tree.body)
 
@@ -170,9 +174,9 @@ class _Reader:
         elif role == "meta":
             self._read_meta(node.attributes)
         elif role == "title":
-            self._page.title = self._page.title or words(node.text_lexbor())
+            self._read_title(node)
         elif role == "base":
-            self._page.base_href = self._page.base_href or (node.attributes.get("href") or "").strip()
+            self._page.base_href = self._page.base_href or _stripped(node.attributes.get("href"))
         elif role == "html":
             attributes = node.attributes
             self._page.languages = language_codes(attributes.get("lang") or attributes.get("xml:lang") or "")
@@ -183,12 +187,20 @@ class _Reader:
         attributes = node.attributes
         self._links.add_element(kind, attributes)
         if kind == "link" and "canonical" in (attributes.get("rel") or "").lower().split():
-            self._page.canonical_href = self._page.canonical_href or (attributes.get("href") or "").strip()
+            self._page.canonical_href = self._page.canonical_href or _stripped(attributes.get("href"))
+
+    def _read_title(self, node: LexborNode) -> None:
+        if self._page.title or self._titles_left <= 0:
+            return
+        self._titles_left -= 1
+        if not _is_foreign(node):
+            self._page.title = words(without_marks(node.text_lexbor()))
 
     def _read_meta(self, attributes: Attributes) -> None:
         content = attributes.get("content")
         if not content:
             return
+        content = without_marks(content)
         page = self._page
         name = (attributes.get("name") or attributes.get("property") or "").lower()
         if name == "description" or (name == "og:description" and not page.description):
@@ -197,7 +209,21 @@ class _Reader:
             page.robots.append(content)
         elif (attributes.get("http-equiv") or "").lower() == "refresh" and not page.refresh_href:
             page.refresh_href = refresh_url(content)
-            self._links.add(page.refresh_href, "refresh")
+            self._links.add(page.refresh_href or None, "refresh")
+
+
+def _stripped(href: str | None) -> str:
+    return without_marks(href).strip() if href else ""
+
+
+def _is_foreign(node: LexborNode) -> bool:
+    """Whether an element belongs to a drawing or a formula and not to the page, like the title of an icon."""
+    above = node.parent
+    while above is not None and above.tag not in _HTML_WITHIN_FOREIGN:
+        if above.tag in _FOREIGN:
+            return True
+        above = above.parent
+    return False
 
 
 def _roles() -> dict[int, str]:
@@ -212,6 +238,6 @@ _NUMBERS = {name: number for number, name in _ROLES.items()}
 _INVISIBLE = frozenset(_NUMBERS[name] for name in INVISIBLE_TAGS)
 _BOILERPLATE = frozenset(_NUMBERS[name] for name in BOILERPLATE_TAGS)
 _PREFORMATTED = frozenset(_NUMBERS[name] for name in PREFORMATTED_TAGS)
-# Elements that say something: what they link to, or what the page is.
+# Elements that are read for a link or for something about the page.
 _SPEAKING = frozenset(_NUMBERS[name] for name in (*KIND_OF_TAG, *_STRUCTURE_TAGS))
 _ANCHOR = _NUMBERS["a"]

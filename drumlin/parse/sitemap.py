@@ -1,7 +1,7 @@
-"""Sitemaps: urlset, sitemapindex, lists of URLs, RSS and Atom, each also gzipped.
+"""Reads sitemaps: urlset, sitemapindex, lists of URLs, RSS and Atom, each also gzipped.
 
-Read with regular expressions rather than an XML parser: sites' sitemaps are often not well-formed, a cut-off one
-should still give its beginning, and entities other than XML's own five have no business in a URL and are not expanded.
+It uses regular expressions and not an XML parser, because sitemaps are often not well-formed, one that is cut off
+should still give its beginning, and entities other than XML's own five, which no URL needs, must not be expanded.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+from collections.abc import Iterator
 from typing import cast
 from urllib.parse import urljoin
 
@@ -16,12 +17,14 @@ import msgspec
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
-from drumlin.parse.charset import to_utf8
+from drumlin.parse.encoding.charset import to_utf8
 from drumlin.parse.mime import PLAIN, SITEMAP_ROOTS, xml_root
 
 SITEMAP_URLS_MAX = 50_000
 SITEMAP_ELEMENTS_MAX = 1_500_000
 SITEMAP_BYTES_MAX = 50 * 1024 * 1024
+SITEMAP_CHARS_MAX = 16 * 1024 * 1024
+"""Limit on all addresses of one sitemap together, because a long `xml:base` would lengthen each of them."""
 LOC_BYTES_MAX = 8192
 PEEK_BYTES = 4096
 GUNZIP_STEP_BYTES = 64 * 1024
@@ -31,9 +34,10 @@ _GUNZIP_ERROR = cast("type[Exception]", IsalError)
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
 _XML_MARKS = ("xml", "gzip", "octet-stream")
-# Text, or text that is taken literally.
-_VALUE = rb"\s*(?:<!\[CDATA\[(.{0,%d}?)(?:\]\]>|\Z)|([^<]{0,%d}))" % (LOC_BYTES_MAX, LOC_BYTES_MAX)
-# The elements of an entry that matter. A prefix is allowed, and looked at, because <image:loc> is not the page's.
+# Text, or the beginning of literal text (CDATA).
+_VALUE = rb"\s*(?:(<!\[CDATA\[)|([^<]{0,%d}))" % LOC_BYTES_MAX
+_LITERAL_END = b"]]>"
+# Any element. The name includes its prefix, because <image:loc> is not the address of the page.
 _ELEMENT = re.compile(rb"<(/?)((?:[\w.-]{1,32}:)?[a-zA-Z]{3,10})((?:\s[^<>]{0,2000}+)?)>" + _VALUE, re.DOTALL)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});")
@@ -46,18 +50,26 @@ _TEXT_LINE = re.compile(rb"^[ \t]*(https?://\S{1,%d})[ \t\r]*$" % LOC_BYTES_MAX,
 
 
 class SitemapURL(msgspec.Struct, frozen=True):
-    """One page that a sitemap or a feed names; `lastmod` as written there."""
+    """One page that a sitemap or a feed lists."""
 
     loc: str
-    lastmod: str = ""
     priority: float | None = None
 
 
 class Sitemap(msgspec.Struct):
-    """What a sitemap names: pages, and further sitemaps."""
+    """The pages and further sitemaps that a sitemap lists."""
 
     urls: list[SitemapURL] = []
     sitemaps: list[str] = []
+
+
+def may_be_sitemap_type(mime: str) -> bool:
+    """Whether a body of this type may be a sitemap."""
+    return mime == PLAIN or any(mark in mime for mark in _XML_MARKS)
+
+
+def is_gzip(body: bytes) -> bool:
+    return body.startswith(_GZIP_MAGIC)
 
 
 def looks_like_sitemap(mime: str, body: bytes) -> bool:
@@ -65,15 +77,15 @@ def looks_like_sitemap(mime: str, body: bytes) -> bool:
     if mime == PLAIN:
         first = body[:PEEK_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
         return _TEXT_LINE.match(first.strip()) is not None
-    if not any(mark in mime for mark in _XML_MARKS):
+    if not may_be_sitemap_type(mime):
         return False
     _, start = to_utf8(_inflated(body, PEEK_BYTES), "")
     return xml_root(start) in SITEMAP_ROOTS
 
 
 def parse_sitemap(body: bytes, url: str) -> Sitemap:
-    """The entries of a sitemap, without what cannot be read. Locations are as written, or as an `xml:base` has them,
-    and not resolved against `url`."""
+    """The entries of a sitemap that can be read. Locations are resolved against an `xml:base` if there is one, but not
+    against `url`."""
     _, text = to_utf8(_inflated(body, SITEMAP_BYTES_MAX), "", url)
     if b"<!--" in text:
         text = _COMMENT.sub(b"", text)
@@ -89,8 +101,8 @@ def parse_sitemap(body: bytes, url: str) -> Sitemap:
 
 
 def _inflated(body: bytes, bytes_max: int) -> bytes:
-    """The body, gunzipped if need be, up to a limit; of a damaged one whatever came before the damage."""
-    if not body.startswith(_GZIP_MAGIC):
+    """The body, decompressed if it is gzip, up to a limit. A damaged body is returned up to the damage."""
+    if not is_gzip(body):
         return body[:bytes_max]
     stream = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
     parts: list[bytes] = []
@@ -112,7 +124,7 @@ def _from_lines(text: bytes) -> Sitemap:
 
 
 class _Entries:
-    """Reads the entries of one kind out of an XML text, in one pass."""
+    """Reads the entries of one kind from an XML text, in one pass."""
 
     def __init__(self, entry: bytes) -> None:
         self._entry = entry
@@ -121,41 +133,39 @@ class _Entries:
         self._inside = False
         self._root_base = ""
         self._base = ""
+        self._chars = 0
 
     def read(self, text: bytes) -> Sitemap:
-        """All entries, the last one even if the text ends inside it."""
+        """All entries, including the last one if the text ends inside it."""
         prefix = _root_prefix(text)
-        for element in itertools.islice(_ELEMENT.finditer(text), SITEMAP_ELEMENTS_MAX):
-            closing, name, attributes, literal, value = element.groups()
+        for closing, name, attributes, value, literal in itertools.islice(_elements(text), SITEMAP_ELEMENTS_MAX):
             if prefix:
                 name = name.removeprefix(prefix)
             if name == self._entry:
                 self._boundary(opening=not closing)
                 self._base = _based(self._root_base, attributes)
-                if len(self._found.urls) >= SITEMAP_URLS_MAX:
+                if len(self._found.urls) >= SITEMAP_URLS_MAX or self._chars > SITEMAP_CHARS_MAX:
                     return self._found
             elif name == b"feed":
                 self._root_base = _based("", attributes)
             elif self._inside and not closing:
-                self._field(name, attributes, _plain(value) if literal is None else _literal(literal))
+                self._field(name, attributes, _literal(value) if literal else _plain(value))
         self._boundary(opening=False)
         return self._found
 
     def _boundary(self, *, opening: bool) -> None:
-        # The address of an entry of RSS may stand in its identifier alone.
+        # In RSS, the address of an entry may be in its identifier only.
         loc = self._fields.get(b"loc") or self._fields.get(b"guid")
         if loc:
-            dated = self._fields.get(b"lastmod", "")
-            self._found.urls.append(SitemapURL(loc, dated, _priority(self._fields.get(b"priority", ""))))
+            self._chars += len(loc)
+            self._found.urls.append(SitemapURL(loc, _priority(self._fields.get(b"priority", ""))))
         self._fields = {}
         self._inside = opening
 
     def _field(self, name: bytes, attributes: bytes, value: str) -> None:
         if name == b"link":
             self._link(attributes, value)
-        elif name in {b"pubDate", b"updated", b"dc:date"}:
-            self._fields.setdefault(b"lastmod", value)
-        elif name in {b"loc", b"lastmod", b"priority"} or (
+        elif name in {b"loc", b"priority"} or (
             name == b"guid"
             and value.lower().startswith(("http://", "https://"))
             and not _NO_PERMALINK.search(attributes)
@@ -172,6 +182,25 @@ class _Entries:
                 self._fields.setdefault(b"loc", _joined(base, loc))
 
 
+def _elements(text: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes, bool]]:
+    """The elements of a text: the slash of closing ones, name, attributes, value, and whether the value is literal.
+
+    The end of literal text is remembered, so a text with a million beginnings and no end is searched only once.
+    """
+    place, ends = 0, -1
+    while element := _ELEMENT.search(text, place):
+        closing, name, attributes, literal, value = element.groups()
+        place = element.end()
+        if literal:
+            if ends < place:
+                ends = text.find(_LITERAL_END, place)
+                ends = len(text) if ends < 0 else ends
+            value = b""
+            if ends - place <= LOC_BYTES_MAX:
+                value, place = text[place:ends], ends
+        yield closing, name, attributes, value, bool(literal)
+
+
 def _root_prefix(text: bytes) -> bytes:
     """`sm:` when the root is `<sm:urlset>`: then its entries carry the prefix too."""
     root = re.search(rb"<([\w.-]{1,32}:)(?:urlset|sitemapindex|feed)\b", text[:PEEK_BYTES])
@@ -179,7 +208,7 @@ def _root_prefix(text: bytes) -> bytes:
 
 
 def _based(base: str, attributes: bytes) -> str:
-    """What addresses within an element are relative to; "" is the sitemap itself."""
+    """The base of addresses inside an element; "" is the sitemap itself."""
     own = _BASE.search(attributes) if attributes else None
     return _joined(base, _plain(own[1])) if own else base
 
@@ -187,7 +216,7 @@ def _based(base: str, attributes: bytes) -> str:
 def _joined(base: str, href: str) -> str:
     try:
         return urljoin(base, href) if base else href
-    except ValueError:  # an address of IPv6 that is none
+    except ValueError:  # an invalid IPv6 address
         return href
 
 
@@ -209,7 +238,7 @@ def _character(entity: re.Match[str]) -> str:
 
 
 def _priority(value: str) -> float | None:
-    """A priority between 0 and 1, None when it is absent or no such number."""
+    """A priority between 0 and 1; None when it is absent or not such a number."""
     try:
         priority = float(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The main text of a page: what a reader came for, one line per block, and preformatted text exactly as it stands."""
+"""Extracts the main text of a page: one line per block, and preformatted text exactly as it stands."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from drumlin.parse.blocks import BLOCK_END
 from drumlin.parse.preformatted import hold_white_space, with_white_space
 
 TEXT_BYTES_MAX = 1024 * 1024
-# A <main> or <article> with less text than this is a shell, and the body is read.
+# If a <main> or <article> has less text than this, the whole body is read instead.
 MAIN_CHARS_MIN = 200
-# When less than this share of the body is left without the boilerplate, the boilerplate was the page.
+# If less than this share of the body is left without the boilerplate, the boilerplate is kept.
 BODY_SHARE_MIN = 0.1
 
-INVISIBLE_TAGS = frozenset(
-    {"script", "style", "noscript", "template", "iframe", "noframes", "noembed", "object", "title"}
-    | {"svg", "math", "canvas", "audio", "video", "select"}
-)
 MAIN_TAGS = frozenset({"main", "article"})
 BOILERPLATE_TAGS = frozenset({"nav", "header", "footer", "aside", "form", "dialog", "menu"})
 
@@ -30,7 +26,7 @@ _TO_LINES = bytes.maketrans(BLOCK_END + _WHITE, b"\n" + b" " * len(_WHITE))
 class TextParts:
     """The nodes that decide what the main text is, collected in the order of the document."""
 
-    __slots__ = ("_articles", "_main", "boilerplate", "invisible", "preformatted")
+    __slots__ = ("_articles", "_invisible_before", "_main", "boilerplate", "invisible", "preformatted")
 
     def __init__(self) -> None:
         self.invisible: list[LexborNode] = []
@@ -38,9 +34,10 @@ class TextParts:
         self.preformatted: list[LexborNode] = []
         self._main: tuple[LexborNode, int, int] | None = None
         self._articles = 0
+        self._invisible_before = 0
 
     def add_main(self, node: LexborNode, tag: str) -> None:
-        """A `main` or an `article`. The first main counts, or else the article if it is the only one."""
+        """Note a `main` or an `article`. The first `main` counts; without one, an `article` if it is the only one."""
         if tag == "main":
             if self._articles >= 0:
                 self._main = (node, len(self.invisible), len(self.boilerplate))
@@ -50,14 +47,20 @@ class TextParts:
             one = self._articles == 1
             self._main = (node, len(self.invisible), len(self.boilerplate)) if one else None
 
+    def add_preformatted(self, node: LexborNode) -> None:
+        if not self.preformatted:
+            # What comes before the first preformatted element is not inside one.
+            self._invisible_before = len(self.invisible)
+        self.preformatted.append(node)
+
     def take(self, body: LexborNode | None) -> str:
-        """The main text, untidied. Destroys the tree."""
+        """The main text, not tidied yet. Destroys the tree."""
         if body is None:
             return ""
-        hold_white_space(self.preformatted)
+        hold_white_space(self.preformatted, self.invisible[self._invisible_before :])
         if self._main is not None:
             node, invisible, boilerplate = self._main
-            # What stands before an element in the document is not inside it, and need not be cut out of it.
+            # Nodes that come before an element in the document are not inside it, so they need not be cut out.
             _cut(self.invisible[invisible:])
             _cut(node for node in self.boilerplate[boilerplate:] if node.tag == "nav")
             text = node.text_lexbor()
@@ -77,17 +80,17 @@ class TextParts:
 
 def _cut(nodes: Iterable[LexborNode]) -> None:
     for node in nodes:
-        # A node inside one that was cut already has no parent any more.
+        # A node inside one that was cut has no parent any more.
         if node.parent is not None:
             node.decompose()
 
 
 def tidy(text: str) -> bytes:
-    """One line per block, no empty lines, single spaces; at most `TEXT_BYTES_MAX` of UTF-8. Preformatted text keeps the
-    white space that was held in it."""
+    """Tidy a text: one line per block, no empty lines, single spaces, at most `TEXT_BYTES_MAX` of UTF-8. The held white
+    space of preformatted text is restored."""
     raw = text[: 2 * TEXT_BYTES_MAX].encode("utf-8", "replace")
     lines = BLOCK_END.join([line for line in map(bytes.strip, raw.split(BLOCK_END)) if line])
-    # Three quick looks often save the translation, which costs as much as the split.
+    # Three quick tests often save the translation, which costs as much as the split.
     if b"\n" in lines or b"\t" in lines or b"\r" in lines:
         lines = _single_spaced(lines.translate(_TO_LINES))
     else:
@@ -96,7 +99,7 @@ def tidy(text: str) -> bytes:
 
 
 def _single_spaced(text: bytes) -> bytes:
-    # In numpy because there is no cheap way to even ask `bytes` whether two spaces meet: every space is a candidate.
+    # numpy, because `bytes` has no cheap way to find two adjacent spaces: every space is a candidate.
     array = numpy.frombuffer(text, numpy.uint8)
     space = array == ord(" ")
     repeated = space[1:] & space[:-1]
@@ -107,7 +110,7 @@ def _single_spaced(text: bytes) -> bytes:
 
 
 def clipped(text: bytes) -> bytes:
-    """At most `TEXT_BYTES_MAX` of UTF-8, ended at a whole character."""
+    """The text cut to `TEXT_BYTES_MAX`, at the end of a whole character."""
     if len(text) <= TEXT_BYTES_MAX:
         return text
     return text[:TEXT_BYTES_MAX].decode("utf-8", "ignore").encode()

@@ -1,26 +1,27 @@
 """What a site asks of crawlers: robots.txt (RFC 9309), meta robots and X-Robots-Tag. Pure: no clock, no network.
 
-How it works. `parse` reads a robots.txt into `Rules`: groups, delays and sitemaps, unmatched and cheap. For one crawler
-`Rules.for_agent` merges that crawler's groups into a `Matcher`, once; the hot path is `Matcher.allowed(url)`. What the
-*response* to a request for robots.txt means (no answer, 403, a redirect too many) is decided by `decide`; what a page
-says about itself by `directives`.
+How it works. `parse` (`rules`) reads a robots.txt into `Rules`: groups, delays and sitemaps. That is cheap, since
+nothing is prepared for matching yet. `Rules.for_agent` merges the groups of one crawler into a `Matcher` (`match`),
+once; `Matcher.allowed(url)` is then called for every URL. `decide` (`policy`) says what the *response* to a request for
+robots.txt means (no answer, 403, a redirect too many), and `directives` (`meta`) what a page says about itself.
+`PreparedFiles` keeps the files used last, `noted` carries decisions between nodes. Read `policy` first, then `rules`.
 
 Invariants
 - The longest matching rule wins, and allow wins a tie. `/robots.txt` itself is always allowed.
 - Path and pattern are compared in one normal form of percent-encoding, so an escape never evades a rule.
 - No input makes matching backtrack: a rule costs at most one pass over the URL.
-- Whenever the answer is unknown (no contact, 5xx, 429, a body cut short) the answer is "denied, ask again".
+- If the rules are not known (no contact, 5xx, 429, a body cut short), nothing is allowed and the host is asked again.
 
-Limits. A file longer than `BODY_BYTES_MAX`, of more than `LINES_MAX` lines, or with more than `KEPT_BYTES_MAX` or
-`RULES_MAX` of rules for us, denies everything. Of a
-line at most `LINE_BYTES_MAX` are read, and a Crawl-delay counts for at most `CRAWL_DELAY_MAX_S`.
-docs/reference/robots.md has the policy for every ambiguous case.
+Limits. A file that is longer than `BODY_BYTES_MAX`, has more than `LINES_MAX` lines, or has more than `KEPT_BYTES_MAX`
+or `RULES_MAX` of rules for us, denies everything. Of a line only the first `LINE_BYTES_MAX` are read, and a Crawl-delay
+is at most `CRAWL_DELAY_MAX_S`. docs/reference/robots.md has the policy for every ambiguous case.
 """
 
 from drumlin.robots.agent import product_token
 from drumlin.robots.match import Matcher, Rule
 from drumlin.robots.meta import Directives, directives
-from drumlin.robots.policy import REDIRECTS_MAX, Decision, Policy, decide
+from drumlin.robots.noted import as_noted, decisions_in, named_sitemaps, sitemaps_in
+from drumlin.robots.policy import REDIRECTS_MAX, Decision, decide
 from drumlin.robots.prepared import PreparedFiles
 from drumlin.robots.rules import (
     BODY_BYTES_MAX,
@@ -28,7 +29,6 @@ from drumlin.robots.rules import (
     KEPT_BYTES_MAX,
     LINE_BYTES_MAX,
     Rules,
-    condensed,
     parse,
 )
 
@@ -41,13 +41,15 @@ __all__ = [
     "Decision",
     "Directives",
     "Matcher",
-    "Policy",
     "PreparedFiles",
     "Rule",
     "Rules",
-    "condensed",
+    "as_noted",
     "decide",
+    "decisions_in",
     "directives",
+    "named_sitemaps",
     "parse",
     "product_token",
+    "sitemaps_in",
 ]

@@ -6,10 +6,10 @@ import re
 
 ANY_AGENT = "*"
 
-# A product token is letters, `_` and `-` in RFC 9309, but real names have digits (MJ12bot, 360Spider).
+# In RFC 9309 a product token consists of letters, `_` and `-`, but real names have digits too (MJ12bot, 360Spider).
 _RFC_TOKEN = re.compile(r"[A-Za-z_-]+")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
-_COMPATIBLE = re.compile(r"Mozilla/[0-9.]+ \(compatible; *([A-Za-z0-9_-]+)", re.IGNORECASE)
+_COMPATIBLE = re.compile(r"Mozilla/[0-9.]+ \(compatible; *([A-Za-z0-9_-]+)", re.IGNORECASE | re.ASCII)
 
 
 def product_token(user_agent: str) -> str:
@@ -22,10 +22,10 @@ def product_token(user_agent: str) -> str:
 
 
 def group_tokens(value: str) -> tuple[str, ...]:
-    """The lower-case names under which a `User-agent:` line is found; "*" is everybody's group.
+    """The lower-case names of the crawlers that a `User-agent:` line is for; "*" is for all others.
 
-    A name with digits counts both whole and cut at its first digit as RFC 9309 reads it: MJ12bot finds its own
-    group, and a crawler called MJ is bound by it too.
+    A name with digits counts as a whole, and also cut at its first digit, as RFC 9309 reads it. So MJ12bot finds its
+    own group, and a crawler called MJ is bound by that group too.
     """
     value = value.strip()
     if value[:1] == ANY_AGENT and (len(value) == 1 or value[1].isspace()):

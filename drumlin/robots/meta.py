@@ -12,7 +12,7 @@ from drumlin.robots.agent import product_token
 _WORDS = re.compile(r"[^\s,;]+").findall
 _AGENT_PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*|\*):(.*)", re.DOTALL).fullmatch
 
-# These carry a value behind a colon, so the word in front of it is no crawler's name.
+# In these the colon is followed by a value, so the word before it is not the name of a crawler.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
 _EVERYBODY = frozenset({"*", "robots"})
 
@@ -28,10 +28,10 @@ _UNRESTRICTED = Directives()
 
 
 def directives(values: Iterable[str], agent: str) -> Directives:
-    """Combine all values meant for `agent`; the stricter wins, so `all`, `index` and `follow` never undo anything.
+    """Combine all values meant for `agent`. The stricter wins, so `all`, `index` and `follow` never undo anything.
 
     `values` are the contents of meta elements (named `robots` or like the crawler) and of X-Robots-Tag headers, one
-    string each. In a value, "name:" makes what follows it concern only the crawler of that name.
+    string each. In a value, everything after "name:" applies only to the crawler of that name.
     """
     words: set[str] = set()
     token = ""

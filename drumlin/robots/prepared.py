@@ -1,8 +1,8 @@
-"""Parsed robots.txt files, those that were used last.
+"""A cache of parsed robots.txt files: those that were used last.
 
-A file is needed at every lease of its host, and to parse one of a megabyte takes as long as to crawl hundreds of pages;
-prepared for matching it takes up to thirty times its size. So files are parsed when a URL is asked about, not when they
-become known, and what is kept of them is bounded in sum: who has many hosts has as many files.
+A file is needed at every lease of its host. Parsing one of a megabyte takes as long as crawling hundreds of pages, and
+prepared for matching it takes up to thirty times its size in memory. So a file is parsed only when a URL is asked
+about, and the size of all files in the cache together is bounded: somebody with many hosts has as many files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from drumlin.robots.rules import Rules, parse
 
 PREPARED_BYTES_MAX = 4 * 1024 * 1024
-"""Of the files themselves: thousands of common ones."""
+"""How many bytes the files in the cache may have, as they were sent: thousands of ordinary ones."""
 PREPARED_FILES_MAX = 10_000
 
 
@@ -28,8 +28,13 @@ class PreparedFiles:
     def __len__(self) -> int:
         return len(self._rules)
 
+    def is_prepared(self, body: bytes, agent: str) -> bool:
+        """Whether URLs can be matched at once, without parsing the file first."""
+        rules = self._rules.get(body)
+        return rules is not None and rules.is_prepared(agent)
+
     def of(self, body: bytes) -> Rules:
-        """What a file says."""
+        """The rules of a file."""
         rules = self._rules.get(body)
         if rules is not None:
             self._rules.move_to_end(body)

@@ -1,4 +1,4 @@
-"""Reading robots.txt: lines into groups, with the mistakes that site owners make forgiven where the intent is plain."""
+"""Reading robots.txt: lines into groups. Common mistakes of site owners are forgiven if the intent is plain."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from drumlin.robots.agent import ANY_AGENT, group_tokens, product_token
 from drumlin.robots.match import Matcher, Rule
 
 BODY_BYTES_MAX = 4 * 1024 * 1024  # RFC 9309 2.5: a crawler must read at least 500 KiB.
-WHOLE_BYTES_MAX = 64 * 1024  # A file of up to this size is remembered as it is, for people to read.
-KEPT_BYTES_MAX = 1024 * 1024  # Of a longer one, the rules for one crawler, up to this size.
-RULES_MAX = 10_000  # Of these, too: each rule with a star is tried on every URL.
-LINES_MAX = 200_000  # A file of nothing but short lines takes as long to read as hundreds of pages.
+WHOLE_BYTES_MAX = 64 * 1024  # A file of up to this size is kept as it is, for people to read.
+KEPT_BYTES_MAX = 1024 * 1024  # Of a longer file only the rules for one crawler are kept, up to this size.
+RULES_MAX = 10_000  # And up to this number of rules: each rule with a star is tried on every URL.
+LINES_MAX = 200_000  # A file of many short lines takes as long to read as hundreds of pages.
 SITEMAPS_KEPT_MAX = 100
 LINE_BYTES_MAX = 16 * 1024  # Longer than any URL that is in use; the rest of the line is dropped.
 CRAWL_DELAY_MAX_S = 86_400.0
-MATCHERS_MAX = 16  # Prepared matchers kept per file; a crawl has one agent, a tool perhaps a few.
+MATCHERS_MAX = 16  # Matchers kept for each file: a crawl has one agent, a tool perhaps a few.
 
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
@@ -40,10 +40,17 @@ _KEYS: dict[bytes, int] = {
     b"sitemap": _SITEMAP,
     b"site-map": _SITEMAP,
 }
+_COMMON = {
+    spelling: _KEYS[name]
+    for name in (b"user-agent", b"allow", b"disallow")
+    for spelling in (name, name.capitalize(), name.title())
+}
+"""The names as nearly all files spell them: found with one look-up, without stripping and lower-casing first."""
 
 
 class Group:
-    """What one run of `User-agent` lines shares. Several groups may name one agent, and one group several agents."""
+    """The rules that follow one run of `User-agent` lines. An agent may have several groups, and a group several
+    agents."""
 
     __slots__ = ("crawl_delay", "rules")
 
@@ -66,8 +73,15 @@ class Rules:
         """Whether the crawler `agent` (a product token or a User-Agent header) may request `url`."""
         return self.for_agent(agent).allowed(url)
 
+    def denying_pattern(self, agent: str, url: str) -> str:
+        """The longest `Disallow` that matches `url`, as it stands in the file, to show to people; empty if none
+        does."""
+        rules = (rule for group in self._groups_of(product_token(agent)) for rule in group.rules if not rule.allow)
+        patterns = [rule.pattern for rule in rules if not Matcher([rule]).allowed(url)]
+        return max(patterns, key=len, default=b"").decode("utf-8", "replace")
+
     def crawl_delay(self, agent: str) -> float | None:
-        """The least seconds between two requests that the file asks of `agent`, if it asks."""
+        """The seconds between two requests that the file asks of `agent`; None if it does not ask."""
         delays = (group.crawl_delay for group in self._groups_of(product_token(agent)))
         return max((delay for delay in delays if delay is not None), default=None)
 
@@ -81,6 +95,9 @@ class Rules:
             self._matchers[agent] = matcher
         return matcher
 
+    def is_prepared(self, agent: str) -> bool:
+        return agent in self._matchers
+
     def _groups_of(self, token: str) -> list[Group]:
         return self.groups.get(token) or self.groups.get(ANY_AGENT, [])
 
@@ -89,14 +106,17 @@ class Rules:
 
 
 def parse(body: bytes) -> Rules:
-    """Read a robots.txt. Any bytes are accepted; what cannot be understood is skipped. A file that is too long to be
-    read to its end denies everything: a line that is not read could be the one that denies."""
+    """Read a robots.txt. Any bytes are accepted; lines that cannot be understood are skipped. A file that is too long
+    to be read to its end denies everything, because a line that was not read could be the one that denies."""
     lines = body.removeprefix(_BOM).splitlines() if len(body) <= BODY_BYTES_MAX else None
     if lines is None or len(lines) > LINES_MAX:
         return Rules({ANY_AGENT: [_nothing_allowed()]}, [])
     reader = _Reader()
     for line in lines:
-        entry = _entry(line)
+        name, _, value = line.partition(b":")
+        common = _COMMON.get(name)
+        plain = common is not None and b"#" not in value and len(line) <= LINE_BYTES_MAX
+        entry = (common, value.strip()) if common is not None and plain else _entry(line)
         if entry is not None:
             reader.take(*entry)
     return Rules(reader.groups, list(reader.sitemaps))
@@ -105,9 +125,9 @@ def parse(body: bytes) -> Rules:
 class _Reader:
     """Assigns lines to groups.
 
-    Only Allow and Disallow end a run of User-agent lines: RFC 9309 forbids that other records change how these are
-    read. A Crawl-delay belongs to the agents named since the last line of any kind that ends a run, which is
-    what people who write one Crawl-delay per agent mean. Hence two groups are open at a time.
+    For the rules, only Allow and Disallow end a run of User-agent lines: RFC 9309 says that other lines must not change
+    how these are read. For the delays, a Crawl-delay ends a run too: people who write one Crawl-delay under each agent
+    mean it for that agent alone. Hence two groups are open at a time, one for rules and one for delays.
     """
 
     def __init__(self) -> None:
@@ -156,13 +176,11 @@ def _nothing_allowed() -> Group:
     return group
 
 
-def condensed(body: bytes, agent: str) -> bytes | None:
-    """What is worth remembering of a robots.txt: the file if it is short, else a file with the rules for `agent` alone,
-    and some sitemaps. None when even those do not fit."""
-    if len(body) <= WHOLE_BYTES_MAX:
-        return body
-    rules = parse(body)
+def picked(rules: Rules, agent: str) -> bytes | None:
+    """A robots.txt with the rules for `agent` alone, and some sitemaps; None if it would be too long."""
     groups = rules.groups.get(product_token(agent)) or rules.groups.get(ANY_AGENT, [])
+    # The rules are for us alone by now, so the group is everybody's. The empty rule makes it a group even without
+    # rules.
     lines = [b"User-agent: *", b"Disallow:"]
     distinct = dict.fromkeys(rule for group in groups for rule in group.rules)
     if len(distinct) > RULES_MAX:
@@ -182,7 +200,7 @@ def _entry(line: bytes) -> tuple[int, bytes] | None:
     line = line[:LINE_BYTES_MAX].partition(b"#")[0]
     name, colon, value = line.partition(b":")
     if not colon:
-        words = line.split()  # "Disallow /x" without its colon is plain enough; with more words it is prose.
+        words = line.split()  # "Disallow /x" without its colon is clear enough; a line of more words is prose.
         if len(words) != 2:
             return None
         name, value = words

@@ -1,14 +1,16 @@
-"""Bundles: one segment of a node as a plain tar, and whether it is what it should be.
+"""Bundles: one segment of a node as a plain tar, and the check of a bundle that a node sent.
 
 A bundle holds `warc/NAME.warc.gz` with `warc/NAME.cdxj`, `tables/{pages,links,fetches}/SEGMENT.parquet`, and
-`receipts`: a code for each result, by which a coordinator has said that it counted.
+`receipts`: for each result a code by which a coordinator confirmed that it counts, and for each robots.txt the lease
+under which it was requested.
 
-`check` unpacks a bundle into a folder. It trusts nothing in it: every name must be of the node and the segment, every
-record and every row must be readable, the index must be that of the WARC files, the three tables must agree with it and
-with each other as in any store (docs/reference/store.md), and every row must name the node. What remains is whether the
-results were settled: that is for who knows the receipts, so `check` lists what the rows claim.
+`check` unpacks a bundle into a folder and trusts nothing in it. Every name must belong to the node and the segment,
+every record and every row must be readable, the index must match the WARC files, the three tables must agree with it
+and with each other as in any store (docs/reference/store.md), and every row must name the node. Whether the results
+were really settled only the coordinator can tell, from the receipts; so `check` returns what the rows claim.
 
-The bytes are a stranger's, so this runs in a process of its own, with bounds on its memory and time (`check_alone`).
+The bytes come from a stranger, so the check runs in a process of its own, with bounds on its memory and time
+(`check_alone`).
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from drumlin.store.cdxj import CDXJ_SUFFIX
 from drumlin.store.names import node_of_segment, node_of_warc
-from drumlin.store.repair import scan
-from drumlin.store.schema import FETCHES, LINKS, PAGES, SCHEMAS
-from drumlin.store.warcfile import WARC_SUFFIX
+from drumlin.store.tables.schema import FETCHES, LINKS, PAGES, SCHEMAS
+from drumlin.store.warc.cdxj import CDXJ_SUFFIX
+from drumlin.store.warc.file import WARC_SUFFIX
+from drumlin.store.warc.repair import scan
 
 BODY: Final = "body.tar"
 RECEIPTS: Final = "receipts"
@@ -42,7 +44,7 @@ RECEIPTS_BYTES_MAX: Final = 32 * ROWS_MAX
 COPY_BYTES: Final = 1024 * 1024
 BATCH_ROWS: Final = 1_000
 MEMORY_BYTES_MAX: Final = 1024**3
-"""Of its own; WARC files are mapped from the disk."""
+"""For the checking process's own data. WARC files are mapped from the disk and do not count."""
 CPU_S_MAX: Final = 120
 FETCHED: Final = "fetched"
 RECORD_KINDS: Final = frozenset({"warcinfo", "request", "response", "revisit", "metadata"})
@@ -50,11 +52,12 @@ TABLES: Final = (PAGES, LINKS, FETCHES)
 
 
 class NotABundle(Exception):
-    """What was sent cannot be stored, and never will be."""
+    """The sent bytes are not a valid bundle. Sending them again would not help."""
 
 
 class Claim(msgspec.Struct, array_like=True, frozen=True):
-    """What one row of `fetches` says was settled. `digest` is of pages only."""
+    """What one row of `fetches` says was settled. Only pages have a `digest`. Only stored answers have a `status` here:
+    the row of an answer that broke off has a status, but the result that was settled had none."""
 
     url: str
     record_id: str
@@ -64,12 +67,12 @@ class Claim(msgspec.Struct, array_like=True, frozen=True):
     digest: str
 
     def text(self, segment: str, node: str) -> str:
-        """What a receipt is made of. It holds for one segment only, so that no row can be stored twice."""
+        """The text that a receipt signs. It names the segment, so a row cannot be stored again in another one."""
         return msgspec.json.encode((segment, node, *msgspec.structs.astuple(self))).decode()
 
 
 class Verdict(msgspec.Struct):
-    """What `check` found: the members that belong into the store, and what their rows claim; or what is wrong."""
+    """The result of `check`: the members that go into the store and what their rows claim, or else what is wrong."""
 
     wrong: str = ""
     members: list[str] = []
@@ -77,8 +80,13 @@ class Verdict(msgspec.Struct):
     bytes: int = 0
 
 
+def lease_receipt(lease_id: str, host: str) -> str:
+    """The receipt for a robots.txt: the id of the lease, which is sealed and so proves that the node had the host."""
+    return f"{lease_id}@{host}"
+
+
 def belongs(member: str, segment: str) -> bool:
-    """Whether a member of this name may be in the bundle of a segment, and in the store."""
+    """Whether a member of this name may be in the bundle of a segment, and go into the store."""
     node = node_of_segment(segment)
     if member.startswith("warc/") and member.endswith((WARC_SUFFIX, CDXJ_SUFFIX)):
         stem = member.removeprefix("warc/").removesuffix(WARC_SUFFIX).removesuffix(CDXJ_SUFFIX)
@@ -92,7 +100,7 @@ def unpacked(folder: Path, member: str) -> Path:
 
 
 def check_alone(folder: Path, segment: str) -> None:
-    """Check a bundle in this process, which does nothing else, and write the verdict beside it."""
+    """Check a bundle and write the verdict beside it. Limits this whole process, so it must do nothing else."""
     for limit, value in (
         (resource.RLIMIT_DATA, MEMORY_BYTES_MAX),
         (resource.RLIMIT_CPU, CPU_S_MAX),
@@ -105,16 +113,16 @@ def check_alone(folder: Path, segment: str) -> None:
     except NotABundle as wrong:
         verdict = Verdict(str(wrong))
     except OSError:
-        # The disk is at fault, not the sender.
+        # The disk is at fault, not the sender: no verdict.
         raise
     except Exception as odd:
-        # Whatever a library says of a stranger's bytes.
+        # Libraries may raise anything when they read a stranger's bytes.
         verdict = Verdict(f"it cannot be read ({type(odd).__name__})")
     (folder / VERDICT).write_bytes(msgspec.msgpack.encode(verdict))
 
 
 def check(folder: Path, segment: str) -> Verdict:
-    """Unpack the bundle in `folder` and see whether it may be stored, but for its receipts."""
+    """Unpack the bundle in `folder` and check everything but its receipts. Raises `NotABundle`."""
     members = _unpack(folder, segment)
     captures = _check_warcs(folder, [name for name in members if name.endswith(WARC_SUFFIX)])
     claims = _check_tables(folder, segment, captures)
@@ -136,7 +144,7 @@ def _unpack(folder: Path, segment: str) -> list[str]:
 
 
 def _members(bundle: tarfile.TarFile, segment: str) -> list[tarfile.TarInfo]:
-    """The members, if each may be in the bundle, once, and none is missing."""
+    """The members of the tar, after checking that each is allowed, none is there twice and none is missing."""
     members: dict[str, tarfile.TarInfo] = {}
     for member in bundle:
         name = member.name
@@ -151,12 +159,12 @@ def _members(bundle: tarfile.TarFile, segment: str) -> list[tarfile.TarInfo]:
     wanted = {RECEIPTS, *(f"tables/{table}/{segment}.parquet" for table in TABLES)}
     wanted |= {stem + suffix for stem in stems for suffix in (WARC_SUFFIX, CDXJ_SUFFIX)}
     if set(members) != wanted:
-        raise NotABundle(f"{min(wanted ^ set(members))} is missing, or what it belongs to")
+        raise NotABundle(f"{min(wanted ^ set(members))} is missing, or does not belong to it")
     return list(members.values())
 
 
 def _write(bundle: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:
-    """Put a member into a file of its own, on the disk."""
+    """Write a member to a file of its own and force it to the disk."""
     source = bundle.extractfile(member)
     with unpacked(folder, member.name).open("xb") as file:
         if source is not None:
@@ -175,7 +183,7 @@ Place = tuple[str, int, int]
 
 
 def _check_warcs(folder: Path, names: list[str]) -> dict[Place, tuple[str, str]]:
-    """The captures that are not surplus: URL and record id by their place."""
+    """Check WARC files and indexes. Returns the captures that are not surplus: URL and record id by place."""
     captures: dict[Place, tuple[str, str]] = {}
     for name in names:
         path, filename = unpacked(folder, name), name.removeprefix("warc/")
@@ -196,7 +204,7 @@ def _check_warcs(folder: Path, names: list[str]) -> dict[Place, tuple[str, str]]
 
 
 def _check_tables(folder: Path, segment: str, captures: dict[Place, tuple[str, str]]) -> list[Claim]:
-    """What the rows claim, if they agree with the captures and with each other."""
+    """Check that the rows agree with the captures and with each other. Returns what they claim."""
     node = node_of_segment(segment)
     digests: dict[str, tuple[str, str]] = {}
     for row in _rows(folder, PAGES, segment):
@@ -223,7 +231,8 @@ def _claim(row: dict[str, Any], node: str, digests: dict[str, tuple[str, str]]) 
     page_url, digest = digests.get(record_id, (url, ""))
     if row["node"] != node or page_url != url:
         raise NotABundle("a row of fetches is not of this node, or not of its page")
-    return Claim(url, record_id, row["outcome"], row["fetch_status"] or 0, row["fetch_time"], digest)
+    status = row["fetch_status"] or 0 if record_id else 0
+    return Claim(url, record_id, row["outcome"], status, row["fetch_time"], digest)
 
 
 WANTED: Final = {
@@ -234,7 +243,7 @@ WANTED: Final = {
 
 
 def _rows(folder: Path, table: str, segment: str) -> Iterator[dict[str, Any]]:
-    """The columns that matter here of every row, after all columns of it were read."""
+    """The columns of every row that matter here. All columns are read, so damage in any of them is noticed."""
     with pq.ParquetFile(unpacked(folder, f"tables/{table}/{segment}.parquet")) as file:
         if not file.schema_arrow.equals(_schema(table)):
             raise NotABundle(f"{table} has not the columns that it should have")
@@ -248,13 +257,13 @@ def _rows(folder: Path, table: str, segment: str) -> Iterator[dict[str, Any]]:
 
 
 def _values(column: Any) -> list[Any]:
-    """Times as microseconds, everything else as it is."""
+    """A column's values, with times as microseconds."""
     values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
     return values
 
 
 def _schema(table: str) -> Any:
-    """How the columns of a table look once they are read back: Parquet does not keep all that Arrow knows."""
+    """A table's schema as it reads back from Parquet, which does not keep all of Arrow's types."""
     file = BytesIO()
     pq.write_table(SCHEMAS[table].empty_table(), file, store_schema=False)
     return pq.read_schema(file)

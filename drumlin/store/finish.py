@@ -1,8 +1,7 @@
-"""The last step of a crawl: when every node has left, the indexes of all WARC files become one.
+"""The last step of a crawl: when every node has left, the indexes of all WARC files are merged into one.
 
-It can be done at any time and as often as wanted: nothing but `index.cdxj` is changed, which is replaced as a whole. As
-long as a node is at work on the store, or has left a journal in it, something of the index is still to come, so then it
-is not done.
+This may be repeated: it only replaces `index.cdxj` as a whole, after repairing what a killed node left open. While a
+node works on the store, or a dead one has left a journal in it, the index would be incomplete, so `finish` refuses.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from drumlin.disk import translated_disk_errors
 from drumlin.errors import BusyError, StorageError
-from drumlin.store.cdxj import merge
-from drumlin.store.disk import translated_disk_errors
-from drumlin.store.repair import repair
 from drumlin.store.spools import JOURNAL_SUFFIX, KEPT_SUFFIX, SPOOLS, SpoolLock
+from drumlin.store.warc.cdxj import merge
+from drumlin.store.warc.repair import repair
 
 LOCK_NAME: Final = "finish.lock"
 NAMES_SHOWN_MAX: Final = 5
 
 
 class Spool(Enum):
-    """How a node's part of the store stands: its process lives, it died and left a journal, or all of it is done."""
+    """The state of a node's folder: its process lives, it died and left a journal, or everything is stored."""
 
     AT_WORK = "at_work"
     LEFT = "left"
@@ -34,7 +33,7 @@ class Spool(Enum):
 
 
 def finish(root: Path) -> Path:
-    """Merge the indexes of a store into one, and return it. BusyError when nodes have more to add to it."""
+    """Merge the indexes of a store into one and return its path. Raises BusyError if nodes have more to add."""
     if not (root / "warc").is_dir():
         hint = "Name the folder that coordinators and nodes have as --store."
         raise StorageError(f"There is no store in {root}.", hint)
@@ -54,7 +53,7 @@ def finish(root: Path) -> Path:
 
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """One at a time: a leader that was replaced may still be at it, or a person."""
+    """Hold the store's lock, so only one process finishes at a time: another leader or a person may be doing it too."""
     fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
@@ -67,14 +66,14 @@ def _alone(root: Path) -> Iterator[None]:
 
 
 def _finish_spool(root: Path, folder: Path) -> Spool:
-    """See whether a node's part is complete, under its lock."""
+    """Take the lock of a node's folder and see whether everything in it is stored."""
     lock = SpoolLock.take(folder)
     if lock is None:
         return Spool.AT_WORK
     try:
         if any(any(folder.glob("*" + suffix)) for suffix in (JOURNAL_SUFFIX, KEPT_SUFFIX)):
             return Spool.LEFT
-        # It may have been killed after its last journal was done and before its last WARC file was.
+        # The node may have been killed when its last journal was removed and its last WARC file not yet finished.
         repair(root / "warc", folder.name)
         return Spool.DONE
     finally:

@@ -1,6 +1,7 @@
 """The frames that journals are made of: length (4 bytes), crc32 (4 bytes), content.
 
-A torn frame ends a journal: what it would have said was never acted upon, or is asked again.
+Reading stops at the first torn frame. That is safe: its process died before it acted on what the frame says, or the
+frame was a coordinator's answer, which recovery asks for again.
 """
 
 from __future__ import annotations

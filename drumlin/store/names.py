@@ -1,19 +1,25 @@
-"""The names of files in a store. Each says which node wrote the file, and can be read in one way only.
+"""The names of files in a store. Each name says which node wrote the file, without ambiguity.
 
-A WARC file is `drumlin-TIME-SERIAL-NODE`, where only the node's name, at the end, may have dashes in it. A segment is
-`NODE-TIME-SERIAL`, where only the node's name, at the beginning, may. So a node whose name is the beginning of
-another's cannot be taken for it.
+A WARC file is `drumlin-TIME-SERIAL-NODE`; a segment is `NODE-TIME-SERIAL`. Only the node's name may contain dashes, so
+`a` is never taken for `a-b`.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 from typing import Final
 
-_NODE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-SEGMENT_PATTERN: Final = rf"({_NODE})-[0-9a-f]{{1,16}}-[0-9]{{5,9}}"
+from drumlin.protocol import NODE_NAME
+
+SEGMENT_PATTERN: Final = rf"({NODE_NAME})-[0-9a-f]{{1,16}}-[0-9]{{5,9}}"
 _SEGMENT: Final = re.compile(SEGMENT_PATTERN, re.ASCII)
-_WARC: Final = re.compile(rf"drumlin-[0-9]{{17}}-[0-9]{{5}}-({_NODE})", re.ASCII)
+_WARC: Final = re.compile(rf"drumlin-[0-9]{{17}}-[0-9]{{5}}-({NODE_NAME})", re.ASCII)
+
+
+def machine_name(chars_max: int) -> str:
+    """This machine's name in the characters that a node's may have, for nodes and coordinators that were given none."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:chars_max].lstrip("._-") or "node"
 
 
 def segment_name(node: str, started: float, serial: int) -> str:
@@ -21,12 +27,12 @@ def segment_name(node: str, started: float, serial: int) -> str:
 
 
 def node_of_segment(name: str) -> str:
-    """The node that a segment is of; empty when this is no segment's name."""
+    """The node that wrote a segment; empty when `name` is not the name of a segment."""
     match = _SEGMENT.fullmatch(name)
     return match[1] if match else ""
 
 
 def node_of_warc(stem: str) -> str:
-    """The node that a WARC file is of, by its name without suffixes; empty when this is no such name."""
+    """The node that wrote a WARC file, by its name without suffixes; empty when that is not such a name."""
     match = _WARC.fullmatch(stem)
     return match[1] if match else ""

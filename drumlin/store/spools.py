@@ -1,7 +1,7 @@
-"""The folders of a store's nodes: who is at work in one, and what a dead node left there.
+"""Each node's own folder in a store, called its spool: a lock and the node's journals.
 
-A node holds a lock on its folder for as long as it lives, so a free lock marks the folder of a dead node. A journal in
-it tells of results whose rows are in no table yet. Coordinators that store what workers return have such folders too.
+A node holds the lock for as long as it lives, so a free lock means that the node is dead. A journal that is still there
+holds results whose rows are in no table yet. Coordinators that store what workers return have such folders too.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from drumlin.clock import monotonic
 SPOOLS: Final = "nodes"
 JOURNAL_SUFFIX: Final = ".journal"
 KEPT_SUFFIX: Final = ".kept"
-"""Of the journal of a coordinator, which holds what it has taken from workers that store nothing."""
+"""The suffix of a coordinator's journal, which holds results of workers that do not store them themselves."""
 LOCK_POLL_S: Final = 0.05
 
 
 class SpoolLock:
-    """Held by a node over its spool folder for as long as it lives; a free lock marks the spool of a dead node."""
+    """The lock on a spool folder; the operating system frees it when its process dies."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     @classmethod
     def take(cls, folder: Path, *, wait_s: float = 0.0) -> SpoolLock | None:
-        """The lock, or None when another process holds it still after `wait_s`."""
+        """Take the lock. Returns None when another process still holds it after `wait_s`."""
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         deadline = monotonic() + wait_s

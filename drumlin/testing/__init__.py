@@ -14,9 +14,9 @@
         crawl([web.url("shop", "/")])
         assert web.min_gap("shop") >= 1.0
 
-How it works. A host has a name for people and an address of its own below 127.0.0.0/8 for crawlers; all listen on
-one port. One thread with an asyncio loop answers. `drumlin.testing.sites` fills the bundled web, one function a host,
-and each function says what a correct crawler makes of its host: that is `web.expected`.
+How it works. A host has a name for people and an address of its own in 127.0.0.0/8 for crawlers; all listen on the same
+port. One thread with an asyncio loop answers (`scripted`). `sites` fills the bundled web. It has one function for each
+host, which also says what a correct crawler does with that host: this becomes `web.expected`.
 
 Invariants
 - Every request is logged, with its time, before it is answered.
@@ -24,12 +24,13 @@ Invariants
 - Leaving the `with` block ends the thread and closes every socket.
 
 Limits. HTTP/1.1 over plain TCP; requests without bodies; heads of up to `HEAD_BYTES_MAX`; the last `REQUESTS_MAX`
-requests are kept. For speed there is `bench.web`: this one answers a few thousand requests a second.
+requests are kept. This web answers a few thousand requests a second; `bench.web` is a faster one.
 """
 
 from drumlin.testing.expectations import DEMO_OPTIONS, Expected
-from drumlin.testing.fakeweb import REQUESTS_MAX, FakeWeb, LoggedRequest
+from drumlin.testing.fakeweb import FakeWeb
 from drumlin.testing.messages import HEAD_BYTES_MAX, Ending, Request, Response
+from drumlin.testing.scripted import REQUESTS_MAX, LoggedRequest
 
 __all__ = [
     "DEMO_OPTIONS",

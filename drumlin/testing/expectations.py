@@ -1,13 +1,13 @@
-"""What a correct crawler makes of a fake web."""
+"""What a correct crawler does with the URLs of a fake web."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# The bundled web holds answers that never end and hosts that never recover. With these settings of `drumlin crawl` a
-# crawl of it gives up on them in seconds, as it would with the defaults in minutes.
+# The bundled web has answers that never end and hosts that never recover. With these settings `drumlin crawl` gives up
+# on them within seconds; with the defaults it would take minutes.
 DEMO_OPTIONS: dict[str, str] = {
-    # One host's robots.txt never comes; nobody wants to wait for it.
+    # The robots.txt of one host always fails; do not wait for it.
     "host-patience": "0s",
     "delay": "0.05",
     "retries-max": "2",
@@ -20,11 +20,11 @@ DEMO_OPTIONS: dict[str, str] = {
 
 @dataclass
 class Expected:
-    """Canonical URLs by what should become of them. What is in no set is left to the crawler."""
+    """Canonical URLs by what should happen to them. For URLs in none of these sets, any behaviour is correct."""
 
     fetched: set[str] = field(default_factory=set)
-    """Answered in the end with a page, a redirect or a plain "not found"."""
+    """These are fetched in the end: a page, a redirect or a plain "not found"."""
     never: set[str] = field(default_factory=set)
-    """Not to be requested: denied, not to be followed, or beyond where a trap should be recognised."""
+    """These are never requested: robots.txt denies them, a page asks not to follow them, or they are deep in a trap."""
     dead: dict[str, set[str]] = field(default_factory=dict)
-    """Given up, by `drumlin.model.FailureKind`."""
+    """These are given up, by `drumlin.model.FailureKind`."""

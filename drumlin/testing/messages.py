@@ -20,14 +20,14 @@ HTML = "text/html; charset=utf-8"
 
 
 class Ending(Enum):
-    """How a connection goes on after a response."""
+    """What happens to a connection with a response."""
 
     KEEP = "keep"
     """It stays open for the next request."""
     CUT = "cut"
     """It closes in the middle of the body."""
     RESET = "reset"
-    """It is reset in place of any answer."""
+    """It is reset without an answer."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """What to answer, and how badly. `delay_s` passes before the head; with `drip_s` the body comes byte by byte."""
+    """An answer, and how slowly or wrongly it is sent. `delay_s` is a pause before the head; with `drip_s` the body is
+    sent byte by byte, with that pause between them."""
 
     status: int = 200
     body: bytes | str = b""
@@ -72,7 +73,7 @@ class Response:
 
 
 def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
-    """Method, target and headers (names in lower case) of a request; ValueError when it is none."""
+    """Method, target and headers (names in lower case) of a request; ValueError if it is not a request."""
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     method, target, _ = first.split(" ", 2)
     pairs = (line.partition(":") for line in lines)
@@ -80,7 +81,7 @@ def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
 
 
 async def send(writer: asyncio.StreamWriter, response: Response, method: str) -> bool:
-    """Send a response; whether the connection may go on."""
+    """Send a response. Returns whether the connection stays open."""
     if response.delay_s:
         await asyncio.sleep(response.delay_s)
     if response.ending is Ending.RESET:
@@ -109,7 +110,7 @@ async def _send_body(writer: asyncio.StreamWriter, response: Response, body: byt
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Close with a TCP reset: that is what closing without lingering sends."""
+    """Close a connection with a TCP reset: that is what closing with a linger time of zero does."""
     sock = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

@@ -1,24 +1,21 @@
-"""`Site`: one host of the bundled web while it is being filled, with what is expected of its crawl."""
+"""`Site`: one host of the bundled web while it is being filled, with what a crawl of it should do."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from drumlin.testing.messages import Request, Response
-
-if TYPE_CHECKING:
-    from drumlin.testing.fakeweb import FakeWeb
+from drumlin.testing.scripted import ScriptedWeb
 
 STEMS = "bar cor dun fen gal har kel lim mor nor pel quar ros sel tor ulm ver wes yar zen".split()  # noqa: SIM905 - a list
 ENDS = "a en ic or us et ing an el ow".split()  # noqa: SIM905 - reads better as a line than as twenty strings
 
 
 class Site:
-    """A host of a FakeWeb by its name. Methods that take a path give its URL."""
+    """A host of a ScriptedWeb by its name. Methods that take a path return its URL."""
 
-    def __init__(self, web: FakeWeb, host: str, chance: random.Random) -> None:
+    def __init__(self, web: ScriptedWeb, host: str, chance: random.Random) -> None:
         self.web = web
         self.host = host
         self.chance = chance
@@ -27,21 +24,21 @@ class Site:
         return self.web.url(self.host, path)
 
     def page(self, path: str, *, links: Iterable[str] = (), head: str = "", body: str = "", **response: object) -> str:
-        """A page of its own words that a crawler should fetch."""
+        """Add a page with words of its own, which a crawler should fetch."""
         return self.answer(path, Response(body=self.html(path, links, head, body), **response))  # type: ignore[arg-type]
 
     def answer(self, path: str, answer: Response | Callable[[Request], Response]) -> str:
-        """An answer that a crawler should get in the end."""
+        """Add an answer that a crawler should get in the end."""
         self.web.expected.fetched.add(self.url(path))
         return self.web.respond(self.host, path, answer)
 
     def never(self, path: str, links: Iterable[str] = ()) -> str:
-        """A page that is there, and that a crawler should not request."""
+        """Add a page that exists and that a crawler should not request."""
         self.web.expected.never.add(self.url(path))
         return self.web.page(self.host, path, self.html(path, links))
 
     def dead(self, kind: str, path: str, answer: Response | Callable[[Request], Response]) -> str:
-        """An answer on which a crawler gives up, and the kind of failure that it is."""
+        """Add an answer on which a crawler should give up, with a failure of this kind."""
         self.web.expected.dead.setdefault(kind, set()).add(self.url(path))
         return self.web.respond(self.host, path, answer)
 

@@ -1,6 +1,6 @@
-"""The hosts of the bundled web, one function each: what is found there and what a correct crawler makes of it.
+"""The hosts of the bundled web, one function for each: what is there, and what a correct crawler does with it.
 
-The functions that need another host to point at use `plain-1`, which is always there.
+Functions that need another host to link to use `plain-1`, which always exists.
 """
 
 from __future__ import annotations
@@ -10,22 +10,19 @@ import gzip
 import random
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from drumlin.testing.messages import Ending, Request, Response
+from drumlin.testing.scripted import ScriptedWeb
 from drumlin.testing.site import Site
-
-if TYPE_CHECKING:
-    from drumlin.testing.fakeweb import FakeWeb
 
 PLAIN_PAGES = 12
 HUGE_BYTES = 17 << 20
 DRIP_BYTES = 2000
 CALENDAR_YEARS = 2
-"""Years ahead of today for which a calendar is still believed; `drumlin.frontier.TrapLimits` says the same."""
+"""How many years ahead a date in a URL may be before it counts as a trap, as in `drumlin.frontier.TrapLimits`."""
 
 
-def fill(web: FakeWeb, hosts: int, seed: int) -> None:
+def fill(web: ScriptedWeb, hosts: int, seed: int) -> None:
     """Make so many hosts: first a plain one, then the special ones, then plain ones again."""
     if not hosts:
         return
@@ -48,7 +45,7 @@ def plain(site: Site) -> None:
 
 
 def robots_rules(site: Site) -> None:
-    """Denied sections with exceptions, a rule by wildcard, and a delay of its own."""
+    """Denied sections with exceptions, a rule with a wildcard, and a Crawl-delay."""
     site.robots(
         "User-agent: *\nCrawl-delay: 0.2\nDisallow: /private/\nAllow: /private/open.html\nDisallow: /*.cgi$\n\n"
         "User-agent: somebody-else\nDisallow: /\n"
@@ -74,7 +71,7 @@ def robots_broken(site: Site) -> None:
 
 
 def redirects(site: Site) -> None:
-    """Chains, a way to another host, a loop, a chain without end, and one that leads nowhere."""
+    """Chains, a redirect to another host, a loop, an endless chain, and one without a valid target."""
     other = site.web.url("plain-1")
     site.page("/", links=["/chain1", "/away", "/loop1", "/long0", "/nowhere", "/refresh.html"])
     for path, target, status in (("/chain1", "/chain2", 301), ("/chain2", "/end.html", 302), ("/away", other, 307)):
@@ -127,7 +124,7 @@ def calendar(site: Site) -> None:
 
 
 def errors(site: Site) -> None:
-    """Pages that are gone, that fail once, that always fail, and that ask for patience."""
+    """Pages that are gone, that fail once, that always fail, and that ask to come back later."""
 
     def first(status: int, path: str, **headers: str) -> Callable[[Request], Response]:
         page = Response(body=site.html(path))
@@ -144,14 +141,14 @@ def errors(site: Site) -> None:
 
 
 def slow(site: Site) -> None:
-    """A page that takes its time, and one that comes a byte at a time and never arrives."""
+    """A page that takes a second, and one that comes a byte at a time and never ends in time."""
     site.page("/", links=["/slow.html", "/drip.html"])
     site.page("/slow.html", delay_s=1.0)
     site.dead("timeout", "/drip.html", Response(body=b"x" * DRIP_BYTES, drip_s=0.5))
 
 
 def huge(site: Site) -> None:
-    """A page larger than anybody wants, and a little one that unpacks to a large one."""
+    """A page larger than the limit, and a small one that unpacks to a large one."""
     site.page("/", links=["/huge.html", "/packed.html"])
     site.dead("too_large", "/huge.html", lambda _: Response(body=b"<p>too much\n" * (HUGE_BYTES // 12)))
     site.page("/packed.html", body="<p>again and again</p>\n" * 20_000, encoding="gzip")
@@ -188,7 +185,7 @@ def encodings(site: Site) -> None:
 
 
 def wishes(site: Site) -> None:
-    """Pages that ask not to be followed or indexed, in each of the ways there are."""
+    """Pages that ask not to be indexed or their links not to be followed, in every possible way."""
     site.page("/", links=["/noindex.html", "/nofollow.html", "/header.html"], body='<a rel="nofollow" href="/ad.html">')
     site.page("/noindex.html", links=["/by-noindex.html"], head='<meta name="robots" content="noindex">\n')
     site.page("/by-noindex.html")
@@ -199,7 +196,7 @@ def wishes(site: Site) -> None:
 
 
 def links(site: Site) -> None:
-    """Links by base, in frames and image maps, and a page that names another as the true one."""
+    """Links relative to a base element, in frames and image maps, and a page that names another one as canonical."""
     frames = '<iframe src="/framed.html"></iframe>\n<map name="m"><area href="/area.html" alt="an area"></map>\n'
     site.page("/", links=["/based/index.html", "/copy.html?print=1"], body=frames)
     site.page("/based/index.html", links=["by-base.html"], head='<base href="/elsewhere/">\n')
@@ -210,7 +207,7 @@ def links(site: Site) -> None:
 
 
 def sitemaps(site: Site) -> None:
-    """Pages that only a sitemap knows, behind an index, one of its parts compressed."""
+    """Pages that only sitemaps list: an index with two parts, one of them compressed."""
     site.robots(f"User-agent: *\nAllow: /\nSitemap: {site.url('/sitemap-index.xml')}\n")
     site.page("/")
     space = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
@@ -229,7 +226,7 @@ def sitemaps(site: Site) -> None:
 
 
 def parameters(site: Site) -> None:
-    """One page under many names: tracking parameters, session ids, fragments, another order."""
+    """One page with many spellings of its URL: tracking parameters, session ids, fragments, another order."""
     again = ["/item?a=1&b=2", "/item?b=2&a=1", "/item?a=1&b=2&utm_source=mail", "/item?a=1&b=2#part"]
     session = "/item?a=1&b=2&PHPSESSID=0123456789abcdef0123456789abcdef"
     site.page("/", links=[*again, session])

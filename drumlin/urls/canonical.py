@@ -1,34 +1,39 @@
-"""The canonical form of a URL, which is asked, stored and shown, and its identity, by which two spellings are one page.
+"""The canonical form of a URL, which is requested, stored and shown, and its identity, which all spellings of a page
+share.
 
-The canonical form is what a browser would ask for: ada-url parses (it passes the whole WHATWG suite), and nothing is
-sorted or dropped, since a server may care. Most links are already so plain that parsing cannot change them:
-`PLAIN_ABSOLUTE` recognises those and skips the parser.
+The canonical form is what a browser would request: ada-url parses (it passes the whole WHATWG suite), and no parameter
+is sorted or dropped, since a server may care about their order. Politeness is kept for each host name, so a machine
+must not have two names by spelling alone: the dot at the end of a name is dropped, and an IPv4 address inside an IPv6
+address is written as the IPv4 address. Parsing would not change most links: `PLAIN_ABSOLUTE` recognises those, and they
+skip the parser.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from ipaddress import IPv4Address
 
 from ada_url import join_url, normalize_url
 
 from drumlin.urls.rules import is_dropped, without_session
 
-# A longer canonical URL is no URL to us: RFC 9110 asks for no more, servers refuse them, and traps grow them.
+# A longer URL has no canonical form: RFC 9110 recommends to support 8,000, servers refuse more, and traps make longer
+# ones.
 URL_LENGTH_MAX = 8_000  # characters
 
-# A longer href is not even parsed. It may exceed the limit above, since its fragment is still to go.
+# A longer href is not even parsed. It may be longer than a URL, since its fragment is dropped later.
 HREF_LENGTH_MAX = 16_000  # characters
 
-# Characters that the parser keeps as they are, wherever they stand in a path or a query, but for the cases that
-# `is_plain` looks for. A ";" may begin a session parameter, so it has to take the long way in a path.
+# Characters that the parser leaves as they are anywhere in a path or a query, except in the cases that `is_plain` looks
+# for. A ";" in a path may begin a session parameter, so such a path goes through the parser.
 PLAIN_PATH = r"[A-Za-z0-9_.~/,+=:@()!*'$&%-]*"
 PLAIN_QUERY = r"[A-Za-z0-9_.~/,+=:@()!*$&%;?-]*"
 PLAIN_TAIL = rf"(?:\?({PLAIN_QUERY}))?(?:\#.*)?"
 
 _BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _PLAIN_ADDRESS = rf"{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}"
-# Punycode has to be checked by the parser, and so has a name that ends in a digit (it may be an address).
+# The parser has to check Punycode, and a name that ends in a digit (it may be an address).
 _PLAIN_NAME = r"(?!xn--)[a-z0-9][a-z0-9-]{0,62}(?:\.(?!xn--)[a-z0-9][a-z0-9-]{0,62})*\.[a-z]{2,63}|localhost"
 _PLAIN_PORT = "(?::(?!80[/?#]|443[/?#]|80$|443$)(?:[1-5][0-9]{4}|[1-9][0-9]{0,3}))?"
 
@@ -37,28 +42,30 @@ PLAIN_ABSOLUTE = re.compile(
     rf"(https?://(?:{_PLAIN_NAME}|{_PLAIN_ADDRESS}){_PLAIN_PORT})(/{PLAIN_PATH}|){PLAIN_TAIL}", re.DOTALL
 ).fullmatch
 
-# A scheme that is neither http nor https, so that no base can make a web address of the href.
-_OTHER_SCHEME = re.compile("(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE).match
+# A scheme that is neither http nor https: no base can make a web address of such an href.
+_OTHER_SCHEME = re.compile("(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII).match
 
 # Escapes are written in upper case (a run of them at once), and those of letters, digits and "-._~" are decoded.
 _ESCAPES = re.compile("(?:%[0-9A-Fa-f]{2})+")
 _LOWER_CASE_ESCAPE = re.compile("%(?:[0-9A-Fa-f][a-f]|[a-f][0-9A-F])")
 _NEEDLESS_ESCAPE = re.compile("%(?:2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])")
 
-# The authority as the parser leaves it, if it is a name that DNS could hold or an address; credentials are not in
-# the groups, nor is the dot of the root. Groups: name, port.
+# The authority as the parser writes it, if it is an address or a name that DNS could hold. Groups: name (without the
+# dot at its end), port. Credentials are in neither.
 _AUTHORITY = re.compile(
     r"(?:.*@)?((?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}(?=\.?(?::|\Z))|\[[0-9a-f:.]+\])\.?((?::[0-9]+)?)"
 ).fullmatch
+# An IPv4 address inside an IPv6 one, as the parser writes it. It is the same machine, so it must be the same host.
+_MAPPED = re.compile(r"\[::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})\]").fullmatch
 _NAME_LENGTH_MAX = 253  # characters: the longest name that DNS can carry
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def canonical(href: str, base: str | None = None) -> str | None:
-    """The canonical http(s) URL that `href` on a page at `base` means, or None if it is no usable web address.
+    """The canonical http(s) URL that `href` on a page at `base` means, or None if it is not a usable web address.
 
-    A base that is not a URL counts as none. Applying this to its own result changes nothing.
+    A base that is not a URL is ignored. Applying this to its own result changes nothing.
     """
     if len(href) > HREF_LENGTH_MAX:
         return None
@@ -82,12 +89,12 @@ def is_too_long(href: str, base: str) -> bool:
 
 
 def is_plain(path: str) -> bool:
-    """Whether a path of plain characters has no dot segment, however it is written."""
+    """Whether a path of plain characters has no dot segment, which may be escaped in part ("/%2e./")."""
     return "/." not in path and ("%" not in path or "%2e" not in path.lower())
 
 
 def joined(origin: str, path: str, query: str | None) -> str | None:
-    """The URL of these parts, if it is not too long."""
+    """The URL made of these parts, or None if it is too long."""
     url = origin + path if query is None else f"{origin}{path}?{query}"
     return url if len(url) <= URL_LENGTH_MAX else None
 
@@ -105,12 +112,12 @@ def _parse(href: str, base: str | None) -> str | None:
 
 
 def _scalar(text: str) -> str:
-    """Half a surrogate pair has no UTF-8; the standard reads it as the replacement character."""
+    """The text without lone surrogates, which cannot be encoded; the standard replaces them by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _usable(parsed: str) -> str | None:
-    """A parsed URL without fragment and credentials, if its host is one that DNS could know."""
+    """A parsed URL without fragment and credentials, or None if DNS could not know its host."""
     scheme, _, rest = parsed.partition("#")[0].partition("://")
     if scheme not in ("http", "https"):
         return None
@@ -119,15 +126,20 @@ def _usable(parsed: str) -> str | None:
     host = _AUTHORITY(authority)
     if host is None or len(host[1]) > _NAME_LENGTH_MAX:
         return None
-    return joined(f"{scheme}://{host[1]}{host[2]}", "/" + path, query if question else None)
+    return joined(f"{scheme}://{_unmapped(host[1])}{host[2]}", "/" + path, query if question else None)
+
+
+def _unmapped(name: str) -> str:
+    mapped = _MAPPED(name)
+    return name if mapped is None else str(IPv4Address(int(mapped[1], 16) << 16 | int(mapped[2], 16)))
 
 
 def identity(url: str) -> str:
-    """What a canonical URL has in common with every other spelling of the page: what the frontier knows it by.
+    """What all spellings of a page's URL have in common; the frontier knows the page by it.
 
-    Escapes are written in one way, parameters that say nothing about the page are dropped, and the others stand in the
-    order of their names; those of one name keep their own order, which may mean something. Applying this to its own
-    result changes nothing.
+    Escapes are written in one way, parameters that say nothing about the page are dropped, and the others are sorted by
+    name. Those with the same name keep their order, which may mean something. Applying this to its own result changes
+    nothing.
     """
     if "?" not in url and "%" not in url and ";" not in url:
         return url
@@ -142,8 +154,20 @@ def identity(url: str) -> str:
     return f"{place}?{query}" if query else place
 
 
+def without_dropped(url: str) -> str:
+    """A canonical URL without the parameters that its identity drops, and otherwise spelled as it is."""
+    if "?" not in url and ";" not in url:
+        return url
+    place, _, query = url.partition("?")
+    if ";" in place:
+        root = place.index("/", len("https://"))
+        place = place[:root] + without_session(place[root:])
+    kept = [parameter for parameter in query.split("&") if not is_dropped(parameter)]
+    return place if not query or not kept else f"{place}?{'&'.join(kept)}"
+
+
 def identities(urls: Iterable[str]) -> list[str]:
-    """The identity of each URL. Most have no other spelling, and cost only a look."""
+    """The identity of each URL. Most have only one spelling, which a quick look shows."""
     return [url if "?" not in url and "%" not in url and ";" not in url else identity(url) for url in urls]
 
 
@@ -171,6 +195,6 @@ def _upper_case(escapes: re.Match[str]) -> str:
 
 def _decoded(escape: re.Match[str]) -> str:
     start = escape.start()
-    # Right after a stray "%" or "%4" a decoded character would become part of a new escape.
+    # Directly after a stray "%" or "%4" the decoded character could complete a new escape.
     stray = "%" in escape.string[max(0, start - 2) : start]
     return escape[0] if stray else chr(int(escape[0][1:], 16))

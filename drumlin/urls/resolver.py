@@ -1,8 +1,9 @@
-"""Raw hrefs of a page to canonical URLs, remembering the answers: nearly all links of a page were seen before.
+"""From the raw hrefs of a page to canonical URLs, with a cache: nearly all links of a page were seen before.
 
-An href that begins with a scheme and "//" means the same everywhere, one that begins with "/" on every page of an
-origin. Any other means the same on every page of a directory, except those that keep the page's own path ("", "#top",
-"?page=2", "http:?x").
+How long an answer stays true depends on the href. One that begins with a scheme and "//" means the same everywhere, one
+that begins with "/" means the same on every page of an origin, and any other on every page of a directory. Hrefs that
+keep the page's own path ("", "#top", "?page=2", "http:?x") are never cached, because they mean something else on every
+page.
 """
 
 from __future__ import annotations
@@ -19,37 +20,44 @@ from drumlin.urls.canonical import (
     joined,
 )
 
-ENTRIES_MAX = 300_000  # remembered hrefs, directories and origins; about 70 MB
+ENTRIES_MAX = 300_000  # cached hrefs, directories and origins; about 70 MB
 
-# A longer href is not remembered: it rarely comes twice, and a hostile page could fill the memory with few.
+# A longer href is not cached: it rarely comes twice, and a hostile page could fill the memory with a few of them. For
+# the same reason nothing is cached for a directory with a longer path.
 HREF_CACHED_MAX = 300  # characters
+PATH_CACHED_MAX = 300  # characters
+
+# How many characters the URLs of one page may have together. A page of 4 MB has fewer, unless it was made to harm: a
+# long base makes a long URL of every "1", "2", "3".
+PAGE_CHARS_MAX = 8 * 1024 * 1024
+HREFS_UNCOUNTED_MAX = PAGE_CHARS_MAX // URL_LENGTH_MAX
 
 _ORIGIN_WIDE = ("/", "http://", "https://")
 
-# An href that is appended to its origin if it begins with "/", else to its directory after the climb, and then is
-# canonical. A colon could end a scheme, so a relative path must not have it.
+# An href whose canonical URL is a concatenation: it is appended to the origin if it begins with "/", and otherwise to
+# the directory that its leading "./" and "../" climb to. A colon could end a scheme, so a relative path has none.
 # Groups: rooted path (or else) climb, path; query.
 _PLAIN_RELATIVE = re.compile(
     rf"(?:(/(?!/){PLAIN_PATH})|((?:\.\.?/)*)([A-Za-z0-9_~%-][A-Za-z0-9_.~/%-]*)){PLAIN_TAIL}", re.DOTALL
 ).fullmatch
 
-# Path segments of harmless characters, none of which is a dot segment: what follows a "/" at the start of an href, or
-# any climb, is appended as it is. Most links are so simple, and this is the quickest look that can tell.
+# Path segments of harmless characters, none of which is a dot segment. After a "/" at the start of an href, or after
+# any number of "../", they are appended as they are. Most links are so simple, and this is the quickest test for them.
 _SIMPLE_PATH = r"(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/)*[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/?"
 _SIMPLE_ROOTED = re.compile("/" + _SIMPLE_PATH).fullmatch
 _SIMPLE_RELATIVE = re.compile(rf"((?:\.\./)*){_SIMPLE_PATH}").fullmatch
 _CLIMB = len("../")
 
-# What the WHATWG parser ignores: controls and spaces around, tabs and newlines anywhere.
+# What the WHATWG parser ignores: controls and spaces around an href, tabs and newlines anywhere in it.
 _AROUND = "".join(map(chr, range(0x21)))
 _WITHIN = re.compile("[\t\n\r]+")
-_KEEPS_PATH_OF_PAGE = re.compile(r"(?:https?:)?(?:[?#]|\Z)", re.IGNORECASE).match
+_KEEPS_PATH_OF_PAGE = re.compile(r"(?:https?:)?(?:[?#]|\Z)", re.IGNORECASE | re.ASCII).match
 
 
 class _Directory(dict[str, str | None]):
-    """What hrefs mean on the pages of one directory; `page` is the one being resolved."""
+    """A cache of what hrefs mean on the pages of one directory; `page` is the page whose links are resolved now."""
 
-    __slots__ = ("_absolute", "_ancestors", "_origin", "_origin_wide", "_roomy", "page", "path")
+    __slots__ = ("_absolute", "_ancestors", "_origin", "_origin_wide", "_short", "page", "path")
 
     def __init__(self, path: str, origin: str, origin_wide: dict[str, str], absolute: dict[str, str]) -> None:
         super().__init__()
@@ -59,12 +67,18 @@ class _Directory(dict[str, str | None]):
         self._origin_wide = origin_wide
         self._absolute = absolute
         self._ancestors = _ancestors(path, len(origin) + 1)
-        # Here no href that may be remembered makes a URL that is too long.
-        self._roomy = len(path) + HREF_CACHED_MAX <= URL_LENGTH_MAX
+        # If so, no href that is short enough to be cached can make a URL that is too long.
+        self._short = len(path) <= PATH_CACHED_MAX
+
+    @property
+    def depth(self) -> int:
+        """How many directories there are from the root to this one, both included."""
+        return len(self._ancestors)
 
     def __missing__(self, href: str) -> str | None:
-        """What an href means that is not known from this directory, remembered."""
-        if len(href) > HREF_CACHED_MAX or not self._roomy:
+        """Resolve an href that is not in the cache, and put it there. The simplest hrefs are resolved at once, all
+        others by `_learn`."""
+        if len(href) > HREF_CACHED_MAX or not self._short:
             return self._learn(href)
         if href.startswith("/"):
             if _SIMPLE_ROOTED(href) is None:
@@ -84,13 +98,13 @@ class _Directory(dict[str, str | None]):
         return url
 
     def _learn(self, href: str) -> str | None:
-        """What an href means that takes more than a look."""
+        """Resolve an href that is not of the simplest kind, and cache it if it means the same on other pages."""
         if href.startswith(_ORIGIN_WIDE):
             return self._learn_origin_wide(href)
         if href.startswith("#"):
             return self.page if len(href) <= HREF_LENGTH_MAX else None
         url = self._join(href)
-        if len(href) <= HREF_CACHED_MAX and not _keeps_path_of_page(href):
+        if self._short and len(href) <= HREF_CACHED_MAX and not _keeps_path_of_page(href):
             self[href] = url
         return url
 
@@ -115,7 +129,7 @@ class _Directory(dict[str, str | None]):
         return canonical(href, self.page)
 
     def _climbed(self, climb: str) -> str:
-        """The directory that a run of "./" and "../" leads to; the root is its own parent."""
+        """The directory to which a run of "./" and "../" leads; the root is its own parent."""
         return self._ancestors[min(climb.count("../"), len(self._ancestors) - 1)]
 
 
@@ -135,7 +149,7 @@ def _keeps_path_of_page(href: str) -> bool:
 
 
 class LinkResolver:
-    """Resolves pages' hrefs with a bounded memory, all of which is dropped when it is full."""
+    """Resolves the hrefs of pages with a cache of bounded size, which is emptied when it is full."""
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self._entries_max = entries_max
@@ -145,7 +159,21 @@ class LinkResolver:
         self._directories: dict[str, _Directory] = {}
 
     def resolve(self, base_url: str, hrefs: list[str]) -> list[str | None]:
-        """What `canonical(href, base_url)` gives for each href, in order."""
+        """`canonical(href, base_url)` for each href, in order. The list is cut short where the URLs would have more
+        than `PAGE_CHARS_MAX` characters together."""
+        if len(hrefs) <= HREFS_UNCOUNTED_MAX:
+            return self._resolve(base_url, hrefs)
+        urls: list[str | None] = []
+        chars = 0
+        for start in range(0, len(hrefs), HREFS_UNCOUNTED_MAX):
+            part = self._resolve(base_url, hrefs[start : start + HREFS_UNCOUNTED_MAX])
+            chars += sum(len(url) for url in part if url is not None)
+            if chars > PAGE_CHARS_MAX:
+                break
+            urls += part
+        return urls
+
+    def _resolve(self, base_url: str, hrefs: list[str]) -> list[str | None]:
         page = canonical(base_url)
         if page is None or len(hrefs) > self._entries_max:
             return [canonical(href, base_url) for href in hrefs]
@@ -155,6 +183,8 @@ class LinkResolver:
         directory.page = page
         before = len(directory) + len(origin_wide) + len(self._absolute)
         everywhere, anywhere = origin_wide.get, self._absolute.get
+        # The two dicts have no None, so `or` goes on only if an href is missing; what cannot be resolved is None in the
+        # directory. `directory[href]` calls `__missing__`, which also fills the other two.
         urls = [everywhere(href) or anywhere(href) or directory[href] for href in hrefs]
         self._entries += len(directory) + len(origin_wide) + len(self._absolute) - before
         return urls
@@ -170,8 +200,10 @@ class LinkResolver:
             self._entries += 1
         directory = self._directories.get(path)
         if directory is None:
-            directory = self._directories[path] = _Directory(path, origin, origin_wide, self._absolute)
-            self._entries += 1
+            directory = _Directory(path, origin, origin_wide, self._absolute)
+            if len(path) <= PATH_CACHED_MAX:
+                self._directories[path] = directory
+                self._entries += directory.depth
         return directory, origin_wide
 
     def _forget(self) -> None:

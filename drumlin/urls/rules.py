@@ -1,14 +1,14 @@
-"""Which query and path parameters say nothing about the page: the table, and how it is applied.
+"""The table of query and path parameters that say nothing about the page, and how it is applied.
 
-A parameter is dropped for one of four reasons. Names are matched without regard to case.
-Adding a name here changes the identity of URLs, so a crawl must be resumed with the rules it was started with.
+Names are matched without regard to case. Adding a name here changes the identity of URLs, so a crawl must be resumed
+with the rules it was started with: otherwise the frontier would not recognise pages that it has seen.
 """
 
 from __future__ import annotations
 
 import re
 
-# Names that begin like this are campaign tags of analytics programs (Google and all who copied it, Matomo).
+# Names that begin like this are campaign tags of analytics programs (Google and those who copied it; Matomo).
 TRACKING_PREFIXES = ("utm_", "mtm_")
 
 # Names that identify a click, a mailing or a visitor, never a page.
@@ -22,13 +22,13 @@ TRACKING_NAMES = (
     *("pk_campaign", "pk_kwd", "piwik_campaign", "piwik_kwd"),  # Matomo's older names
 )
 
-# Names that only ever carry a session: PHP, Java, ColdFusion, osCommerce, Zen Cart.
+# Names that never carry anything but a session: PHP, Java, ColdFusion, osCommerce, Zen Cart.
 SESSION_NAMES = ("phpsessid", "jsessionid", "cfid", "cftoken", "oscsid", "zenid")
 
 # ASP names its session parameter by this prefix and eight random letters.
 SESSION_PREFIXES = ("aspsessionid",)
 
-# Names that often carry a session and often something else: dropped only where the value looks like a session id.
+# Names that often carry a session and often something else: dropped only if the value looks like a session id.
 MAYBE_SESSION_NAMES = ("sid", "sess", "sessid", "sessionid", "session", "session_id")
 
 # What a session id looks like: long, one word, digits and letters mixed. "sid=42" and "session=morning" are content.
@@ -41,8 +41,8 @@ _DROPPED_NAMES = frozenset(TRACKING_NAMES + SESSION_NAMES)
 _DROPPED_PREFIXES = TRACKING_PREFIXES + SESSION_PREFIXES
 _MAYBE_SESSION_NAMES = frozenset(MAYBE_SESSION_NAMES)
 
-# Not after a dot: what remained could be the segment "." or "..", another path. A run of parameters goes as a whole,
-# so that nothing is left for a second time.
+# Not after a dot: the rest could be the segment "." or "..", which would be another path. A run of parameters is
+# removed as a whole, so applying this twice changes nothing more.
 _PATH_PARAMETERS = re.compile(rf"(?<!\.)(?:;(?:{'|'.join(SESSION_PATH_NAMES)})=[^/;]*)+", re.IGNORECASE)
 
 

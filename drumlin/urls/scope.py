@@ -1,4 +1,5 @@
-"""Which URLs a crawl may follow: a mode that widens the seeds, and regular expressions that narrow the result."""
+"""Which URLs a crawl may follow. A mode widens the seeds to a page, a directory, a host, a domain or everything, and
+regular expressions narrow the result."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from drumlin.errors import ConfigError
+from drumlin.model import ScopeMode
 from drumlin.urls.canonical import canonical, identity
 from drumlin.urls.host import domain_of, host_of
 
-ScopeMode = Literal["page", "prefix", "host", "domain", "any"]
 Search = Callable[[str], object]
 
 
@@ -21,9 +22,9 @@ Search = Callable[[str], object]
 class Scope:
     """The URLs that a crawl may follow. Schemes do not count: a site that moves to https stays in scope.
 
-    page: the seeds alone; prefix: the seeds' directories and all below; host: the seeds' hosts; domain: the seeds'
-    registrable domains; any: everything. A URL that an exclude matches is out; where there are includes, one must
-    match, except for a seed.
+    page: the seeds alone; prefix: the seeds' directories and all below them; host: the seeds' hosts; domain: the seeds'
+    registrable domains; any: everything. A URL is out of scope if an exclude matches it. If there are includes, one of
+    them must match, except for seeds.
     """
 
     mode: ScopeMode
@@ -39,6 +40,7 @@ class Scope:
     def __init__(
         self, mode: ScopeMode, seeds: Iterable[str], include: Sequence[str] = (), exclude: Sequence[str] = ()
     ) -> None:
+        # Python's `hash` of a text differs between processes. That does no harm: a scope never leaves its process.
         if mode not in get_args(ScopeMode):
             raise ConfigError(f"There is no scope {mode!r}.", f"Choose one of {', '.join(get_args(ScopeMode))}.")
         set_field = object.__setattr__
@@ -50,7 +52,7 @@ class Scope:
         self._read_seeds(seeds)
 
     def _read_seeds(self, seeds: Iterable[str]) -> None:
-        """Keep of each seed what decides in this mode, and no more: there may be millions, from a generator."""
+        """Keep only what this mode needs of each seed: a generator may give millions of them."""
         places: set[str] = set()
         directories, kept_seeds, depths = array("q"), array("q"), set()
         for seed in seeds:
@@ -85,41 +87,19 @@ class Scope:
         """The rule that keeps a canonical URL out, or "" if none does."""
         return self._narrowed(url) if self._within(url) else "scope"
 
-    def filter(self, urls: Iterable[str | None]) -> list[str]:
-        """Those URLs that are in scope, in order; None (an href that is no web address) is not."""
-        if self.mode == "page" or self._excludes or self._includes:
-            return [url for url in urls if url is not None and self.allows(url)]
-        # The links of a page mostly lead to one place, so the one that admitted the last URL is tried first.
-        kept = []
-        territory = " "  # which no canonical URL begins with
-        for url in urls:
-            if url is None:
-                continue
-            if url.startswith(territory):
-                kept.append(url)
-            elif found := self._territory(url):
-                kept.append(url)
-                territory = found
-        return kept
-
     def _within(self, url: str) -> bool:
         if self.mode == "page":
             return _contains(self._seeds, hash(_schemeless(identity(url))))
-        return bool(self._territory(url))
-
-    def _territory(self, url: str) -> str:
-        """The longest known prefix of this URL of which everything is in scope by the mode; "" if there is none."""
         if self.mode == "any":
-            return "http"
+            return True
         host = host_of(url)
         if (domain_of(host) if self.mode == "domain" else host) not in self._places:
-            return ""
-        if self.mode == "prefix":
-            return self._directory_above(url)
-        return url[: url.index("/", len("https://")) + 1]
+            return False
+        return self.mode != "prefix" or self._below_a_seed(url)
 
-    def _directory_above(self, url: str) -> str:
-        """Walk down from the host, no deeper than the deepest seed. No directory has the "?" of a query in it."""
+    def _below_a_seed(self, url: str) -> bool:
+        """Whether a directory that the URL is in is that of a seed. The walk goes down from the host, no deeper than
+        the deepest seed. (A "/" in the query does no harm: no seed's directory contains a "?".)"""
         url = identity(url)
         start = end = _scheme_end(url)
         for depth in range(1, max(self._depths) + 1):
@@ -127,8 +107,8 @@ class Scope:
             if end == 0:
                 break
             if depth in self._depths and _contains(self._directories, hash(url[start:end])):
-                return url[:end]
-        return ""
+                return True
+        return False
 
     def _narrowed(self, url: str) -> Literal["", "exclude", "include"]:
         if self.excludes(url):

@@ -19,8 +19,8 @@ import duckdb
 
 from drumlin.testing import FakeWeb
 
-TIMEOUT_S = 60.0
-WAIT_S = 30.0
+TIMEOUT_S = 120.0
+WAIT_S = 60.0
 POLL_S = 0.01
 FAST = ("--allow-private", "--delay", "0", "--nodes", "1")
 """A crawl of loopback without delay, by one node."""
@@ -30,7 +30,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def environment(folder: Path, more: Mapping[str, str] = {}) -> dict[str, str]:
-    """The environment of the tests without what would change a command's settings."""
+    """The environment of the tests without variables that would change a command's settings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("DRUMLIN_", "NO_COLOR"))}
     return clean | {"TMPDIR": str(folder), **more}
 
@@ -59,7 +59,7 @@ def stored_urls(out: Path) -> list[str]:
 
 @contextmanager
 def running(folder: Path, *arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[str]]:
-    """A command at work; whatever the test does, it is gone afterwards."""
+    """A running command. Whatever the test does, it is gone afterwards."""
     command = [sys.executable, "-m", "drumlin", *map(str, arguments)]
     pipes: dict[str, Any] = {
         "stdout": subprocess.PIPE,
@@ -67,7 +67,7 @@ def running(folder: Path, *arguments: str | Path, **more: Any) -> Iterator[subpr
         "text": True,
         "env": environment(folder),
     }
-    # A session of its own, as a terminal gives: its signals reach every process of a crawl.
+    # A session of its own, as on a terminal: signals to it reach every process of a crawl.
     with subprocess.Popen(command, cwd=folder, start_new_session=True, **(pipes | more)) as process:
         try:
             yield process
@@ -93,7 +93,7 @@ def wait_until(happened: Callable[[], object], what: str) -> None:
 
 
 def sentence(done: Done) -> str:
-    """The one sentence that a failed command says, having checked that it says nothing else."""
+    """The one sentence that a failed command prints. Also checks that it prints nothing else."""
     assert done.stderr.startswith("drumlin: "), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -106,7 +106,7 @@ def pages_of(web: FakeWeb, host: str) -> list[str]:
 
 
 def chain(web: FakeWeb, host: str, count: int) -> str:
-    """A host whose home page links to `count` - 1 others; the URL of the home page."""
+    """Add a host whose home page links to `count` - 1 other pages. Returns the URL of the home page."""
     links = "".join(f'<a href="/{number}.html">{number}</a>' for number in range(1, count))
     for number in range(1, count):
         web.page(host, f"/{number}.html", f"<title>{host} {number}</title><p>page {number} of {host}")
@@ -114,7 +114,7 @@ def chain(web: FakeWeb, host: str, count: int) -> str:
 
 
 class NamedHosts:
-    """Sites with names: everything below `localhost` is this machine, and one server answers for all by Host."""
+    """Sites with names: every name below `localhost` is this machine, and one server answers for all by Host header."""
 
     def __init__(self, pages: Mapping[str, str]) -> None:
         self.asked: list[str] = []
@@ -135,7 +135,7 @@ class NamedHosts:
                 self.wfile.write(body)
 
             def log_request(self, *code_and_size: object) -> None:
-                """Say nothing: the test looks at what was asked."""
+                """Log nothing: the test looks at `asked`."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
         self._server.daemon_threads = True

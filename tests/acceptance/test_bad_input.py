@@ -44,7 +44,7 @@ def web() -> Iterator[FakeWeb]:
         yield made
 
 
-# What is asked for
+# Flags and seeds
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def web() -> Iterator[FakeWeb]:
         ([], "There is nothing to crawl. Give one or more URLs, or a file of them with --input."),
         (["--input", "missing.txt"], "Cannot read missing.txt: No such file or directory."),
         (["--input", "."], "Cannot read .: Is a directory."),
-        (["--input", "empty.txt"], "There is nothing to crawl."),
+        (["--input", "empty.txt"], "empty.txt names no URL. Write one a line;"),
         (["--input", "binary.txt"], "binary.txt, line 1: "),
         (["--input", "mixed.txt"], "mixed.txt, line 3: 'no web address' is not a web address."),
         ([NOWHERE, "--include", "("], "--include must be regular expressions"),
@@ -105,7 +105,7 @@ def test_closed_standard_streams_are_no_bug(tmp_path: Path, closed: str) -> None
     assert (done.returncode, done.stdout) == (EXIT_USAGE, "")
     assert done.stderr in (
         "",
-        "drumlin: There is nothing to crawl. Give one or more URLs, or a file of them with --input.\n",
+        "drumlin: The standard input names no URL. Write one a line; lines after # do not count.\n",
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -158,12 +158,12 @@ def test_a_directory_that_holds_something_else_is_left_alone(tmp_path: Path) -> 
         (out / name).write_text(content)
         done = crawl(tmp_path, NOWHERE, "--out", out)
         assert done.returncode in (EXIT_STORAGE, EXIT_ENGINE)
-        assert "frontier" in sentence(done)
+        assert "crawl's queue" in sentence(done)
         assert (out / name).read_text() == content
 
 
 def test_a_crawl_of_another_version_is_refused_and_left_alone(tmp_path: Path, web: FakeWeb) -> None:
-    from drumlin.engines import rocksdb
+    from drumlin.engines.rocksdb import engine as rocksdb
 
     home = chain(web, "versions", 2)
     code = (
@@ -191,8 +191,8 @@ def test_a_damaged_frontier_says_so_and_a_copy_put_back_resumes(tmp_path: Path, 
         path.write_bytes(bytes(byte ^ 0x5A for byte in path.read_bytes()))
     done = crawl(tmp_path, *command, "6")
     assert done.returncode == EXIT_ENGINE
-    assert "The crawl's frontier is damaged: " in sentence(done)
-    assert "The pages stored so far are safe" in done.stderr
+    assert "The crawl's queue is damaged: " in sentence(done)
+    assert "Stored pages are safe" in done.stderr
     shutil.rmtree(frontier)
     shutil.copytree(tmp_path / "copy", frontier)
     assert crawl(tmp_path, *command, "6").returncode == EXIT_OK
@@ -210,9 +210,11 @@ def test_a_directory_in_use_is_busy_and_the_other_crawl_goes_on(tmp_path: Path, 
             refused = [end(second), end(letters)]
         assert first.poll() is None
         ended = end(first, signal.SIGINT)
-    # Who only looks is answered by the crawl that runs.
+    # A verb that only looks gets its answer from the running crawl.
     assert ([done.returncode for done in refused], ended.returncode) == ([EXIT_BUSY, EXIT_OK], EXIT_INTERRUPTED)
-    assert "Another crawl is running in" in sentence(refused[0])
+    waiting, sentence_of_end = refused[0].stderr.splitlines()
+    assert waiting.startswith("Another process is at work in")
+    assert sentence_of_end.startswith("drumlin: Another crawl is running in")
     assert report(tmp_path)["pages"] == len(pages_of(web, "busy"))
 
 
@@ -239,7 +241,7 @@ def remount(disk: Path, options: str) -> None:
 
 
 def last_sentence(stderr: str) -> str:
-    """The sentence of a crawl that had been at work: progress lines may stand before it."""
+    """The sentence of a crawl that had begun; progress lines may come before it."""
     assert "Traceback" not in stderr
     *before, last = stderr.splitlines()
     assert not [line for line in before if not line[:1].isdigit()], stderr
@@ -292,7 +294,7 @@ def test_a_read_only_directory_says_so_and_resumes_when_it_can_be_written(tmp_pa
     assert len(pages_of(web, "read-only")) == 4
 
 
-# What the other verbs are told
+# Other verbs
 
 
 @pytest.mark.parametrize(
@@ -319,7 +321,7 @@ def test_every_exit_code_is_documented() -> None:
     from drumlin import errors
     from drumlin.cli.fetch import EXIT_NOT_FETCHED
     from drumlin.cli.main import EXIT_PIPE_CLOSED
-    from drumlin.fleet.remote import EXIT_COORDINATOR
+    from drumlin.client.remote import EXIT_COORDINATOR
 
     codes = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     rows = {int(code) for code in re.findall(r"^\| (\d+) \|", EXIT_CODES.read_text(), re.MULTILINE)}
@@ -330,7 +332,8 @@ def test_every_exit_code_is_documented() -> None:
 
 
 def coordinator(folder: Path, listen: str) -> subprocess.CompletedProcess[str]:
-    return drumlin(folder, "coordinator", "--listen", listen, "--engine", "rocksdb:frontier", "http://example.org/")
+    where = ("--listen", listen, "--engine", "rocksdb:frontier", "--log-format", "human")
+    return drumlin(folder, "coordinator", *where, "http://example.org/")
 
 
 def test_a_port_that_is_taken_is_said_and_no_crawl_is_founded(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.access.tokens import SECRET_KEY, AccessControl, Permission, Role
 from drumlin.cli.tokens import has_password, read_token, without_argument
-from drumlin.coordinator.auth import SECRET_KEY, Access, Permission, Role
-from drumlin.coordinator.bodies import Refused
 from drumlin.coordinator.nodes import TABLE
-from drumlin.coordinator.service import SHARD_COUNT_FLEET
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import EXIT_OK, EXIT_STORAGE, EXIT_USAGE, ConfigError
+from drumlin.http.refusal import Refused
+from drumlin.serving.service import SHARD_COUNT_FLEET
 from drumlin.tls import check_endpoint, check_listen, client_context, server_context
 from tests.acceptance.commands import TIMEOUT_S, drumlin, environment, sentence
 
@@ -189,7 +189,7 @@ def test_a_token_is_made_used_listed_and_revoked(tmp_path: Path) -> None:
     assert secret is not None
     created = engine.get_entries("tokens")
     engine.close()
-    access = Access(secret)
+    access = AccessControl(secret)
     now = datetime.now(UTC).timestamp()
     who = access.check(f"Bearer {token}", Permission.OPERATE, None, now)
     assert who.role is Role.OPERATOR
@@ -219,7 +219,7 @@ def test_a_node_is_revoked_by_its_name_and_a_token_with_the_nodes_that_it_brough
     token = drumlin(tmp_path, "tokens", "create", "--role", "join", "--engine", ENGINE).stdout.strip()
     join = token.split("_")[2]
     engine = open_blocking(f"rocksdb:{tmp_path / 'frontier'}")
-    access = Access(engine.get_meta(SECRET_KEY) or b"")
+    access = AccessControl(engine.get_meta(SECRET_KEY) or b"")
     engine.put_entries(TABLE, {"n1": b"a record"})
     engine.close()
     now = datetime.now(UTC).timestamp()
@@ -254,7 +254,7 @@ def test_the_engine_may_come_from_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["create", "--role", "viewer"], "Missing option '--engine'"),
+        (["create", "--role", "viewer"], "The crawl's engine is not named"),
         (["create", "--role", "node", "--engine", ENGINE], "'node' is not one of"),
         (["create", "--role", "viewer", "--expires", "soon", "--engine", ENGINE], "must be a duration such as 12h"),
         (["create", "--role", "viewer", "--expires", "0", "--engine", ENGINE], "must be between"),

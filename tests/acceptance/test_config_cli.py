@@ -49,7 +49,7 @@ def test_config_show_as_json_is_for_programs(tmp_path: Path) -> None:
     done = drumlin(tmp_path, "config", "show", "--json", "--origin", "--time-max", "2h")
     document = json.loads(done.stdout)
     assert document["crawl"]["time_max"] == {"value": 7200.0, "origin": {"source": "flag", "place": "--time-max"}}
-    assert set(document) == {"crawl", "process"}
+    assert set(document) == {"crawl", "process", "client", "node", "coordinator", "fleet"}
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,20 @@ def test_an_unexpected_error_leaves_its_traceback_in_a_file(tmp_path: Path) -> N
     assert str(kept) in done.stderr
     assert done.stderr.count("\n") == 1
     assert "Traceback" in kept.read_text()
+
+
+def test_no_traceback_has_a_secret_wherever_it_is_written(tmp_path: Path) -> None:
+    error = "ValueError('redis://:hunter2@redis-1/ failed\\n2026-11-16 INFO drumlin.audit: forged')"
+    verb_that_raises(tmp_path, error)
+    (kept,) = tmp_path.glob("drumlin-traceback-*.txt")
+    assert "redis://***@redis-1/ failed" in kept.read_text()
+    nowhere = "__import__('tempfile').__dict__.update(tempdir='/no/such/folder')"
+    done = verb_that_raises(tmp_path, f"{nowhere} or {error}")
+    *traceback, sentence = done.stderr.splitlines()
+    assert "    | 2026-11-16 INFO drumlin.audit: forged" in traceback
+    assert all(line.startswith("    | ") for line in traceback)
+    assert sentence.endswith("please report it with the traceback above.")
+    assert "hunter2" not in kept.read_text() + done.stderr
 
 
 @pytest.mark.parametrize(

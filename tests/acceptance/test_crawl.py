@@ -33,6 +33,7 @@ from tests.acceptance.commands import (
 from tests.harness.outputs import check_index_matches_tables
 
 REPORT_FIELDS = {
+    "crawl",
     "state",
     "stop_reason",
     "interrupted",
@@ -70,9 +71,9 @@ def test_the_demo_crawls_its_web_keeps_its_rules_and_exits_0(tmp_path: Path) -> 
     done = drumlin(tmp_path, "demo", "--out", tmp_path / "demo")
     said = report(tmp_path, "demo")
     assert done.returncode == EXIT_OK
-    assert "Every page that should be fetched was" in done.stderr
+    assert "URLs that it should (pages, redirects," in done.stderr
     assert "Finished: nothing is left to fetch." in done.stdout
-    # Its web redirects, repeats itself and fails, so that the index has more to tell than pages.
+    # The demo's web has redirects, duplicates and failures, so the index has more than pages.
     assert check_index_matches_tables(tmp_path / "demo")["indexed"] > said["pages"]
     assert (said["state"], said["urls_pending"], said["robots_denied"]) == ("finished", 0, 3)
     assert said["dead_letters"] == {
@@ -100,7 +101,7 @@ def finished(web: FakeWeb, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
         site,
         "/robots.txt",
         Response(
-            # Longer than a page may be in this crawl: the limit is not about robots.txt.
+            # Longer than a page may be in this crawl: robots.txt has a limit of its own.
             body="# a long comment\n" * 200
             + f"User-agent: *\nDisallow: /private\nSitemap: {web.url(site, '/map.xml')}\n",
             content_type="text/plain",
@@ -138,7 +139,7 @@ def test_a_crawl_that_ends_by_itself_says_so_and_exits_0(finished: tuple[Path, l
 def test_without_a_terminal_progress_is_plain_lines_on_stderr(finished: tuple[Path, list[str], Done]) -> None:
     _, _, done = finished
     assert "\x1b" not in done.stdout + done.stderr
-    assert re.match(r"\d+s  \d+ pages done, \d+ URLs known, ", done.stderr)
+    assert re.match(r"\d+ s: \d+ pages done, \d+ to go, ", done.stderr)
 
 
 def test_what_robots_txt_denies_is_never_requested(web: FakeWeb, finished: tuple[Path, list[str], Done]) -> None:
@@ -182,7 +183,7 @@ def test_the_report_has_every_figure_and_they_agree(web: FakeWeb, finished: tupl
     assert said["outcomes"] == {"fetched": 6, "denied": 1, "failed": 1, "redirected": 1}
     assert (said["pages"], said["urls"], said["urls_pending"]) == (6, 9, 0)
     assert said["dead_letters"] == {"reset": 1}
-    assert said["refused"] == {"out_of_scope": 1}
+    assert said["refused"] == {"out_of_scope": 1, "nofollow": 2}
     assert said["top_hosts"] == [{"host": web.address("site"), "pages": 6, "bytes": said["bytes"]}]
     assert said["duplicates"] == {"exact": 0, "near": 0}
     assert (said["interrupted"], said["stop_reason"], said["already_finished"]) == (False, "", False)
@@ -299,7 +300,7 @@ def test_bytes_max_stops_and_raising_it_resumes(tmp_path: Path, web: FakeWeb) ->
     at_stop = report(tmp_path)
     resumed = crawl(tmp_path, home, "--bytes-max", "none")
     assert stopped.stdout.startswith("Stopped by --bytes-max: ")
-    # A node hears of the end with its next heartbeat, and on a busy machine that takes a few pages.
+    # A node learns of the end with its next heartbeat; on a busy machine it fetches a few pages until then.
     assert 100_000 <= at_stop["bytes"] <= 100_000 + 10 * 20_100
     assert (at_stop["stop_reason"], at_stop["urls_pending"]) == ("bytes_max", 20 - at_stop["pages"])
     assert resumed.returncode == EXIT_OK
@@ -322,7 +323,7 @@ def test_time_max_stops_and_raising_it_resumes(tmp_path: Path, web: FakeWeb) -> 
 
 
 def slow_hosts(web: FakeWeb, name: str, delay_s: float) -> tuple[list[str], list[str]]:
-    """Eight hosts whose pages take their time, and their home pages."""
+    """Eight hosts with slow pages. Returns their home pages."""
     hosts = [f"{name}{number}" for number in range(8)]
     seeds = [chain(web, host, 4) for host in hosts]
     for host in hosts:
@@ -367,7 +368,7 @@ def test_ctrl_c_twice_stops_at_once_and_still_loses_nothing(tmp_path: Path, web:
     with running(tmp_path, *command) as process:
         wait_until(lambda: all(len(pages_of(web, host)) > 1 for host in hosts), "pages in flight")
         os.killpg(process.pid, signal.SIGINT)
-        # The second must not merge with the first, and the crawl must not have ended: its pages take 20 s.
+        # The second signal must not come together with the first, nor after the end of the crawl: its pages take 20 s.
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
         stopped = end(process, signal.SIGINT)

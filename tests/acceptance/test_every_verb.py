@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.client.remote import EXIT_COORDINATOR
 from drumlin.errors import EXIT_OK, EXIT_USAGE
-from drumlin.fleet.remote import EXIT_COORDINATOR
 from drumlin.testing import FakeWeb, Response
 from tests.acceptance.commands import NO_PATIENCE, crawl, drumlin, end, running, wait_until
 
@@ -59,12 +59,12 @@ def test_every_verb_on_a_running_crawl(tmp_path: Path, web: FakeWeb) -> None:
         assert "paused" in say(tmp_path, "pause", "--out", "crawl")
         assert "is paused" in say(tmp_path, "status", "--out", "crawl")
         assert "goes on" in say(tmp_path, "resume", "--out", "crawl")
-        assert "2s" in say(tmp_path, "hosts", "set", host, "--delay", "2s", "--out", "crawl")
+        assert "2 s" in say(tmp_path, "hosts", "set", host, "--delay", "2s", "--out", "crawl")
         assert "1 URL added" in say(tmp_path, "enqueue", web.url("site", "/further"), "--out", "crawl")
         url = web.url("site", f"/{PAGES - 1}")
         assert "priority 9" in say(tmp_path, "enqueue", "--known", "--priority", "9", url, "--out", "crawl")
-        assert "is 50 now" in say(tmp_path, "set", "pages_max", "50", "--out", "crawl")
-        assert "kept out" in say(tmp_path, "nodes", "quarantine", "n0", "--out", "crawl")
+        assert "is 500 now" in say(tmp_path, "set", "pages_max", "500", "--out", "crawl")
+        assert "in quarantine" in say(tmp_path, "nodes", "quarantine", "n0", "--out", "crawl")
         assert "may work again" in say(tmp_path, "nodes", "release", "n0", "--out", "crawl")
         assert "is ending" in say(tmp_path, "stop", "--out", "crawl")
         assert end(process).returncode == EXIT_OK
@@ -80,7 +80,10 @@ def test_every_verb_on_a_crawl_that_does_not_run(tmp_path: Path, web: FakeWeb) -
     assert "Done." in say(tmp_path, "why", home)
     for verb in (("pause",), ("resume",), ("stop",), ("set", "delay", "1s")):
         said = say(tmp_path, *verb, code=EXIT_COORDINATOR)
-        assert said == "drumlin: No crawl is running in crawl. The same `drumlin crawl` command goes on with it.\n"
+        assert said == (
+            "drumlin: No crawl is running in crawl. It has spent its --pages-max: with a larger one the same "
+            "`drumlin crawl` command goes on.\n"
+        )
     assert "1 URL added" in say(tmp_path, "enqueue", web.url("site", "/new"))
     assert crawl(tmp_path, home, *NO_PATIENCE, "--out", "crawl").returncode == EXIT_OK
     assert web.url("site", "/new") in web.requested
@@ -92,7 +95,14 @@ def test_dropping_all_dead_letters_must_be_said(tmp_path: Path, web: FakeWeb) ->
     crawl(tmp_path, web.url("site"), *NO_PATIENCE, "--out", "crawl")
     said = say(tmp_path, "dead-letters", "drop", code=EXIT_USAGE)
     assert said == "drumlin: Which dead letters? Name URLs, select with --kind or --host, or give --all.\n"
+    url = web.url("site", "/0")
+    assert "0 dead letters dropped." in say(tmp_path, "dead-letters", "drop", url, "--kind", "timeout")
+    assert "is not a web address" in say(tmp_path, "dead-letters", "retry", "htp:x", code=EXIT_USAGE)
+    assert "given up" in say(tmp_path, "status")
     assert "1 dead letter dropped." in say(tmp_path, "dead-letters", "drop", "--all")
+    assert "given up" not in say(tmp_path, "status")
+    assert "dropped from the dead letters" in say(tmp_path, "why", url)
+    assert "given up" not in crawl(tmp_path, web.url("site"), *NO_PATIENCE, "--out", "crawl").stderr
 
 
 def test_without_a_crawl_there_is_a_sentence(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.fleet.cluster import free_ports
-from drumlin.fleet.layout import FleetProcess, Role, read_secret
+from drumlin.fleet.layout import FleetProcess, ProcessRole, read_secret
 from drumlin.fleet.marks import ProcessMark
 from tests.harness.crawls import Web, benchmark_web, wait_until
 from tests.harness.fleet import Fleet, check_every_page_stored_once, drumlin, fleet, kill, needs_redis
@@ -130,7 +130,7 @@ def test_a_second_fleet_in_the_same_directory_is_refused(running: Fleet) -> None
 
 
 def test_what_dies_is_started_again(running: Fleet) -> None:
-    for role in (Role.COORDINATOR, Role.NODE, Role.REDIS):
+    for role in (ProcessRole.COORDINATOR, ProcessRole.NODE, ProcessRole.REDIS):
         victim = running.of(role)[0]
         kill(victim)
         wait_until(
@@ -199,12 +199,12 @@ def test_a_coordinator_with_other_options_than_the_crawls_says_so(running: Fleet
 
 
 def test_down_leaves_a_process_alone_that_only_has_the_number(running: Fleet, tmp_path: Path) -> None:
-    """Its own file names it, but it began at another time: the number was used again."""
+    """`fleet.json` has the number of this process, but with another start time: the number was used again."""
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         record = running.record
         record.supervisor = None
-        record.processes = [FleetProcess("node-0", Role.NODE, mark=ProcessMark(stranger.pid, "another boot/1"))]
+        record.processes = [FleetProcess("node-0", ProcessRole.NODE, mark=ProcessMark(stranger.pid, "another boot/1"))]
         other = Fleet(tmp_path)
         other.paths.write(record)
         done = drumlin(tmp_path, "fleet", "down", "--kill", "--out", str(tmp_path))

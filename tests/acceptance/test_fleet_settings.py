@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from drumlin.fleet.layout import Role, read_secret
-from drumlin.fleet.remote import CoordinatorError, Remote
+from drumlin.client.remote import CoordinatorError, Remote
+from drumlin.fleet.layout import ProcessRole, read_secret
 from drumlin.tls import CertificateFiles
 from tests.harness.crawls import Web, benchmark_web, wait_until
 from tests.harness.fleet import Fleet, drumlin, fleet, kill, needs_redis
@@ -56,7 +56,7 @@ def set_to(one: Fleet, *arguments: str) -> Any:
 
 
 def wait_until_followed(one: Fleet, version: int) -> None:
-    """Until every node says that it works by these settings."""
+    """Wait until every node says that it follows these settings."""
 
     def followed() -> bool:
         nodes = one.remote().get("/api/v1/nodes")["nodes"]
@@ -88,7 +88,7 @@ def test_a_longer_delay_is_kept_by_every_node_from_its_next_heartbeat(running: F
 
 
 def test_a_coordinator_that_is_started_again_with_its_old_flags_follows_what_was_changed(running: Fleet) -> None:
-    killed = running.of(Role.COORDINATOR)[0]
+    killed = running.of(ProcessRole.COORDINATOR)[0]
     kill(killed)
 
     def back() -> bool:
@@ -107,9 +107,13 @@ def test_both_nodes_work_within_ten_seconds_after_a_pause(running: Fleet, web: W
     wait_until(lambda: not running.stats()["totals"]["leased"], STEP_S_MAX, "all hosts to be given back", poll_s=0.2)
     running.remote().post("/api/v1/crawl/resume")
     before = pages()
-    wait_until(
-        lambda: all(count > before[node] for node, count in pages().items()), WORK_WITHIN_S, "both to work", poll_s=0.1
-    )
+
+    def both_work() -> bool:
+        now = pages()
+        return len(now) == 2 and all(count > before[node] for node, count in now.items())
+
+    wait_until(both_work, WORK_WITHIN_S, "both to work", poll_s=0.1)
+    assert both_work()
 
 
 def test_a_setting_that_cannot_change_or_cannot_be_is_refused_with_a_sentence(running: Fleet) -> None:
@@ -119,8 +123,8 @@ def test_a_setting_that_cannot_change_or_cannot_be_is_refused_with_a_sentence(ru
         (("delay", "soon"), "delay must be a duration"),
         (("delay", "1", "2"), "delay takes one value."),
         (("include", "("), "include must be regular expressions"),
-        (("delay=5s",), "There is no value. Write it after the name"),
-        (("seeds", "none"), "Seeds can be added, and not be taken away."),
+        (("delay=5s",), "The value is missing. Write it after the name"),
+        (("seeds", "none"), "Seeds can be added, but not removed."),
     ):
         done = drumlin(running.root.parent, "set", *arguments, "--fleet", str(running.root))
         assert done.returncode == EXIT_CONFIG
@@ -129,7 +133,8 @@ def test_a_setting_that_cannot_change_or_cannot_be_is_refused_with_a_sentence(ru
 
 def test_a_shorter_delay_and_a_page_budget_are_followed_and_the_budget_holds(running: Fleet, web: Web) -> None:
     totals = running.stats()["totals"]
-    pages_max = running.stats()["pages"] + totals["leased"] + 2 * HOSTS
+    # So far ahead that a busy machine does not get there, at a page in two seconds, before it hears of the budget.
+    pages_max = running.stats()["pages"] + totals["leased"] + 20 * HOSTS
     set_to(running, "pages_max", str(pages_max))
     shown = drumlin(running.root.parent, "set", "delay", "50ms", "--fleet", str(running.root)).stdout
     assert shown == "delay was 2s and is 0.05s now.\n"

@@ -46,12 +46,12 @@ def run(folder: Path, block: str) -> subprocess.CompletedProcess[str]:
 
 
 def end_what_is_left(folder: Path) -> None:
-    """A block that failed leaves the fleet and the site up. The site's number is ours: its file is in our folder."""
+    """End the fleet and the site, which a failed block leaves running."""
     if (folder / "fleet").exists():
         drumlin(folder, "fleet", "down", "--kill")
     if (folder / "site.pid").exists():
         pid = int((folder / "site.pid").read_text())
         with suppress(OSError):
-            # The number may have been used again since the last block ended the site.
+            # If the last block has ended the site, another process may have its number now.
             if b"http.server" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)

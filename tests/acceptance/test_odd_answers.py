@@ -20,7 +20,7 @@ PACKED = gzip.compress(TEXT * 50, mtime=0)[:-6]
 
 
 def close(connection: socket.socket) -> None:
-    """The usual farewell."""
+    """End the connection properly."""
 
 
 CUT = {

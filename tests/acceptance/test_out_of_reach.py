@@ -23,7 +23,7 @@ def web() -> Iterator[FakeWeb]:
 
 
 class Robots:
-    """The robots.txt of a site, which is down until somebody mends it."""
+    """The robots.txt of a site. It fails until a test repairs it."""
 
     def __init__(self, web: FakeWeb, host: str, while_down: Response) -> None:
         self.mended = False
@@ -45,8 +45,9 @@ def test_a_crawl_with_nothing_else_left_ends_with_its_own_code_and_goes_on_when_
     command = (home, "--out", "crawl", "--patience", "3s")
     done = crawl(tmp_path, *command)
     assert done.returncode == EXIT_OUT_OF_REACH, done.stderr
-    assert "Stopped after --patience: 1 URLs are left, all of hosts that are out of reach" in done.stdout
-    assert f"{home}: no page, since its robots.txt could not be had. The same command tries it again" in done.stderr
+    assert "Stopped after --patience: 1 URL is left, all of hosts that are out of reach" in done.stdout
+    cause = f"its robots.txt could not be fetched (status {status})"
+    assert f"No page from {home}: {cause}. The same command tries it again" in done.stderr
     said = report(tmp_path)
     assert (said["stop_reason"], said["urls_pending"], said["dead_letters"]) == ("patience", 1, {})
     assert "next try in" in said["out_of_reach"][0]
@@ -67,12 +68,12 @@ def test_a_pause_that_a_site_asked_for_is_kept_also_when_the_crawl_is_run_again(
 
 def test_a_site_that_cannot_be_connected_to_does_not_keep_others_waiting(tmp_path: Path, web: FakeWeb) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # It does not listen, so that connections are refused.
+        taken.bind(("127.0.0.1", 0))  # It does not listen, so connections are refused.
         nowhere = f"http://127.0.0.1:{taken.getsockname()[1]}/"
         done = crawl(tmp_path, nowhere, chain(web, "well", PAGES), "--out", "crawl", "--patience", "2s")
     assert done.returncode == EXIT_OUT_OF_REACH
     assert len(stored_urls(tmp_path / "crawl")) == PAGES
-    assert f"{nowhere}: no page, since no connection could be made." in done.stderr
+    assert f"No page from {nowhere}: no connection could be made." in done.stderr
 
 
 def shown(folder: Path, *arguments: str, until: Callable[[str], bool]) -> str:
@@ -88,14 +89,16 @@ def test_while_it_lasts_people_are_told_which_hosts_why_and_when_next(tmp_path: 
     robots = Robots(web, "shown", Response(status=503))
     name = home.split("/")[2]
     with running(tmp_path, "crawl", *FAST, home, "--out", "crawl") as process:
-        shown(tmp_path, "status", until=lambda said: "1 in back-off" in said)
-        why = shown(tmp_path, "why", until=lambda said: "in back-off" in said)
+        shown(tmp_path, "status", until=lambda said: "1 out of reach" in said)
+        why = shown(tmp_path, "why", until=lambda said: "out of reach" in said)
         assert name in why
-        assert "robots.txt: status 503" in why
+        assert "its robots.txt could not be fetched (status 503)" in why
+        story = drumlin(tmp_path, "why", home, "--out", "crawl").stdout
+        assert f"{name}: It has been out of reach for" in story
         view = json.loads(shown(tmp_path, "hosts", "show", name, "--json", until=bool))
         assert (view["backoff"]["http"]["kind"], view["queued"]) == ("robots_unreachable", 1)
         robots.mended = True
         done = end(process)
     assert done.returncode == EXIT_OK
-    assert "1 in back-off" in done.stderr
-    assert f"{name}: robots_unreachable: robots.txt: status 503, next try in" in done.stderr
+    assert "1 out of reach" in done.stderr
+    assert f"{name}: its robots.txt could not be fetched (status 503), next try in" in done.stderr

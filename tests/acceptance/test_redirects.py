@@ -1,4 +1,4 @@
-"""Redirects as servers really send them: every page behind them is stored, and what is a loop is called one."""
+"""Redirects as servers really send them: every page behind them is stored, and only real loops count as loops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from drumlin.errors import EXIT_OK
 from tests.acceptance.commands import NO_PATIENCE, crawl, drumlin, stored_urls
-from tests.harness.outputs import check_warcs, query
+from tests.harness.outputs import check_index_matches_tables, check_rows_lead_to_records, check_warcs, query
 from tests.harness.raw_web import Answer, RawWeb
 
 OPEN = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
@@ -102,7 +102,7 @@ def sets(cookie: bytes, location: bytes) -> bytes:
 
 
 def gate(cookie: bytes, behind: bytes, closed: bytes) -> Answer:
-    """What is behind it is shown to who sends the cookie."""
+    """Shows the page only to clients that send the cookie."""
     return lambda head: behind if b"\r\nCookie: %b\r\n" % cookie in head else closed
 
 
@@ -129,6 +129,60 @@ def test_a_cookie_goes_along_the_chain_to_another_url(tmp_path: Path) -> None:
         crawl(tmp_path, web.url(), "--quiet")
     assert web.asked == ["/robots.txt", "/", "/in"]
     assert stored_urls(tmp_path / "crawl") == [web.url("/in")]
+
+
+def test_a_gate_that_sets_a_cookie_and_leads_back_is_passed(tmp_path: Path) -> None:
+    shown = page(b'<title>There</title><a href="next">on</a>')
+    back = sets(b"pass=S3CRET; Path=/", b"/in/page")
+    answers = {"/in/page": gate(b"pass=S3CRET", shown, moved(b"/gate?to=%2Fin%2Fpage")), "/in/next": page()}
+    with RawWeb({"/robots.txt": OPEN, "/gate?to=%2Fin%2Fpage": back} | answers) as web:
+        done = crawl(tmp_path, web.url("/in/page"), "--quiet")
+    out, (asked, gated) = tmp_path / "crawl", (web.url("/in/page"), web.url("/gate?to=%2Fin%2Fpage"))
+    assert (done.returncode, done.stderr) == (EXIT_OK, "")
+    assert web.asked == ["/robots.txt", "/in/page", "/gate?to=%2Fin%2Fpage", "/in/page", "/in/next"]
+    rows = query(out, "SELECT title, redirects, depth FROM {pages} WHERE url = ?", asked)
+    assert rows == [("There", [asked, gated], 0)], "the page is stored as what it is"
+    assert query(out, "SELECT url FROM {links}") == [(asked,)]
+    assert check_rows_lead_to_records(out) == 2
+    check_index_matches_tables(out)
+    check_warcs(out)
+    for log in (out / "logs").iterdir():
+        assert b"S3CRET" not in log.read_bytes()
+
+
+@pytest.mark.parametrize("mode", ["chain", "host"])
+def test_a_gate_that_only_looks_for_the_cookie_is_passed(tmp_path: Path, mode: str) -> None:
+    answers = {
+        "/": gate(b"a=1", page(), sets(b"a=1; Path=/", b"/look")),
+        "/look": gate(b"a=1", moved(b"/"), moved(b"/no-cookies")),
+    }
+    with RawWeb({"/robots.txt": OPEN} | answers) as web:
+        crawl(tmp_path, web.url(), "--quiet", "--cookies", mode)
+    assert web.asked == ["/robots.txt", "/", "/look", "/"]
+    assert stored_urls(tmp_path / "crawl") == [web.url()]
+
+
+def test_fetch_passes_a_gate_too(tmp_path: Path) -> None:
+    answers = {"/": gate(b"a=1", page(), moved(b"/gate")), "/gate": sets(b"a=1", b"/")}
+    with RawWeb({"/robots.txt": OPEN} | answers) as web:
+        done = drumlin(tmp_path, "fetch", "--allow-private", "--delay", "0", web.url())
+    assert done.returncode == EXIT_OK, done.stderr
+    assert "There" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("gate_sets", "mode", "asked_max"),
+    [(b"a=1", "none", 3), (b"a=1; Max-Age=0", "chain", 3), (b"a=1", "chain", 5), (b"a=%d", "chain", 12)],
+    ids=["refused", "nothing set", "never content", "another each time"],
+)
+def test_a_gate_that_never_opens_ends_as_a_loop(tmp_path: Path, gate_sets: bytes, mode: str, asked_max: int) -> None:
+    def opens(head: bytes) -> bytes:
+        return sets(gate_sets % len(web.asked) if b"%" in gate_sets else gate_sets, b"/")
+
+    with RawWeb({"/robots.txt": OPEN, "/": moved(b"/gate"), "/gate": opens}) as web:
+        crawl(tmp_path, web.url(), "--quiet", "--cookies", mode, *NO_PATIENCE)
+    assert "redirect_l" in drumlin(tmp_path, "dead-letters", "list", "--json").stdout
+    assert len(web.asked) <= asked_max
 
 
 def test_a_robots_txt_behind_a_cookie_is_read(tmp_path: Path) -> None:

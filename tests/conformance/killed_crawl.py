@@ -11,7 +11,7 @@ import sys
 import msgspec
 
 from drumlin.engines.blocking import BlockingEngine, open_blocking
-from drumlin.model import Lease, NewURLs, Settled, Settlement, TaskState
+from drumlin.model import FailureKind, Lease, NewURLs, Settled, Settlement, TaskState
 
 LINKS_PER_ROUND = 40
 HOSTS = 7
@@ -33,10 +33,11 @@ def settle(engine: BlockingEngine, leases: list[Lease], now: float) -> None:
     for lease in leases:
         parts = []
         for task in lease.tasks[::2]:
-            end, capture = ENDS[task.id % len(ENDS)], f"{lease.token}/{task.id}"
-            parts.append(Settled(task.id, task.url, end, capture.encode(), retry_at=now + 2, counts={"settled": 1}))
+            end, capture = ENDS[task.id % len(ENDS)], f"{lease.lease_id}/{task.id}"
+            kind, counts = FailureKind.DNS, {"settled": 1}
+            parts.append(Settled(task.id, task.url, end, capture.encode(), now + 2, kind, counts=counts))
             acknowledged.append((task.url, end, capture))
-        settlements.append(Settlement(lease.host, lease.token, parts, release=True, note=lease.token.encode()))
+        settlements.append(Settlement(lease.host, lease.lease_id, parts, release=True, note=lease.lease_id.encode()))
     engine.settle(0, settlements, now)
     acknowledge("settled", acknowledged)
 
@@ -49,7 +50,7 @@ def crawl(engine: BlockingEngine, first: int) -> None:
         number += LINKS_PER_ROUND
         engine.add(0, links, now)
         acknowledge("added", [url for new in links for url in new.urls])
-        engine.expire(0, now)
+        engine.expire_all(now)
         leases = engine.lease(0, "node", f"{now}", now, until=now + 5, hosts_max=3, urls_max=30, urls_per_host=10)
         acknowledge("leased", [task.url for lease in leases for task in lease.tasks])
         settle(engine, leases, now)

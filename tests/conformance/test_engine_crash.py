@@ -49,16 +49,16 @@ def check(engine: BlockingEngine, events: list[list[Any]]) -> None:
         story = engine.story(0, url)
         assert story is not None
         if end == TaskState.SCHEDULED:
-            # It may have been retried since, by a call that was not acknowledged or by a later one that was.
+            # It may have been retried since then, by a call that was acknowledged or by the last one, which was not.
             assert story.task is None or story.task.attempts >= 1
         else:
-            assert (story.state, story.capture_id) == (end, capture.encode())
+            assert (story.state, story.attempt_id) == (end, capture.encode())
 
 
 def check_that_the_last_lease_is_live_or_settled(engine: BlockingEngine, events: list[list[Any]]) -> None:
     if events[-1][0] == "leased":
         states = [state(engine, url) for url in events[-1][1]]
-        # Of each lease every second task is settled by the one call that may have happened unacknowledged.
+        # The last call may have happened without being acknowledged; it settles every second task of each lease.
         assert set(states) == {TaskState.LEASED} or TaskState.LEASED not in states
 
 

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import pytest
 
 from drumlin.engines.blocking import BlockingEngine, open_blocking
-from drumlin.engines.conformance import EngineConformance
+from drumlin.engines.conformance.suite import EngineConformance
 from drumlin.model import TaskState, TaskStory
 from tests.harness.redis import redis_cluster, redis_server, url_of
 
 
 class _StoryOfTheDone(TaskStory, frozen=True):
-    """The redis engine does not keep which capture a done URL ended with; all else must be the same."""
+    """The redis engine does not remember the capture of a done URL; everything else must be the same."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TaskStory) and other.state is TaskState.DONE and other.task is None

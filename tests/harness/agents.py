@@ -1,92 +1,121 @@
-"""An agent of a node, and everything around it: what it asks for is noted, and answered when a test says so."""
+"""An agent whose wires end in a test: what it says to sites and coordinators is noted, and answered when a test says
+so. The rest of it is real."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
-from drumlin.clock import monotonic
+from drumlin.clock import Clocks
+from drumlin.config import CrawlConfig
 from drumlin.fetch import Transfer
 from drumlin.node.agent import Agent, NodeSettings
-from drumlin.node.coordinator_time import CoordinatorTime
-from drumlin.protocol import Assignment, HostReport, Work, WorkLease, WorkRequest
-from drumlin.robots import Decision
+from drumlin.node.calling.coordinator_time import CoordinatorTime
+from drumlin.node.calling.wires import CoordinatorWire, SiteWire
+from drumlin.node.keeping.archive import Archive, CrawlPaths
+from drumlin.node.keeping.blackbox import BlackBox
+from drumlin.node.main import make_pipeline
+from drumlin.pipeline import Pipeline
+from drumlin.protocol import ChangedSettings
+from tests.harness.clocks import HandClock
+from tests.harness.contacts import SETTINGS
 
-ALLOWED = Decision(None, True, False, 1e12, False, "all allowed")
-NODE = NodeSettings("n0", "drumlin", 0.0, 1, 100, 5, 1e9, False, 100.0)
+NODE = NodeSettings("n0", SETTINGS, concurrency=100, lease_s=100.0)
+RETRY_S = 3.0
+
+
+class BothWires(SiteWire, CoordinatorWire, Protocol):
+    """What an agent talks through, in one object."""
+
+
+class Call(msgspec.Struct):
+    """What was said to a coordinator, and who waits for the answer."""
+
+    message: Any
+    on_reply: Callable[[Any], None]
+    on_failure: Callable[[], None] | None
+    repeat_s: float
 
 
 class Around:
-    """Everything around an agent: a fetcher that only notes what is begun, a client that only notes what is said."""
+    """Both wires of an agent, and its clock."""
 
     request_headers = b""
     cut_off = False
     cut_off_s = 0.0
-    scope_version = 0
+    among_strangers = False
 
     def __init__(self) -> None:
-        self.begun: list[tuple[str, Callable[[], bool], Callable[[Transfer], None], Any]] = []
-        self.said: list[tuple[Any, Callable[[Any], None]]] = []
-        self.time = CoordinatorTime()
+        self.clock = HandClock(1_000.0)
+        self.time = CoordinatorTime(monotonic=self.clock, wall=self.clock)
+        self.begun: list[str] = []
+        self.said: list[Call] = []
         self.tokens: list[str | None] = []
 
     @property
-    def in_flight(self) -> int:
-        return len(self.begun)
+    def clocks(self) -> Clocks:
+        return Clocks(self.clock, self.clock)
 
-    def start(self, url: str, on_done: Callable[[Transfer], None], context: Any, **more: Any) -> None:
-        self.begun.append((url, more["may_send"], on_done, context))
+    def of(self, kind: type) -> list[Any]:
+        """What was said so far, of one kind."""
+        return [call.message for call in self.said if isinstance(call.message, kind)]
+
+    # Sites
+
+    def count_beside(self, held_bytes: Callable[[], int]) -> None:
+        """No body is under way."""
+
+    def start(self, url: str, on_done: Callable[[Transfer], None], context: Any = None, **more: Any) -> None:
+        self.begun.append(url)
+
+    def run_once(self, timeout_s: float) -> int:
+        return 0
+
+    # Coordinators
 
     def post(self, path: str, message: Any, reply: type, on_reply: Callable[[Any], None], **more: Any) -> None:
-        self.said.append((message, on_reply))
+        self.said.append(Call(message, on_reply, more.get("on_failure"), more.get("repeat_s", float("inf"))))
+
+    def repeat_failed(self) -> None: ...
+
+    def due(self) -> float:
+        return float("inf")
+
+    def wait_s(self) -> float:
+        return RETRY_S
 
     def renewed(self, token: str | None) -> None:
         self.tokens.append(token)
 
-    def tell_urls_again(self, urls: Sequence[str]) -> None: ...
 
-    def of(self, kind: type) -> list[Any]:
-        return [message for message, _ in self.said if isinstance(message, kind)]
-
-
-class Web(Around):
-    """Answers what the agent asks for, when the test says so."""
-
-    def widen_scope(self, seeds: list[str], version: int) -> None: ...
-
-    def answer(self, status: int, location: str = "", body: bytes = b"") -> str:
-        """Answer the oldest request; what it was for."""
-        url, _, on_done, context = self.begun.pop(0)
-        transfer = Transfer(None)
-        transfer.context, transfer.status = context, status
-        transfer.body.write(body)
-        transfer.first_byte = transfer.finished = monotonic()
-        transfer.header_lines = [b"HTTP/1.1 %d X\r\n" % status, b"Location: %b\r\n" % location.encode()]
-        on_done(transfer)
-        return url
-
-    def grant_visit(self, *leases: WorkLease, **more: Any) -> list[str]:
-        """Answer the oldest request for a visit; the hosts that it names."""
-        place = next(place for place, (message, _) in enumerate(self.said) if isinstance(message, WorkRequest))
-        message, on_reply = self.said.pop(place)
-        on_reply(Work(list(leases), [], 0.0, **more))
-        return cast(WorkRequest, message).visits
+def agent_in(
+    around: Around,
+    folder: Path,
+    read_settings: Callable[[ChangedSettings], NodeSettings] | None = None,
+    **contact: Any,
+) -> Agent:
+    """An agent that works by these settings of the law of contact."""
+    settings = replace(NODE, contact=replace(SETTINGS, **contact))
+    pipeline = make_pipeline(CrawlConfig(), ["http://a.test/"])
+    return open_agent(folder, settings, around, pipeline, around.clocks, read_settings)
 
 
-def agent_in(around: Around, **settings: Any) -> Agent:
-    anything = cast(Any, around)
-    return Agent(replace(NODE, **settings), anything, anything, anything, anything, anything)
-
-
-def lease_of(name: str, *paths: str, note: bytes = b"") -> WorkLease:
-    lease_id = f"n0:{name}"
-    assignments = [
-        Assignment(f"{lease_id}/{n}.0.0", f"http://{name}{path}", 5, 0.0, name, 0.0) for n, path in enumerate(paths)
-    ]
-    return WorkLease(lease_id, name, 100.0, 0.0, assignments, note=note)
-
-
-def reports(agent: Agent) -> list[HostReport]:
-    return agent._settling._reports
+def open_agent(
+    folder: Path,
+    settings: NodeSettings,
+    wires: BothWires,
+    pipeline: Pipeline,
+    clocks: Clocks,
+    read_settings: Callable[[ChangedSettings], NodeSettings] | None = None,
+) -> Agent:
+    """An agent with a store of its own in `folder`."""
+    paths = CrawlPaths(folder)
+    for needed in (paths.warc, paths.tables, paths.spool(settings.node)):
+        needed.mkdir(parents=True, exist_ok=True)
+    archive = Archive(paths, settings.node, software="drumlin", info={}, now=clocks.wall(), sync=False)
+    box = BlackBox(paths.blackbox(settings.node))
+    return Agent(settings, wires, wires, pipeline, archive, box, read_settings=read_settings, clocks=clocks)

@@ -1,5 +1,5 @@
-"""A fleet by hand behind a load balancer: coordinators with TLS and tokens on one Redis, and nodes that know only the
-balancer. Everything is a process of its own, to be hurt one by one."""
+"""A fleet without a supervisor behind a load balancer: coordinators with TLS and tokens on one Redis, and nodes that
+know only the balancer. Each is a process of its own, so a test can kill or freeze any of them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from drumlin.fleet.remote import CoordinatorError, Remote
+from drumlin.client.remote import CoordinatorError, Remote
 from drumlin.tls import create_certificates
 from tests.harness.balancing import Balancer
 from tests.harness.crawls import Web, wait_until
+from tests.harness.logs import events
 from tests.harness.redis import RedisServer, redis_server
 from tests.harness.standing import free_port
 
 READY_S_MAX = 120.0
 PROGRESS_S_MAX = 90.0
 LOST_BYTES = 1_000
-"""A few replies."""
+"""About as many bytes as a few replies have."""
 NAMESPACE = "balanced"
 
 
@@ -39,7 +40,7 @@ class Balanced:
     def __init__(
         self, folder: Path, redis: RedisServer, coordinators: int, *arguments: str, environment: Environment = _nothing
     ) -> None:
-        """`environment` gives what a process of this name is started with besides."""
+        """`environment` gives further variables for the process of a name."""
         self.folder = folder
         self._environment = environment
         self.store = folder / "store"
@@ -115,7 +116,7 @@ class Balanced:
             assert process.poll() is None, f"{name} exited with {process.returncode}: {self.log(name)[-800:]}"
 
     def wait_for_nodes(self, seconds_max: float) -> None:
-        """Until every node has left by itself, and well."""
+        """Wait until every node has left by itself, with exit code 0."""
         nodes = self.nodes.values()
         wait_until(lambda: all(one.poll() is not None for one in nodes), seconds_max, "the end of the crawl", 0.2)
         codes = {name: process.returncode for name, process in self.nodes.items()}
@@ -155,7 +156,7 @@ def _environment(**more: str) -> dict[str, str]:
 def balanced(
     folder: Path, *arguments: str, coordinators: int = 3, environment: Environment = _nothing
 ) -> Iterator[Balanced]:
-    """A fleet whose coordinators all answer; whatever the test does, no process is left afterwards."""
+    """A fleet whose coordinators all answer. Whatever the test does, no process is left afterwards."""
     with redis_server(folder / "redis", "--appendonly", "yes") as redis:
         made = Balanced(folder, redis, coordinators, *arguments, environment=environment)
         with made.balancer:
@@ -169,13 +170,13 @@ def balanced(
 
 def joined(crawl: Balanced, name: str) -> int:
     """How many processes of a node have said that they joined."""
-    return crawl.log(name).count(": joined ")
+    return events(crawl.log(name)).count("joined")
 
 
 def kill_each(crawl: Balanced, web: Web, rounds: int, pages_between: int = 20) -> int:
-    """Kill every coordinator in turn, so many times; the crawl goes on without it, and then with it again. No node may
-    exit, and none may stand still. Each dies after it did some work and before its answers arrived. Returns how many
-    were killed before the crawl had too little left to be hurt."""
+    """Kill every coordinator in turn, `rounds` times. The crawl must go on without it, and then with it again; no node
+    may exit or stop working. Each coordinator is killed after it did some work and before its answers arrived. Returns
+    how many were killed before too little of the crawl was left."""
     turns = [number for _ in range(rounds) for number in range(len(crawl.ports))]
     for kills, number in enumerate(turns):
         if web.accounts()["missed"] <= 4 * pages_between:
@@ -192,8 +193,8 @@ def kill_each(crawl: Balanced, web: Web, rounds: int, pages_between: int = 20) -
 
 
 def lose_replies(crawl: Balanced, windows: int, seconds: float, pages_between: int = 100) -> None:
-    """Lose every reply for a while, again and again; in between nodes are heard and answered again. A web's count of
-    requests would not do: nodes go on with what they have while nobody answers."""
+    """Lose every reply for a while, again and again. In between, wait until further pages are settled. (The web's count
+    of requests would not show that: nodes go on fetching what they have while nobody answers.)"""
     for _ in range(windows):
         crawl.balancer.lose_replies()
         time.sleep(seconds)
@@ -214,7 +215,7 @@ def settled_pages(crawl: Balanced) -> int:
 
 
 def wait_for_progress(crawl: Balanced, web: Web, pages: int) -> None:
-    """Until so many further pages have been asked for, while every node lives."""
+    """Wait until so many further pages have been requested; every node must stay alive meanwhile."""
     wanted = web.accounts()["pages_distinct"] + pages
     assert wanted < web.pages, "the crawl ended before it was hurt"
 

@@ -1,4 +1,4 @@
-"""A TCP load balancer that gives each new connection to the next backend that lives, and can lose the replies."""
+"""A TCP load balancer that gives each new connection to the next living backend, and can throw replies away."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CONNECT_S_MAX = 2.0
 
 
 class Balancer:
-    """Listens on loopback. While replies are lost, requests arrive and what is answered is thrown away; connections
-    that lost something are closed when replies pass again."""
+    """Listens on loopback. While it loses replies, requests reach the backends but the answers are thrown away.
+    Connections that lost something are closed when replies pass again."""
 
     def __init__(self, ports: list[int]) -> None:
         self._backends = cycle(ports)
@@ -87,7 +87,7 @@ class Balancer:
             self._end(side)
 
     def _end(self, side: socket.socket) -> None:
-        """What one side has ended is over for the other too."""
+        """If one side ends a connection, end the other side too."""
         for one in (side, self._far.get(side)):
             if one is None:
                 continue

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from drumlin.coordinator.auth import Role
+from drumlin.access.tokens import Role
 from drumlin.model import Outcome
-from drumlin.node.archive import Archive, Arrival, CrawlPaths
+from drumlin.node.keeping.archive import Archive, Arrival, Contact, CrawlPaths
 from drumlin.protocol import Accepted, Result, Results
-from drumlin.store import FetchRecord, record_id_of
+from drumlin.store import ROBOTS_OUTCOME, FetchRecord, record_id_of
 from tests.harness.coordinators import Answer, RemoteNode
 from tests.unit.store_captures import FETCHED, HTML, make_capture
 
@@ -31,14 +31,18 @@ class BundlingNode:
         self.paths.tables.mkdir(parents=True)
         self._started = FETCHED
 
-    def bundle(self, *urls: str, settled: bool = True) -> tuple[str, Members]:
-        """Fetch, settle and bundle these URLs; the segment's name and the bundle's members."""
+    def bundle(self, *urls: str, settled: bool = True, asked: Mapping[str, str] = {}) -> tuple[str, Members]:
+        """Fetch, settle and bundle these URLs. `asked` are hosts whose robots.txt is in the bundle too, with the lease
+        that it names ("": the true one). Returns the name of the segment and the members of the bundle."""
         self.remote.coordinator.enqueue(*urls)
         self._started += 1.0
         name = self.remote.name
         archive = Archive(self.paths, name, software="drumlin/test", info={}, now=self._started, sync=False)
-        assignments = {one["url"]: one["assignment_id"] for one in self.remote.take()}
-        stored = archive.store([self._arrival(url, assignments[url]) for url in urls], self._started)
+        taken = self.remote.take()
+        assignments = {one["url"]: one["assignment_id"] for one in taken}
+        leases = {one["host"]: one["lease_id"] for one in taken}
+        contacts = [self._contact(host, lease_id or leases[host]) for host, lease_id in asked.items()]
+        stored = archive.store([self._arrival(url, assignments[url]) for url in urls], self._started, contacts)
         results = Results([one.result for one in stored.arrivals], stored=True, segment=stored.bundle)
         accepted = self.settle(results) if settled else Accepted(len(urls), 0, [], receipts=["00" * 8] * len(urls))
         archive.publish(stored, accepted)
@@ -52,6 +56,13 @@ class BundlingNode:
         answer = self.remote.send(msgspec.json.encode(results))
         assert answer.status == 200, answer.body
         return msgspec.json.decode(answer.body, type=Accepted)
+
+    def _contact(self, host: str, lease_id: str) -> Contact:
+        capture = make_capture(f"http://{host}/robots.txt", b"User-agent: *", fetched=self._started)
+        capture.record_id = record_id_of(capture)
+        fetch = FetchRecord(capture.url, host, capture.fetched, ROBOTS_OUTCOME, 200, node=self.remote.name)
+        fetch.record_id = capture.record_id
+        return Contact(fetch, lease_id, capture)
 
     def _arrival(self, url: str, assignment_id: str) -> Arrival:
         capture = make_capture(url, HTML + url.encode(), fetched=self._started)

@@ -18,7 +18,7 @@ class Certificate(NamedTuple):
 
 
 class Authority:
-    """Signs certificates; `file` is what trusts it."""
+    """Signs certificates. Clients that are given `file` trust them."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder

@@ -7,7 +7,7 @@ from drumlin.engines.base import Engine
 
 
 class HandClock:
-    """Shows what it is told to."""
+    """Shows the time that a test sets."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -17,5 +17,5 @@ class HandClock:
 
 
 def still_time(engine: Engine, now: float) -> EngineTime:
-    """An engine time that stays where it is."""
+    """An engine time that stands still."""
     return EngineTime(engine, monotonic=HandClock(), wall=HandClock(now))

@@ -1,6 +1,6 @@
-"""schemathesis against a coordinator that runs: the tool as anybody would use it, with its own checks.
+"""Runs schemathesis against a running coordinator, as anybody would use the tool, with its own checks.
 
-As its hooks (`SCHEMATHESIS_HOOKS`) this module teaches it MessagePack, so that both formats are tried.
+This module is also its hooks (`SCHEMATHESIS_HOOKS`): it adds MessagePack, so both formats are tried.
 """
 
 from __future__ import annotations
@@ -22,8 +22,13 @@ from tests.harness.coordinators import RunningCoordinator
 SHOWN_CHARS = 4_000
 MSGPACK = "application/msgpack"
 SEED = "20260301"
-# A schema cannot say that a hash fits a body or a head a status, nor that an assignment is over.
+# A request that the schema forbids may be refused with any 4xx or 5xx, such as 414 for its length. And a request that
+# it allows may still be refused, because a schema cannot say that a hash fits a body, that headers fit a status, or
+# that an assignment has ended.
 SETTINGS = """
+[checks]
+negative_data_rejection.expected-statuses = ["4xx", "5xx"]
+
 [[operations]]
 include-path = ["/v1/fetch/result", "/api/v1/nodes/{node_id}/results"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "410", "422", "429", "5xx"]
@@ -36,7 +41,8 @@ def pack(context: Any, value: Any) -> bytes:
 
 
 def _sayable(value: Any) -> Any:
-    """MessagePack cannot say integers of more than 64 bits; a float of that size is as wrong wherever one is wrong."""
+    """The value without integers of more than 64 bits, which MessagePack does not have. A float of that size takes
+    their place; wherever such an integer is wrong, the float is wrong too."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return float(value) if abs(value) < 2**1000 else 0.5
     if isinstance(value, dict):
@@ -45,7 +51,8 @@ def _sayable(value: Any) -> Any:
 
 
 def _with_bytes(value: Any) -> Any:
-    """What is base64 in JSON is plain bytes in MessagePack: the notes of hosts, and the bodies of results."""
+    """The value with bytes in place of base64: MessagePack has bytes, for the notes of hosts and the bodies of
+    results."""
     for many, name in (("hosts", "note"), ("results", "body")):
         listed = value.get(many) if isinstance(value, dict) else None
         for one in listed if isinstance(listed, list) else []:
@@ -63,7 +70,7 @@ def unpack(context: Any, response: Any) -> Any:
 def check_contract(
     coordinator: RunningCoordinator, folder: Path, *options: str, seconds_max: float, msgpack: bool = True
 ) -> int:
-    """Fail with what was found, if anything was; returns how many requests were made."""
+    """Run the checks. Fails with what they found, if anything; returns how many requests were made."""
     command = [str(Path(sys.executable).with_name("schemathesis")), "run", f"{coordinator.url}/api/v1/openapi.json"]
     token = coordinator.tokens.get("operator")
     headers = ["--header", f"Authorization: Bearer {token}"] if token else []
@@ -79,7 +86,7 @@ def check_contract(
         timeout=seconds_max,
         check=False,
     )
-    # A whole body may stand in one line.
+    # A line may contain a whole body.
     lines = [line[:500] for line in done.stdout.splitlines()]
     found = "\n".join(lines)
     assert done.returncode == 0, found[-SHOWN_CHARS:] + done.stderr[-SHOWN_CHARS:]

@@ -1,4 +1,4 @@
-"""A coordinator that really runs, on loopback, in a thread of the test, and a client as plain as curl."""
+"""A real coordinator on loopback, in a thread of the test, and a client that is as simple as curl."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from drumlin.access.signing import NONCE_BYTES, sign
+from drumlin.access.tokens import SECRET_BYTES, AccessControl, OpenAccess, Role
+from drumlin.api.app import CoordinatorApp
+from drumlin.api.listening import listening_on
 from drumlin.config import CrawlConfig
-from drumlin.coordinator.app import CoordinatorApp
-from drumlin.coordinator.auth import SECRET_BYTES, Access, OpenAccess, Role
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
-from drumlin.coordinator.listening import listening_on
-from drumlin.coordinator.service import Listen, run_server
 from drumlin.engines import open_engine
 from drumlin.protocol import Failure
-from drumlin.signing import HEADER, NONCE_BYTES, sign
+from drumlin.protocol.paths import SIGNATURE_HEADER
+from drumlin.serving.service import Listen, run_server
 
 STARTS_WITHIN_S = 30.0
 ANSWERS_WITHIN_S = 60.0
@@ -37,7 +38,7 @@ Value = TypeVar("Value")
 
 
 class Answer(msgspec.Struct):
-    """What came back."""
+    """The answer to a request."""
 
     status: int
     headers: dict[str, str]
@@ -49,7 +50,7 @@ class Answer(msgspec.Struct):
 
     @property
     def code(self) -> str:
-        """The code of a refusal, whose form is checked on the way."""
+        """The code of a refusal. Also checks that the refusal has the documented form."""
         error = self.json["error"]
         assert set(error) == {"code", "message", "hint"}
         assert error["message"]
@@ -58,8 +59,8 @@ class Answer(msgspec.Struct):
 
 
 class RunningCoordinator:
-    """A coordinator, on a memory engine unless another is named. With `controlled` it asks for tokens, of which it has
-    one of each role."""
+    """A coordinator, on a memory engine unless another is given. With `controlled` it asks for tokens; `tokens` has one
+    for each role."""
 
     def __init__(
         self,
@@ -71,8 +72,9 @@ class RunningCoordinator:
         engine: str = "memory:",
         name: str = "coordinator",
     ) -> None:
-        """`behind_s` is how long the crawl rested before: its time is so far behind the calendar."""
-        self.access: Access = (Access if controlled else OpenAccess)(secrets.token_bytes(SECRET_BYTES))
+        """`behind_s` is for how long the crawl did not run before: the engine's time is behind the wall clock by
+        that."""
+        self.access: AccessControl = (AccessControl if controlled else OpenAccess)(secrets.token_bytes(SECRET_BYTES))
         self.tokens: dict[str, str] = {}
         self.failures: list[Failure] = []
         self.app: CoordinatorApp
@@ -189,7 +191,7 @@ class RunningCoordinator:
 
 
 class RemoteNode:
-    """A node as simple as can be: registered, with its token and key."""
+    """A very simple node: it is registered, and has its token and key."""
 
     def __init__(self, coordinator: RunningCoordinator, name: str) -> None:
         self.name = name
@@ -218,7 +220,7 @@ class RemoteNode:
     def signature(self, body: bytes, call: str = "results", *, at: float | None = None) -> dict[str, str]:
         """The header that signs a POST of this body."""
         now = time.time() if at is None else at
-        return {HEADER: sign(self.key, "POST", self.path(call), body, now, secrets.token_bytes(NONCE_BYTES))}
+        return {SIGNATURE_HEADER: sign(self.key, "POST", self.path(call), body, now, secrets.token_bytes(NONCE_BYTES))}
 
     def send(self, body: bytes, headers: Mapping[str, str] = {}) -> Answer:
         """Send results, signed unless the headers say otherwise."""

@@ -26,7 +26,7 @@ LIST_S_MAX = 60.0
 
 
 class Web:
-    """The benchmark web (`bench.web`) and its accounts of what was asked of it."""
+    """The benchmark web (`bench.web`) and its counts of requests."""
 
     def __init__(self, port: int, pages: int, seeds: Path) -> None:
         self.port = port
@@ -127,7 +127,7 @@ class Crawl:
 
 
 def kill_process(process: psutil.Process) -> bool:
-    """Kill -9 one process; psutil compares start times, so that a reused number is left alone."""
+    """Kill -9 one process. psutil compares start times, so another process with the same number is left alone."""
     try:
         process.kill()
     except psutil.NoSuchProcess:
@@ -143,7 +143,7 @@ def wait_until(condition: Callable[[], bool], seconds_max: float, what: str, pol
 
 
 def dead_letters(out: Path) -> list[dict[str, Any]]:
-    """The dead letters of a crawl, as `drumlin dead-letters list --json` tells them."""
+    """The dead letters of a crawl, as `drumlin dead-letters list --json` prints them."""
     command = [DRUMLIN, "dead-letters", "list", "--json", "--out", str(out)]
     listed = subprocess.run(command, capture_output=True, text=True, timeout=LIST_S_MAX, check=True)
     letters: list[dict[str, Any]] = json.loads(listed.stdout)

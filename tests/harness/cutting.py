@@ -1,5 +1,5 @@
-"""A TCP proxy that can cut the network between two programs, and mend it: bytes stop, connections stay, as when a cable
-is pulled. It can also keep back requests of one kind alone, as if they took long."""
+"""A TCP proxy that can cut the network between two programs and mend it: bytes stop but connections stay, as when a
+cable is pulled. It can also hold back requests of one kind, as if they took long."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class CuttingProxy:
                 one.close()
 
     def cut(self) -> None:
-        """Pass nothing on any more, in either direction; who sends or connects waits."""
+        """Pass nothing on any more, in either direction. Programs that send or connect have to wait."""
         self._cut.set()
 
     def mend(self) -> None:
         self._cut.clear()
 
     def hold(self, start: bytes) -> None:
-        """Keep back what begins so, and all that follows on its connection, until `let_go`."""
+        """Hold back requests that begin like this, and all that follows on their connections, until `let_go`."""
         self._hold = start
 
     def let_go(self) -> None:
@@ -54,7 +54,7 @@ class CuttingProxy:
 
     @property
     def holds(self) -> int:
-        """How many connections are kept back."""
+        """How many connections are held back."""
         return len(self._held)
 
     def _run(self) -> None:

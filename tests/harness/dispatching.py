@@ -1,4 +1,4 @@
-"""A dispatcher on the memory engine, nodes that ask it for work, and what they answer."""
+"""A dispatcher on the memory engine, nodes that ask it for work, and their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.totals import Totals
 from drumlin.engines import open_engine
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.model import Outcome
 from drumlin.protocol import (
     Accepted,
@@ -38,7 +38,7 @@ SEEDS = [f"http://{host}/" for host in HOSTS]
 
 
 class Driven:
-    """A dispatcher on an engine that never waits, so that its calls can be made without an event loop."""
+    """A dispatcher on an engine that never waits, so its coroutines can be run without an event loop."""
 
     def __init__(self, made: Dispatcher) -> None:
         self.made = made

@@ -1,4 +1,5 @@
-"""Every sequence of bytes that may mean a character in the web's legacy encodings, and a digest of what they mean."""
+"""Every sequence of bytes that may be a character in one of the web's legacy encodings, and a digest of their
+meanings."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 
-from drumlin.parse.labels import LABELS
+from drumlin.parse.encoding.labels import LABELS
 
 UTF = frozenset({"UTF-8", "UTF-16LE", "UTF-16BE"})
 LEGACY = [name for name in dict.fromkeys(LABELS.values()) if name not in UTF and name != "replacement"]
@@ -18,7 +19,8 @@ _LEADS = range(0x81, 0xFF)
 
 
 def sequences(name: str) -> Iterator[bytes]:
-    """Each byte; each pair whose first byte is not ASCII; after 8F in EUC-JP, and in each mode of ISO-2022-JP, all."""
+    """Each byte; each pair whose first byte is not ASCII; in EUC-JP all pairs after 8F, and in ISO-2022-JP all pairs in
+    each mode."""
     yield from (bytes([byte]) for byte in _BYTES)
     if name in TWO_BYTE:
         yield from (bytes(pair) for pair in product(range(0x80, 0x100), _BYTES))
@@ -29,18 +31,18 @@ def sequences(name: str) -> Iterator[bytes]:
 
 
 def four_bytes() -> Iterator[bytes]:
-    """All sequences of four bytes in gb18030, a hundred and twenty-six times ten at a time: each ends by itself."""
+    """All sequences of four bytes in gb18030, 1,260 at a time, since each is complete in itself."""
     for first, second in product(_LEADS, _DIGITS):
         yield b"".join(bytes([first, second, third, fourth]) for third, fourth in product(_LEADS, _DIGITS))
 
 
 def digest(texts: Iterable[str]) -> str:
-    # Half of a surrogate pair can only come from an oracle that is wrong.
+    # A lone surrogate can only come from an implementation that is wrong; it must not raise here.
     return hashlib.sha256("\x1f".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def digest_of(name: str, decode: Callable[[str, bytes], str]) -> str:
-    """What an implementation makes of all sequences of an encoding, in a few letters."""
+    """A digest of what an implementation decodes all sequences of an encoding to."""
     texts = [decode(name, sequence) for sequence in sequences(name)]
     if name in ("GBK", "gb18030"):
         texts += [decode(name, row) for row in four_bytes()]

@@ -1,8 +1,8 @@
-"""A process that carries engine time for a while and writes down what it showed, to be compared with others'.
+"""A process that follows engine time for a while and prints what it showed, to compare it with other processes.
 
     python -m tests.harness.engine_clock ENGINE SECONDS
 
-One line of JSON: pairs of the machine's boot-time clock and how far engine time was ahead of it.
+It prints one line of JSON: pairs of a time of the machine's boot-time clock, and how far engine time was ahead of it.
 """
 
 from __future__ import annotations

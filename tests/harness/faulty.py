@@ -12,7 +12,7 @@ RECEIVE_BYTES = 65_536
 ACCEPT_S_MAX = 0.2
 RECEIVE_S_MAX = 5.0
 JOIN_S_MAX = 10.0
-# Linger for no time: closing sends a reset in place of the usual farewell.
+# With a linger time of zero, closing sends a reset instead of an orderly end.
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 Fault = Callable[[socket.socket], None]
@@ -29,7 +29,7 @@ def cut_short(connection: socket.socket) -> None:
 
 
 def no_http(connection: socket.socket) -> None:
-    """The answer is in another language."""
+    """The answer is of another protocol."""
     connection.sendall(b"220 mail.example ESMTP ready\r\n")
 
 

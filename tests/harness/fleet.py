@@ -1,9 +1,10 @@
-"""Real fleets for tests: `drumlin fleet up` as a person runs it, ways to hurt it, and what must hold in the end."""
+"""Real fleets for tests: `drumlin fleet up` as a person runs it, ways to disturb it, and what must hold in the end."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from drumlin.fleet.cluster import PROGRAMS, master_ports
-from drumlin.fleet.layout import FleetPaths, FleetProcess, FleetRecord, Role, read_secret
-from drumlin.fleet.remote import Remote
+from drumlin.client.remote import Remote
+from drumlin.fleet.cluster import PROGRAMS, connect
+from drumlin.fleet.layout import FleetPaths, FleetPlan, FleetProcess, FleetRecord, ProcessRole, read_secret
 from drumlin.fleet.up import remote_of
 from drumlin.tls import CertificateFiles
 from tests.harness.crawls import Web, wait_until
@@ -35,7 +36,7 @@ needs_redis = pytest.mark.skipif(not any(map(shutil.which, PROGRAMS)), reason="n
 
 
 class Fleet:
-    """A local fleet in a directory, watched through what it writes and answers."""
+    """A local fleet in a directory, observed through its files and its answers."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -57,7 +58,7 @@ class Fleet:
         stats: dict[str, Any] = self.remote().get("/api/v1/stats")
         return stats
 
-    def of(self, role: Role) -> list[FleetProcess]:
+    def of(self, role: ProcessRole) -> list[FleetProcess]:
         return [process for process in self.record.of(role) if process.alive]
 
     def named(self, name: str) -> FleetProcess:
@@ -66,7 +67,7 @@ class Fleet:
     def redis_masters(self) -> list[FleetProcess]:
         """The processes that are masters now."""
         ports = master_ports(self.record.plan, read_secret(self.paths.redis_password))
-        return [one for one in self.of(Role.REDIS) if int(one.address.rpartition(":")[2]) in ports]
+        return [one for one in self.of(ProcessRole.REDIS) if int(one.address.rpartition(":")[2]) in ports]
 
     def start_node(self, name: str, *endpoints: str, more: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
         """A node beside those of the fleet, which finds its coordinators at `endpoints`."""
@@ -107,7 +108,7 @@ def drumlin(folder: Path, *arguments: str, seconds_max: float = UP_S_MAX) -> sub
 
 @contextmanager
 def fleet(folder: Path, *arguments: str) -> Iterator[Fleet]:
-    """A fleet that is up; whatever the test does, nothing of it is left afterwards."""
+    """A fleet that is up. Whatever the test does, no process is left afterwards."""
     one = Fleet(folder / "fleet")
     try:
         done = drumlin(folder, "fleet", "up", "--out", str(one.root), "--json", "--allow-private", *arguments)
@@ -125,7 +126,7 @@ def fleet(folder: Path, *arguments: str) -> Iterator[Fleet]:
 
 
 def check_every_page_stored_once(web: Web, store: Path) -> dict[str, Any]:
-    """Nothing lost, nothing twice, nothing forbidden; returns the figures."""
+    """Check that no page is lost or stored twice, and that nothing forbidden was requested. Returns the figures."""
     accounts = web.accounts()
     assert accounts["missed"] == 0
     assert accounts["denied_requests"] == 0
@@ -142,7 +143,8 @@ def check_every_page_stored_once(web: Web, store: Path) -> dict[str, Any]:
 
 
 def check_politeness(web: Web, store: Path, delay_s: float) -> float:
-    """No host was contacted twice within its delay, by whomever; the least gap seen by the server."""
+    """Check that no host was contacted twice within its delay, by any node. Returns the shortest gap that the server
+    saw."""
     accounts = web.accounts()
     assert accounts["gaps_under"] == 0, "\n".join(hurried(accounts["worst_hosts"], store, delay_s))
     least: float = accounts["least_gap_s"]
@@ -151,10 +153,22 @@ def check_politeness(web: Web, store: Path, delay_s: float) -> float:
 
 
 def hurried(worst_hosts: dict[str, float], store: Path, delay_s: float) -> list[str]:
-    """For each host that was hurried all that its nodes wrote down of their contacts, so that it can be explained."""
+    """For each host that was contacted too soon, the lines of the fetch log about it, to explain what happened."""
     lines = [f"gaps under {delay_s}: {worst_hosts}"]
     sql = "SELECT epoch(fetch_time), node, duration_s, outcome, kind, error, url FROM {fetches} WHERE host LIKE ?"
     for host, gap_s in worst_hosts.items():
         if gap_s < delay_s:
             lines += [str(row) for row in sorted(query(store, sql, f"{host}%"))]
     return lines
+
+
+def master_ports(plan: FleetPlan, password: str) -> list[int]:
+    """The ports of the servers that are masters now, as the first server that answers sees it."""
+    for port, _ in plan.redis_ports:
+        server = connect(port, password)
+        if server is None:
+            continue
+        lines = server.ask("CLUSTER", "NODES").splitlines()
+        server.close()
+        return [int(match[1]) for line in lines if (match := re.search(r":(\d+)@\S+ (?:myself,)?master -", line))]
+    return []

@@ -1,52 +1,30 @@
-"""A web server of HTTP/1.1 that closes connections which nobody has used for a while, on many addresses."""
+"""An HTTP/1.1 server on many addresses that closes connections which were idle for a while."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import Counter
-from contextlib import AsyncExitStack
+
+from tests.harness.many_addresses import ManyAddresses
 
 HEAD_BYTES_MAX = 65_536
-START_S_MAX = 10.0
-JOIN_S_MAX = 10.0
 
 
-class IdleWeb:
+class IdleWeb(ManyAddresses):
     """Answers every path on 127.`net`.0.1 and following, and closes a connection `idle_s` after its last answer."""
 
     def __init__(self, idle_s: float, hosts: int, *, net: int, pages: int = 0) -> None:
+        super().__init__(hosts, net=net)
         self.asked: Counter[str] = Counter()
-        """How often each URL was asked for."""
-        self.connections = 0
-        self.origins: list[str] = []
+        """How often each URL was requested."""
         self._idle_s = idle_s
         self._pages = pages
-        self._addresses = [f"127.{net}.0.{number}" for number in range(1, hosts + 1)]
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), daemon=True)
 
-    def __enter__(self) -> IdleWeb:
-        self._thread.start()
-        assert self._started.wait(START_S_MAX)
-        return self
+    @property
+    def origins(self) -> list[str]:
+        return [f"http://{authority}" for authority in self.authorities]
 
-    def __exit__(self, *ending: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(JOIN_S_MAX)
-
-    async def _live(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with AsyncExitStack() as stack:
-            for address in self._addresses:
-                server = await asyncio.start_server(self._serve, address, 0, backlog=1024)
-                await stack.enter_async_context(server)
-                self.origins.append(f"http://{address}:{server.sockets[0].getsockname()[1]}")
-            self._started.set()
-            await self._stop.wait()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address, port = writer.get_extra_info("sockname")[:2]
         try:
             while True:

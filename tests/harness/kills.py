@@ -1,4 +1,4 @@
-"""Kill -9 at random moments of a crawl, and what must hold in the end all the same."""
+"""Kill -9 at random moments of a crawl, and what must hold in the end nevertheless."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class Victim(StrEnum):
 
 
 def crawl_through_kills(web: Web, crawl: Crawl, kills: int, chance: random.Random) -> list[tuple[Victim, int]]:
-    """Start the crawl, kill `kills` times, resuming each time; the last kill comes when every page has been asked for.
+    """Start the crawl and kill it `kills` times, resuming it each time. The last kill comes when every page has been
+    requested.
 
-    Moments are chosen by how far the crawl is, so that every kill falls into it however fast the machine is; some
-    come shortly after the one before, when nodes are still recovering. Returns each victim and the pages asked for.
+    The moments are chosen by the number of pages, so every kill falls into the crawl however fast the machine is. Some
+    come shortly after another, when nodes are still recovering. Returns each victim and the number of pages by then.
     """
     marks = sorted(int(chance.random() * web.pages * LATEST_SHARE) for _ in range(kills - 1))
     victims = [chance.choice(list(Victim)) for _ in marks]
@@ -74,7 +75,8 @@ def _kill(crawl: Crawl, victim: Victim, chance: random.Random) -> None:
 
 
 def check_nothing_lost(web: Web, crawl: Crawl, kills: int) -> dict[str, Any]:
-    """Every page stored once, and asked for again only where a kill can explain it; returns the figures."""
+    """Check that every page is stored once, and was requested again only if a kill can explain it. Returns the
+    figures."""
     accounts = web.accounts()
     assert accounts["missed"] == 0
     assert accounts["denied_requests"] == 0
@@ -85,8 +87,8 @@ def check_nothing_lost(web: Web, crawl: Crawl, kills: int) -> dict[str, Any]:
     check_no_leftovers(crawl.out)
     check_warcs(crawl.out)
     stored_again = check_index_matches_tables(crawl.out)["surplus"]
-    # This is what shows that only what was in flight was asked for again: whatever had reached the archive was not.
-    # (Archived and journalled are a moment apart; one kill in many thousands may hit a batch in between.)
+    # This shows that only pages in flight were requested again, and none that had reached the archive. (A page is in
+    # the archive a moment before it is in the journal; one kill in many thousands may hit a batch in between.)
     assert stored_again <= SETTLE_BATCH_MAX
     assert accounts["doubles"] <= kills * NODES * UNSETTLED_PAGES_MAX
     return {"pages": rows, "kills": kills, "asked again": accounts["doubles"], "stored again": stored_again}

@@ -1,6 +1,6 @@
 """The first article of the Universal Declaration of Human Rights in nineteen languages, and encodings that pages used.
 
-By top-level domain of a country where the language is at home: the encodings as the standard names them, the text.
+Each entry has the top-level domain of a country with the language, encodings by their standard names, and the text.
 """
 
 from __future__ import annotations

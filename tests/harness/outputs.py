@@ -1,4 +1,4 @@
-"""What a crawl directory must be once its crawl has ended, checked with tools other than drumlin."""
+"""What must hold for a crawl directory once its crawl has ended, checked with tools other than drumlin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 with warnings.catch_warnings():
-    # Importing FastWARC defines classes that it calls deprecated itself.
+    # Importing FastWARC warns about classes that it defines itself.
     warnings.simplefilter("ignore", DeprecationWarning)
     from fastwarc.warc import ArchiveIterator
 
@@ -42,7 +42,7 @@ def check_no_leftovers(out: Path) -> None:
 
 
 def check_warcs(out: Path) -> None:
-    """Both independent checkers accept every file."""
+    """Check that two independent tools accept every file."""
     paths = [str(path) for path in warc_files(out)]
     assert paths, "the crawl wrote no WARC file"
     for path in paths:
@@ -53,7 +53,8 @@ def check_warcs(out: Path) -> None:
 
 
 def check_rows_lead_to_records(out: Path) -> int:
-    """Every row of `pages` names a place in a WARC file where a record of its URL begins; returns how many."""
+    """Check that every row of `pages` names a place in a WARC file where a record of its URL begins. Returns how many
+    rows there are."""
     places: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name, offset, url in query(out, "SELECT warc_filename, warc_record_offset, url FROM {pages}"):
         places[name].append((offset, url))
@@ -68,7 +69,8 @@ def check_rows_lead_to_records(out: Path) -> int:
 
 
 class Archived(NamedTuple):
-    """What the WARC files hold: captures by place, with URL and record id, and the ids of those called surplus."""
+    """The content of the WARC files: captures by place, with URL and record id, and the ids of captures that are marked
+    as surplus."""
 
     captures: dict[tuple[str, int], tuple[str, str]]
     surplus: set[str]
@@ -91,7 +93,7 @@ def read_warcs(out: Path) -> Archived:
 
 
 def read_index(out: Path) -> dict[tuple[str, int], str]:
-    """The lines of every WARC's index: the URL by the record's place. A merged index must be the same."""
+    """The lines of all indexes: the URL by the place of its record. If there is a merged index, it must be equal."""
     indexes = sorted((out / "warc").glob("*.cdxj"))
     merged = [path for path in indexes if path.name == "index.cdxj"]
     lines = [line for path in indexes if path not in merged for line in path.read_bytes().splitlines()]
@@ -104,10 +106,11 @@ def read_index(out: Path) -> dict[tuple[str, int], str]:
 
 
 def check_index_matches_tables(out: Path) -> dict[str, int]:
-    """The promise of docs/reference/store.md: the index holds the captures that counted, which are those of `pages` and
-    the redirects and 304s of `fetches`; every other capture is called surplus in its WARC file. Returns how many.
+    """Check the promise of docs/reference/store.md: the index has the captures that counted, which are those of `pages`
+    and the redirects and 304s of `fetches`, and every other capture is marked as surplus in its WARC file. Returns how
+    many there are of each.
 
-    For stores of nodes: workers that only tell of pages leave rows without records."""
+    This holds for stores of nodes. Workers that report pages without sending them leave rows without records."""
     archived, index = read_warcs(out), read_index(out)
     pages = query(out, "SELECT warc_filename, warc_record_offset, url, record_id FROM {pages}")
     others = query(out, "SELECT record_id, url FROM {fetches} WHERE record_id <> '' AND outcome <> 'fetched'")

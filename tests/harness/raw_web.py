@@ -13,13 +13,13 @@ RECEIVE_S_MAX = 5.0
 JOIN_S_MAX = 10.0
 
 Answer = bytes | Callable[[bytes], bytes]
-"""The bytes to send, or what makes them of the head of the request."""
+"""The bytes to send, or a function that makes them from the head of the request."""
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 
 class RawWeb:
-    """Answers by path, as long as it is entered. `ends` says how the connection ends after the answer to a path;
-    else it is kept."""
+    """Answers by path, for as long as the context lasts. `ends` says how the connection ends after the answer to a
+    path; otherwise it is kept open."""
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
         self.answers = dict(answers)
@@ -59,7 +59,7 @@ class RawWeb:
                 pass
 
     def _answer(self, connection: socket.socket) -> bool:
-        """Answer one request; whether the connection goes on."""
+        """Answer one request. Returns whether the connection stays open."""
         head = b""
         while b"\r\n\r\n" not in head:
             more = connection.recv(RECEIVE_BYTES)

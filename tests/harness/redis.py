@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Look again and again until something is so."""
+    """Wait until a condition is true, looking again and again."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -46,7 +46,7 @@ def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 class RedisServer:
-    """One server process. It may be killed and started again; what it keeps is in its folder."""
+    """One server process. It may be killed and started again; its data is in its folder."""
 
     def __init__(self, folder: Path, *options: str, clustered: bool = False) -> None:
         if PROGRAM is None:
@@ -80,13 +80,13 @@ class RedisServer:
         if self._process.poll() is not None:
             raise ConnectionError(f"Redis ended: {(self.folder / 'log').read_text()[-500:]}")
         try:
-            # It may also answer that it wants a password; only loading is not ready.
+            # Any other answer means that it is ready, also that it wants a password.
             return not str(self.command("PING")).startswith("LOADING")
         except OSError:
             return False
 
     def command(self, *words: str | bytes | int) -> Any:
-        """The answer to a command; errors are answers too."""
+        """The answer to a command. Errors are returned, not raised."""
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self.port), timeout=START_S_MAX)
         try:
@@ -183,7 +183,7 @@ class RedisCluster:
 
 @contextmanager
 def redis_server(folder: Path, *options: str) -> Iterator[RedisServer]:
-    """A server alone; another port is tried when somebody took the one chosen."""
+    """A single server. If its port is taken meanwhile, another one is tried."""
     for attempt in range(STARTS_MAX):
         server = RedisServer(folder / str(attempt), *options)
         try:
@@ -201,7 +201,7 @@ def redis_server(folder: Path, *options: str) -> Iterator[RedisServer]:
 
 @contextmanager
 def redis_cluster(folder: Path, *options: str, masters: int = 3, replicas: int = 0) -> Iterator[RedisCluster]:
-    """A cluster; tried again when somebody took a port."""
+    """A cluster. If a port is taken meanwhile, it is tried again."""
     for attempt in range(STARTS_MAX):
         cluster = RedisCluster(folder / str(attempt), masters, replicas, options)
         try:

@@ -35,11 +35,11 @@ FLAGS = [
     "--disable-sync",
     "--hide-scrollbars",
     f"--window-size={WINDOW}",
-    # Scripts of the page run in virtual time, so that the picture is taken when they are done, not by luck.
+    # Scripts of the page run in virtual time, so the picture is always taken after they are done.
     "--virtual-time-budget=20000",
 ]
 CONFIGURATION = """
-# Without a frame around it, what the browser loads is the page itself.
+# Without a frame, the browser loads the page itself.
 framed_replay: false
 collections:
   crawl:
@@ -76,7 +76,7 @@ def pywb(folder: Path, out: Path) -> Iterator[Replay]:
     (folder / "config.yaml").write_text(CONFIGURATION.format(out=out))
     port = free_port()
     command = [str(WAYBACK), "-b", "127.0.0.1", "-p", str(port), "-d", str(folder)]
-    # Only our own environment's packages: the tests' PYTHONPATH is for another one.
+    # pywb has an environment of its own, and PYTHONPATH of the tests is for another one.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with open(folder / "output.log", "wb") as output:
         server = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, env=environment)
@@ -101,7 +101,7 @@ def _wait_for(server: subprocess.Popen[bytes], folder: Path, address: str) -> No
 
 
 def browse(address: str, *flags: str) -> str:
-    """Open a page in a fresh Chromium; what it printed."""
+    """Open a page in a new Chromium. Returns what it printed."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed: apt-get install chromium")
     with tempfile.TemporaryDirectory(prefix="drumlin-chromium-", ignore_cleanup_errors=True) as profile:
@@ -112,6 +112,6 @@ def browse(address: str, *flags: str) -> str:
 
 
 def screenshot(address: str, path: Path) -> int:
-    """Take a picture of a page; its size in bytes. A blank picture is a small one."""
+    """Take a picture of a page. Returns its size in bytes: a blank picture is small."""
     browse(address, f"--screenshot={path}")
     return path.stat().st_size

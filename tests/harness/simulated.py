@@ -6,25 +6,21 @@ between the two. `Site` says what each request is answered with, by the time of 
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-import pytest
 
+from drumlin.clock import Clocks
 from drumlin.config import CrawlConfig
 from drumlin.engines.blocking import drive
 from drumlin.fetch import Transfer
 from drumlin.model import HostState
-from drumlin.node.agent import Agent
-from drumlin.node.archive import Archive, CrawlPaths
-from drumlin.node.blackbox import BlackBox
+from drumlin.node.calling.coordinator_time import CoordinatorTime
 from drumlin.node.main import NodeOptions, make_pipeline, node_settings
-from drumlin.protocol import Heartbeat, KnownRequest, Registered, Results, WorkRequest
+from drumlin.protocol import Heartbeat, KnownRequest, Results, WorkRequest
+from tests.harness.agents import open_agent
 from tests.harness.dispatching import Driven, dispatcher
 
 LATENCY_S = 0.05
@@ -64,7 +60,8 @@ class Simulation:
         """Every request that a site has seen, or would have: when, and for what."""
         self.seen: list[tuple[float, int, int]] = []
         """What people were shown: when, hosts in back-off, dead URLs."""
-        self.time = SimpleNamespace(now=lambda: self.now)
+        self.clocks = Clocks(lambda: self.now, lambda: self.now)
+        self.time = CoordinatorTime(monotonic=self.clocks.boot, wall=self.clocks.wall)
         self.coordinator: Driven
         self._site = site
         self._seeds = seeds
@@ -82,13 +79,13 @@ class Simulation:
         """When a URL with this end was asked for."""
         return [at for at, url in self.asked if url.endswith(end)]
 
-    def run(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(self, folder: Path) -> None:
         """Crawl until the crawl has ended, or time is up."""
-        self._own_the_clocks(monkeypatch)
         fields = {name: getattr(self._config, name) for name in self._config.__struct_fields__}
         self.coordinator = dispatcher(self._seeds, **fields)
         self.coordinator.register("n0", self.now)
-        self._agent(folder).run()
+        settings = node_settings(self._config, NodeOptions("n0", "unix:none", folder, 16, False), "n0")
+        open_agent(folder, settings, self, make_pipeline(self._config, self._seeds), self.clocks).run()
 
     def host(self, name: str) -> HostState:
         engine = self.coordinator.made.engine
@@ -96,33 +93,12 @@ class Simulation:
         assert state is not None
         return state
 
-    def _own_the_clocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, module in list(sys.modules.items()):
-            if name.startswith("drumlin.node."):
-                if hasattr(module, "monotonic"):
-                    monkeypatch.setattr(module, "monotonic", lambda: self.now)
-                if getattr(module, "time", None) is time:
-                    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.now))
-
-    def _agent(self, folder: Path) -> Agent:
-        paths = CrawlPaths(folder)
-        for needed in (paths.warc, paths.tables, paths.spool("n0")):
-            needed.mkdir(parents=True, exist_ok=True)
-        registered = cast(Any, SimpleNamespace(seeds=self._seeds, scope_seeds=[]))
-        pipeline = make_pipeline(self._config, cast(Registered, registered), lambda url: None)
-        options = NodeOptions("n0", "unix:none", folder, 16, False)
-        archive = Archive(paths, "n0", software="drumlin", info={}, now=self.now, sync=False)
-        around = cast(Any, self)
-        settings = node_settings(self._config, options, "n0")
-        return Agent(settings, around, around, pipeline, archive, BlackBox(paths.blackbox("n0")))
-
     # The fetcher
 
-    @property
-    def in_flight(self) -> int:
-        return len(self._coming)
+    def count_beside(self, held_bytes: Callable[[], int]) -> None:
+        """No body is long enough here to be paused."""
 
-    def start(self, url: str, on_done: Callable[[Transfer], None], context: Any, **more: Any) -> None:
+    def start(self, url: str, on_done: Callable[[Transfer], None], context: Any = None, **more: Any) -> None:
         answer = self._site(url, self.elapsed_s)
         self.asked.append((self.elapsed_s, url))
         began = self.now

@@ -28,6 +28,10 @@ class SmallDisk:
             except OSError:
                 return
 
+    def protect(self) -> None:
+        """Make the disk read-only."""
+        subprocess.run(["mount", "-o", "remount,ro", str(self.folder)], check=True)
+
     def empty(self) -> None:
         self._filler.unlink()
 
@@ -41,5 +45,5 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[SmallDisk]:
     try:
         yield SmallDisk(folder)
     finally:
-        # Lazily: a process that is just being ended may still have a file open there.
+        # Unmount lazily: a process that is just ending may still have a file open there.
         subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -1,4 +1,5 @@
-"""A coordinator and nodes as single processes on loopback, to be hurt one by one: no Redis, no supervisor, no TLS."""
+"""A coordinator and nodes as single processes on loopback, so a test can kill or freeze any of them. There is no Redis
+and no supervisor, and TLS only if a test wants it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from drumlin.fleet.remote import CoordinatorError, Remote
+from drumlin.client.remote import CoordinatorError, Remote
 from drumlin.tls import CertificateFiles
 from tests.harness.crawls import wait_until
 
@@ -27,9 +28,9 @@ def free_port() -> int:
 
 
 class Standing:
-    """One coordinator on the rocksdb engine, started again on the same frontier and port as often as wanted. `client`
-    are the certificates to speak TLS to it with, where its arguments say so; `founds` is whether it names settings of
-    the crawl."""
+    """One coordinator on the rocksdb engine. It can be started again on the same frontier and port as often as wanted.
+    `client` has the certificates for TLS, if its arguments ask for TLS; `founds` says whether it gives settings of the
+    crawl."""
 
     def __init__(
         self, folder: Path, *arguments: str, client: CertificateFiles | None = None, founds: bool = True
@@ -81,7 +82,7 @@ class Standing:
         self._coordinator.wait()
 
     def freeze(self) -> None:
-        """Stop the coordinator where it is, until `thaw`."""
+        """Stop the coordinator (SIGSTOP) until `thaw`."""
         assert self._coordinator is not None
         self._coordinator.send_signal(signal.SIGSTOP)
 
@@ -97,7 +98,7 @@ class Standing:
         store: bool = True,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """A node by this name; without `store` it must be told a spool."""
+        """Start a node with this name. Without `store`, its arguments must name a spool folder."""
         command = [*_drumlin("node"), "--coordinator", ",".join(endpoints or (self.endpoint,)), "--name", name]
         command += ["--store", str(self.store)] if store else []
         process = self._start(name, [*command, *more], environment or {})
@@ -112,7 +113,7 @@ class Standing:
             )
 
     def drumlin(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A command that ends by itself."""
+        """Run a command that ends by itself."""
         command = [*_drumlin(verb), *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=READY_S_MAX, check=False)
 
@@ -120,7 +121,7 @@ class Standing:
         return (self._folder / f"{name}.log").read_text(errors="replace")
 
     def wait_for_nodes(self, seconds_max: float) -> None:
-        """Until every node has left by itself, and well."""
+        """Wait until every node has left by itself, with exit code 0."""
         wait_until(lambda: all(one.poll() is not None for one in self._nodes), seconds_max, "the end of the crawl")
         codes = [one.returncode for one in self._nodes if one.returncode not in (0, -signal.SIGKILL)]
         assert codes == [], f"exit codes {codes}: {[path.read_text()[-500:] for path in self._folder.glob('*.log')]}"
@@ -140,7 +141,7 @@ def _drumlin(verb: str) -> list[str]:
 def standing(
     folder: Path, *arguments: str, client: CertificateFiles | None = None, founds: bool = True
 ) -> Iterator[Standing]:
-    """A coordinator that answers; whatever the test does, no process is left afterwards."""
+    """A coordinator that answers. Whatever the test does, no process is left afterwards."""
     made = Standing(folder, *arguments, client=client, founds=founds)
     try:
         made.start()

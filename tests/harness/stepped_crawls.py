@@ -1,4 +1,5 @@
-"""Crawls whose processes have wall clocks to be stepped, on one machine and as a fleet, and how they must end."""
+"""Crawls whose processes have wall clocks that a test can step, on one machine and as a fleet, and how they must
+end."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Shape(NamedTuple):
 
 @contextmanager
 def stepped(clocks: SteppedClocks, name: str, step_s: float | None) -> Iterator[None]:
-    """Step a clock once by so much, or there and back for as long as this lasts."""
+    """Step a clock once by `step_s`; if that is None, step it back and forth for as long as the context lasts."""
     if step_s is not None:
         clocks.set(name, step_s)
     with BackAndForth(clocks, name, 3_600.0, 0.0, -3_600.0, 60.0) if step_s is None else nullcontext():
@@ -45,7 +46,8 @@ def check_the_end(web: Web, store: Path, took_s: float) -> None:
 
 
 def crawl_on_one_machine(folder: Path, shape: Shape, step_s: float | None = 0.0, *, frozen_s: float = 0.0) -> float:
-    """Crawl while the machine's wall clock is stepped, or its coordinator frozen; the seconds that it took."""
+    """Crawl while the machine's wall clock is stepped or its coordinator is frozen, and check how it ends
+    (`check_the_end`). Returns the seconds that it took."""
     clocks = SteppedClocks(folder / "clocks")
     with benchmark_web(folder, *shape, "--gap-s", str(DELAY_S)) as web:
         arguments = (*POLITE, "--nodes", "2", "-i", str(web.seeds))
@@ -88,7 +90,7 @@ def stepped_fleet(folder: Path, shape: Shape) -> Iterator[tuple[Balanced, Web, S
 
 
 def finish(fleet: Balanced, web: Web) -> float:
-    """Wait for the end, and see that it is a good one; the seconds from when the crawl had begun."""
+    """Wait for the end of the crawl and check it. Returns for how long it had to wait, in seconds."""
     started = time.monotonic()
     fleet.wait_for_nodes(CRAWL_S_MAX)
     took_s = time.monotonic() - started

@@ -1,4 +1,4 @@
-"""Processes whose wall clocks are stepped while they run, by Debian's libfaketime. Their other clocks are true."""
+"""Processes whose wall clocks are stepped while they run, by Debian's libfaketime. Their other clocks are right."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import pytest
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 SHARED = Path("/dev/shm")
 CACHED_S = 1
-"""How long a process goes by what it last read of its step."""
+"""How long a process may take to notice that its clock was stepped."""
 needs_faketime = pytest.mark.skipif(not LIBRARIES, reason="needs libfaketime")
 
-# libfaketime refuses to sleep until a moment of a clock that it does not fake, which is how Python sleeps.
+# Python sleeps until a moment of the monotonic clock, which libfaketime refuses, because it does not fake that clock.
 _SLEEP = "import select, time\ntime.sleep = lambda seconds: select.select([], [], [], seconds)\n"
 
 
 def sweep() -> None:
-    """Remove what libfaketime leaves of killed processes: it refuses to start one whose number such a file has."""
+    """Remove files that libfaketime leaves of killed processes: it refuses to start in a process with the same
+    number."""
     for file in [*SHARED.glob("faketime_shm_*"), *SHARED.glob("sem.faketime_sem_*")]:
         if not Path("/proc", file.name.rpartition("_")[2]).exists():
             file.unlink(missing_ok=True)
@@ -35,7 +36,7 @@ class SteppedClocks:
         (folder / "sitecustomize.py").write_text(_SLEEP)
 
     def environment(self, name: str) -> dict[str, str]:
-        """What a process that goes by this clock is started with."""
+        """The variables for a process that uses this clock."""
         sweep()
         self.set(name, 0.0)
         return {
@@ -47,14 +48,14 @@ class SteppedClocks:
         }
 
     def set(self, name: str, ahead_s: float) -> None:
-        """Have a clock show so much more than the time."""
+        """Set a clock so far ahead of the true time."""
         part = self._folder / f"{name}.part"
         part.write_text(f"{ahead_s:+.1f}")
         os.replace(part, self._folder / name)
 
 
 class BackAndForth:
-    """Steps a clock there and back again for as long as the context lasts."""
+    """Steps a clock back and forth for as long as the context lasts."""
 
     def __init__(self, clocks: SteppedClocks, name: str, *steps_s: float) -> None:
         self._clocks = clocks

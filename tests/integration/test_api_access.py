@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from drumlin.coordinator.auth import ROLES, Permission, Role
-from drumlin.coordinator.routing import Route
+from drumlin.access.tokens import ROLES, Permission, Role, revoke_token
+from drumlin.api.routing import Route
 from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator
 
 NODE = "matrix"
 NOBODY = "nobody"
 DAMAGED = "damaged"
+VALUES = {"node_id": NODE, "bundle_id": "b1", "host": "a.example"}
 
 
 class Matrix:
@@ -26,9 +27,8 @@ class Matrix:
         self.routes: list[Route] = coordinator.app._router.routes
 
     def ask(self, route: Route, sender: str) -> Answer:
-        """The call with nothing sensible in it: who may make it is seen first."""
-        values = {"node_id": NODE, "bundle_id": "b1", "host": "a.example"}
-        path = route.path.format(**values)
+        """The call with a message that makes no sense: permissions are checked first."""
+        path = route.path.format_map(VALUES)
         if route.path == "/v1/fetch/next":
             path += f"?workerId={NODE}"
         message = (
@@ -54,15 +54,22 @@ def test_every_call_refuses_those_without_a_valid_token(matrix: Matrix) -> None:
             assert refused.headers["www-authenticate"] == "Bearer"
 
 
+def test_who_has_no_token_is_not_told_what_is_wrong_with_the_rest(matrix: Matrix) -> None:
+    for route in matrix.routes:
+        if route.permission is not None and route.method == "POST":
+            refused = matrix.coordinator.ask("POST", route.path.format_map(VALUES), {"nonsense": []}, token="")
+            assert (refused.status, refused.code) == (401, "no_token"), route.path
+
+
 @pytest.mark.parametrize("role", list(Role))
 def test_every_call_is_for_the_roles_of_its_permission_and_no_other(matrix: Matrix, role: Role) -> None:
     for route in matrix.routes:
-        # What a node's leaving does to the node is not the question here.
+        # Leaving would remove the node, so this call is left out.
         if route.permission is None or route.method == "DELETE":
             continue
         answer = matrix.ask(route, role)
         allowed = role in ROLES[route.permission]
-        # Who may is told what is wrong with the rest of the request, at most.
+        # A sender with permission may only be refused because of the rest of the request.
         denied = answer.status == 403 or (answer.status == 401 and answer.code != "signature_missing")
         assert denied != allowed, f"{role}: {route.method} {route.path}: {answer.status} {answer.body[:200]!r}"
 
@@ -118,5 +125,6 @@ def test_a_revoked_token_is_refused(matrix: Matrix) -> None:
     engine, access = coordinator.dispatcher.engine, coordinator.access
     token = coordinator.do(access.issue(engine, Role.VIEWER, "a guest", 0.0))
     assert coordinator.get("/api/v1/stats", token=token).status == 200
-    assert coordinator.do(access.revoke(engine, token.split("_")[2], 1.0))
+    assert coordinator.do(revoke_token(engine, token.split("_")[2], 1.0))
+    coordinator.do(access.refresh(engine))
     assert coordinator.get("/api/v1/stats", token=token).code == "token_revoked"

@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from drumlin.coordinator import bundles as bundles_module
-from drumlin.coordinator import checking
-from drumlin.coordinator.auth import Role
-from drumlin.coordinator.bundles import INCOMING, LEFTOVER_S, sweep
+from drumlin.access.tokens import Role
+from drumlin.api.intake import bundles as bundles_module
+from drumlin.api.intake import checking
+from drumlin.api.intake.bundles import INCOMING, LEFTOVER_S, sweep
 from drumlin.protocol import Result, Results
 from drumlin.store import bundles as store_bundles
 from drumlin.store import merge
 from drumlin.store.bundles import BODY
 from tests.harness.bundles import BundlingNode, Members, packed, renamed
 from tests.harness.coordinators import RemoteNode, RunningCoordinator
-from tests.harness.outputs import check_index_matches_tables, check_warcs, stored_urls
+from tests.harness.outputs import check_index_matches_tables, check_warcs, query, stored_urls
 
 URLS = ("http://a.test/1", "http://a.test/2", "http://b.test/")
 
@@ -115,7 +115,7 @@ def test_names_of_another_node_are_refused_even_if_one_begins_with_the_other(
 
 
 def test_a_file_that_is_there_is_never_changed(node: BundlingNode, store: Path) -> None:
-    """Such as one that another coordinator stores at the same moment."""
+    """For instance a bundle that another coordinator stores at the same moment."""
     segment, members = node.bundle(*URLS)
     [warc] = [name for name in members if name.endswith(".warc.gz")]
     (store / "warc").mkdir(parents=True)
@@ -184,6 +184,35 @@ def test_results_that_were_never_settled_are_not_stored(node: BundlingNode, stor
     answer = node.put(segment, members)
     assert (answer.status, answer.code) == (409, "not_settled")
     assert stored(store) == {}
+
+
+def test_robots_txt_of_hosts_that_were_leased_is_stored(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS, asked={"a.test": "", "b.test": ""})
+    assert node.put(segment, members).json == {"status": "stored"}
+    merge(store / "warc")
+    assert check_index_matches_tables(store) == {"indexed": 5, "surplus": 0}
+    rows = query(store, "SELECT url FROM {fetches} WHERE outcome = 'robots' ORDER BY url")
+    assert rows == [("http://a.test/robots.txt",), ("http://b.test/robots.txt",)]
+    assert stored_urls(store) == sorted(URLS)
+
+
+@pytest.mark.parametrize("lease", ["made up", "another host's", "another node's", "none"])
+def test_robots_txt_of_hosts_that_were_not_leased_is_refused(
+    coordinator: RunningCoordinator, node: BundlingNode, store: Path, tmp_path: Path, lease: str
+) -> None:
+    asked = {"c.test": "n1:made.up.seal"}
+    if lease == "another host's":
+        coordinator.enqueue("http://d.test/")
+        asked = {"c.test": node.remote.take()[0]["lease_id"]}
+    if lease == "another node's":
+        coordinator.enqueue("http://c.test/")
+        asked = {"c.test": RemoteNode(coordinator, "n2").take()[0]["lease_id"]}
+    segment, members = node.bundle(*URLS, asked=asked)
+    if lease == "none":
+        kept = [receipt for receipt in members["receipts"].split() if b"@" not in receipt]
+        members["receipts"] = b"\n".join(kept)
+    assert node.put(segment, members).code == "not_settled"
+    assert not (store / "tables").exists()
 
 
 def test_receipts_hold_for_one_segment_and_a_result_for_one_receipt(node: BundlingNode, store: Path) -> None:

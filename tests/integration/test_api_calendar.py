@@ -1,4 +1,4 @@
-"""A crawl that rested: its own time is far behind the calendar, which is what people and their clocks go by."""
+"""A crawl that did not run for a while: its own time is far behind the wall clock, but people see the latter."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from drumlin.coordinator.auth import Role
-from drumlin.coordinator.stories import DAY_FORM
-from drumlin.signing import TIME_HEADER
+from drumlin.access.tokens import Role
+from drumlin.api.explaining.stories import DAY_FORM
+from drumlin.protocol.paths import TIME_HEADER
 from tests.harness.coordinators import CONFIG, RemoteNode, RunningCoordinator, results_body
 
 RESTED_S = 7 * 86_400.0

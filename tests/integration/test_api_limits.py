@@ -1,4 +1,4 @@
-"""What nobody may send: bodies that are too large, too slow, bombs, too deep; each is cut off, and the rest goes on."""
+"""Bodies that are too large, too slow, too deep, or bombs: each is cut off, and other requests go on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 import pytest
 import zstandard
 
-from drumlin.coordinator.app import BODIES_BYTES_MAX, HEADER_BYTES_MAX
-from drumlin.coordinator.routing import MESSAGE_BYTES_MAX, TARGET_BYTES_MAX
-from drumlin.coordinator.wire import HEAD_BYTES_MAX
+from drumlin.api.app import BODIES_BYTES_MAX, HEADER_BYTES_MAX
+from drumlin.api.routing import MESSAGE_BYTES_MAX, TARGET_BYTES_MAX
+from drumlin.api.wire import HEAD_BYTES_MAX
 from drumlin.protocol import BODY_BYTES_MAX
 from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator
 
@@ -52,7 +52,7 @@ def status_of(connection: socket.socket) -> int:
 
 
 def stream(connection: socket.socket, total: int) -> tuple[int, int]:
-    """Send a body in chunks until somebody stops us; how much was sent, and the answer's status."""
+    """Send a body in chunks until it is cut off. Returns how much was sent, and the status of the answer."""
     sent = 0
     try:
         while sent < total:
@@ -80,7 +80,7 @@ def test_a_gigabyte_without_a_length_is_cut_off_at_the_limit(coordinator: Runnin
     with connected(coordinator) as connection:
         connection.sendall(head(RESULTS, "Transfer-Encoding: chunked\r\n"))
         sent, status = stream(connection, GIGABYTE)
-    # What the kernel's buffers hold comes on top; a reset may overtake the answer.
+    # The kernel buffers some more; and a reset may arrive before the answer.
     assert sent < BODY_BYTES_MAX + 64 * 1024 * 1024
     assert status in (413, 0)
     assert still_serves(coordinator)
@@ -164,6 +164,23 @@ def test_a_body_that_drips_is_cut_off(coordinator: RunningCoordinator) -> None:
 def test_long_paths_and_headers_are_refused(coordinator: RunningCoordinator) -> None:
     assert coordinator.get("/" + "x" * TARGET_BYTES_MAX).status == 414
     assert coordinator.get("/healthz", headers={"X-Large": "x" * HEADER_BYTES_MAX}).status == 431
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [(b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: c\r\n\r\n", 414), (b"\x16\x03\x01 no HTTP\r\n\r\n", 400)],
+    ids=["a path longer than the parser reads", "no HTTP"],
+)
+def test_what_the_parser_cannot_read_is_refused_like_all_else(
+    coordinator: RunningCoordinator, sent: bytes, status: int
+) -> None:
+    with connected(coordinator) as connection:
+        connection.sendall(sent)
+        received = b"".join(iter(lambda: connection.recv(65_536), b""))
+    answer, _, body = received.partition(b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert b"content-type: application/json" in answer
+    assert json.loads(body)["error"]["message"]
 
 
 def test_a_head_without_an_end_is_cut_off(coordinator: RunningCoordinator) -> None:

@@ -1,4 +1,4 @@
-"""The fleet's face, over real HTTP: registering, taking work, returning it, leaving; and who may do it."""
+"""The calls of nodes, over real HTTP: registering, taking work, returning it, leaving; and who may do it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import zstandard
 
-from drumlin.coordinator.auth import NODE_TOKEN_S, revoke_token
+from drumlin.access.tokens import NODE_TOKEN_S, revoke_token
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.nodes import BEATS_TABLE, TABLE
-from drumlin.signing import HEADER
+from drumlin.protocol.paths import SIGNATURE_HEADER
 from tests.harness.coordinators import RemoteNode, RunningCoordinator, result_of, results_body
 
 FOREVER = float("inf")
@@ -167,7 +167,7 @@ def test_a_nodes_own_token_lets_it_in_again_while_it_is_at_work_and_ends_no_leas
 
 
 async def forget(dispatcher: Dispatcher, node: str) -> None:
-    """Leave no trace of a node, as when Redis fails over and has lost its last second, and the coordinator with it."""
+    """Remove all traces of a node, as if Redis had lost its last second in a failover, and the coordinator had died."""
     await dispatcher.nodes.flush(dispatcher.engine)
     dispatcher.nodes.let_go(FOREVER)
     for table in (TABLE, BEATS_TABLE):
@@ -242,7 +242,12 @@ def test_a_signature_covers_the_compressed_body(controlled: RunningCoordinator) 
     node = RemoteNode(controlled, "compressed")
     body = zstandard.compress(results_body([]))
     assert node.send(body, {"Content-Encoding": "zstd"}).status == 200
-    assert node.send(body, {"Content-Encoding": "zstd", HEADER: node.signature(results_body([]))[HEADER]}).status == 401
+    assert (
+        node.send(
+            body, {"Content-Encoding": "zstd", SIGNATURE_HEADER: node.signature(results_body([]))[SIGNATURE_HEADER]}
+        ).status
+        == 401
+    )
 
 
 def test_a_revoked_node_must_register_again(controlled: RunningCoordinator) -> None:

@@ -1,4 +1,4 @@
-"""The people's face: looks and levers, live events, metrics, health."""
+"""The calls of people: questions and changes, live events, metrics, health."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from drumlin.coordinator import watch
-from drumlin.coordinator.api_events import CLIENTS_EACH_MAX, CLIENTS_MAX
-from drumlin.coordinator.auth import Role
+from drumlin.access.tokens import Role
+from drumlin.api import watch
+from drumlin.api.calls.events import CLIENTS_EACH_MAX, CLIENTS_MAX
 from drumlin.errors import EngineError
 from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, result_of, results_body
+from tests.harness.crawls import wait_until
 
 
 @pytest.fixture
@@ -141,10 +142,16 @@ def test_dead_letters_are_listed_retried_and_dropped(coordinator: RunningCoordin
     listed = coordinator.get("/api/v1/dead-letters?kind=trap&host=d.example").json["dead_letters"]
     assert {letter["url"] for letter in listed} == set(urls)
     assert coordinator.get("/api/v1/dead-letters?kind=dns").json == {"dead_letters": []}
-    assert coordinator.post("/api/v1/dead-letters/drop", {"urls": urls[:1]}).json == {"changed": 1}
+    for other in ({"kind": "dns"}, {"host": "e.example"}, {"kind": "trap", "host": "e.example"}):
+        assert coordinator.post("/api/v1/dead-letters/drop", {"urls": urls, **other}).json == {"changed": 0}
+    wrong = coordinator.post("/api/v1/dead-letters/retry", {"urls": ["htp:x"]})
+    assert wrong.json == {"changed": 0, "invalid": ["htp:x"]}
+    assert coordinator.get("/api/v1/stats").json["dead_letters"] == {"trap": 4}
+    assert coordinator.post("/api/v1/dead-letters/drop", {"urls": urls[:1], "kind": "trap"}).json == {"changed": 1}
     assert coordinator.post("/api/v1/dead-letters/retry", {"kind": "trap", "limit": 2}).json == {"changed": 2}
     assert coordinator.post("/api/v1/dead-letters/retry", {"host": "d.example"}).json == {"changed": 1}
     assert coordinator.get("/api/v1/dead-letters").json == {"dead_letters": []}
+    wait_until(lambda: coordinator.get("/api/v1/stats").json["dead_letters"] == {}, ANSWERS_WITHIN_S, "no letters")
 
 
 def test_nodes_are_listed_by_status(coordinator: RunningCoordinator) -> None:
@@ -267,3 +274,32 @@ def test_listeners_are_bounded_and_make_room_when_they_go(coordinator: RunningCo
             stack.enter_context(Listener(coordinator)).next("stats")
         assert status() == 503
     until(lambda: status() == 200, "room for a listener")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/api/v1/stats", "/metrics", "/api/v1/nodes", "/api/v1/openapi.json"])
+def test_head_answers_as_get_does_without_the_body(coordinator: RunningCoordinator, path: str) -> None:
+    asked, got = coordinator.ask("HEAD", path), coordinator.get(path)
+    assert (asked.status, asked.body) == (200, b"")
+    assert asked.headers["content-type"] == got.headers["content-type"]
+    assert int(asked.headers["content-length"]) > 0
+
+
+def test_head_of_events_opens_no_stream_and_head_of_a_refusal_has_no_body(coordinator: RunningCoordinator) -> None:
+    accepting = {"Accept": "text/event-stream"}
+    for _ in range(CLIENTS_MAX + 1):
+        answer = coordinator.ask("HEAD", "/api/v1/events", headers=accepting)
+        assert (answer.status, answer.body) == (200, b"")
+    refused = coordinator.ask("HEAD", "/nowhere")
+    assert (refused.status, refused.body) == (404, b"")
+
+
+def test_head_takes_no_work_away(coordinator: RunningCoordinator) -> None:
+    coordinator.enqueue("http://a.test/")
+    assert coordinator.ask("HEAD", "/v1/fetch/next?workerId=w").status == 405
+    assert coordinator.get("/v1/fetch/next?workerId=w").json["url"] == "http://a.test/"
+
+
+def test_an_escaped_slash_leads_nowhere(coordinator: RunningCoordinator) -> None:
+    for path in ("/api%2fv1/stats", "/api/v1%2Fstats", "/api/v1/nodes%2fx/status"):
+        answer = coordinator.get(path)
+        assert (answer.status, answer.code) == (404, "not_found")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from drumlin.config import CrawlConfig
+from drumlin.protocol import HostNote, read_note, write_note
 from drumlin.testing import FakeWeb
 from tests.harness.coordinators import RemoteNode, RunningCoordinator
 
@@ -144,6 +146,23 @@ def test_robots_rules_that_a_worker_tells_are_kept_and_obeyed_for_all(coordinato
     assert coordinator.post("/v1/fetch/result", result(given["url"])).status == 204
     _wait_for_state(coordinator, "http://rules.example/private/y", "done")
     assert coordinator.get("/api/v1/stats").json["outcomes"]["denied"] == 2
+
+
+def test_robots_rules_that_a_worker_tells_leave_the_rest_of_the_hosts_note_as_it_is(
+    coordinator: RunningCoordinator,
+) -> None:
+    coordinator.enqueue("http://slow.example/1", "http://slow.example/2")
+    node = RemoteNode(coordinator, "n1")
+    (lease,) = node.post("work/request", {"max_tasks": 1, "max_hosts": 1}).json["leases"]
+    note = b64encode(write_note(HostNote(hsts_until=9.0, slow_s=0.3))).decode()
+    report = {"lease_id": lease["lease_id"], "host": lease["host"], "release": True, "note": note}
+    assert node.send(json.dumps({"results": [], "hosts": [report]}).encode()).status == 200
+    given = _wait_for_next(coordinator)
+    told = result(given["url"]) | {"robots": {"statusCode": 200, "body": ROBOTS}}
+    assert coordinator.post("/v1/fetch/result", told).status == 204
+    engine = coordinator.dispatcher.engine
+    after = read_note(coordinator.do(engine.host_note(engine.shard_of("slow.example"), "slow.example")))
+    assert (list(after.robots), after.hsts_until, after.slow_s) == (["http"], 9.0, 0.3)
 
 
 def test_a_host_without_an_answer_for_robots_is_left_alone(coordinator: RunningCoordinator) -> None:

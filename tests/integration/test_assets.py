@@ -47,7 +47,8 @@ def test_a_page_is_fetched_with_all_that_it_shows(tmp_path: Path, flags: tuple[s
 
 
 def test_what_a_page_shows_may_be_anywhere_but_leads_no_further(tmp_path: Path) -> None:
-    """From another host come a style, its font and a picture; a frame there is a page, and out of scope like any."""
+    """A style, its font and a picture are on another host and are fetched; a frame there is a page, and out of
+    scope."""
     with FakeWeb(hosts=0) as web:
         style = f"@font-face {{ src: url({web.url('fonts', '/f.woff2')}) }}"
         web.respond("cdn", "/a.css", Response(body=style, content_type="text/css"))

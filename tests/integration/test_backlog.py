@@ -1,4 +1,4 @@
-"""What cannot be settled is not fetched: nodes wait for a coordinator that is slow, and it gives nothing to nobody."""
+"""What cannot be settled is not fetched: nodes wait for a slow coordinator, and it gives out no further work."""
 
 from __future__ import annotations
 

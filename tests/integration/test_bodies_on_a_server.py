@@ -19,11 +19,10 @@ import pytest
 import uvicorn
 import zstandard
 
-from drumlin.coordinator.bodies import (
+from drumlin.api.bodies import (
     JSON,
     Format,
     Receive,
-    Refused,
     Send,
     decompress,
     encode,
@@ -33,6 +32,7 @@ from drumlin.coordinator.bodies import (
     reply_refused,
 )
 from drumlin.errors import ConfigError
+from drumlin.http.refusal import Refused
 from drumlin.tls import CertificateFiles, create_certificates, curl_options, server_context
 
 BYTES_MAX = 1_000_000
@@ -44,7 +44,7 @@ _anything: Format[Any] = Format(Any)
 
 
 async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """Says how many characters the JSON that it was sent has, as a coordinator would read it."""
+    """Reads JSON as a coordinator does, and answers how many characters it has."""
     try:
         headers = scope["headers"]
         raw = await read_body(headers, receive, bytes_max=BYTES_MAX, grace_s=GRACE_S, rate_min=1_000_000)
@@ -89,7 +89,7 @@ def head(*headers: str) -> bytes:
 
 
 class Talk:
-    """A connection on which a test says what it likes."""
+    """A connection on which a test can send any bytes."""
 
     def __init__(self, port: int) -> None:
         self.connection = socket.create_connection(("127.0.0.1", port), WAIT_S)
@@ -105,7 +105,7 @@ class Talk:
         return True
 
     def answer(self) -> tuple[int, str]:
-        """Status and error code of one answer; what follows must be the end of the connection."""
+        """Status and error code of one answer, after which the connection must end."""
         answer = b""
         try:
             while part := self.connection.recv(65_536):
@@ -147,7 +147,7 @@ def test_a_gigabyte_in_chunks_is_cut_off_soon_after_the_limit(port: int) -> None
     piece = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
     while talk.sent_bytes < GIGABYTE and talk.send(piece):
         pass
-    # What the kernel holds for both ends comes on top of the limit.
+    # The kernel's buffers of both ends come on top of the limit.
     assert talk.sent_bytes < 64 * BYTES_MAX
     assert psutil.Process().memory_info().rss - before_bytes < 100 * BYTES_MAX
     talk.connection.close()
@@ -213,7 +213,7 @@ def tls(files: CertificateFiles, client_authority: Path | None = None) -> dict[s
 
 
 def post(url: str, options: dict[int, str | int]) -> int:
-    """The status of a small request by libcurl, as nodes send it; its error code, negative, when there is none."""
+    """The status of a small request by libcurl, as nodes send it; the negative error code if there is no answer."""
     curl = pycurl.Curl()
     settings = {
         **options,

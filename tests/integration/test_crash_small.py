@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import drumlin.local
-from drumlin.config import CrawlConfig
-from drumlin.coordinator.report import Report
-from drumlin.local import LocalCrawl, LocalOptions
+import drumlin.local.crawl
+from drumlin.api.explaining.report import Report
+from drumlin.config import CrawlConfig, ProcessConfig
+from drumlin.config.record import CrawlRecord
+from drumlin.errors import StorageError
+from drumlin.local.crawl import LocalCrawl
 from drumlin.testing import FakeWeb
 from tests.harness.crawls import Crawl, benchmark_web
 from tests.harness.kills import NODES, check_nothing_lost, crawl_through_kills
@@ -33,9 +35,9 @@ def test_a_small_crawl_killed_three_times_stores_every_page_once(tmp_path: Path)
 
 
 def run_here(out: Path, seed: str) -> Report:
-    options = LocalOptions(out, nodes=1, concurrency=10, sync=False)
+    process = ProcessConfig(out=str(out), nodes=1, concurrency=10)
     config = CrawlConfig(delay_s=0.0, allow_private=True)
-    return LocalCrawl(options, config, [seed], on_progress=lambda totals, crawl: None).run()
+    return LocalCrawl(process, config, [seed], on_progress=lambda totals, crawl: None).run()
 
 
 def test_a_crawl_killed_before_its_index_was_merged_merges_it_when_resumed(
@@ -47,9 +49,24 @@ def test_a_crawl_killed_before_its_index_was_merged_merges_it_when_resumed(
     with FakeWeb(hosts=0) as web:
         seed = web.page("shop", "/", "<!DOCTYPE html><title>Shop</title>")
         with monkeypatch.context() as patched:
-            patched.setattr(drumlin.local, "merge", die)
+            patched.setattr(drumlin.local.crawl, "merge", die)
             with pytest.raises(SystemExit):
                 run_here(tmp_path / "crawl", seed)
         assert not run_here(tmp_path / "crawl", seed).already_finished
         assert run_here(tmp_path / "crawl", seed).already_finished
-    assert (tmp_path / "crawl" / "warc" / "index.cdxj").read_text().count("\n") == 1
+    index = (tmp_path / "crawl" / "warc" / "index.cdxj").read_text()
+    assert index.count("\n") == 2, "the page and its host's robots.txt"
+
+
+def test_a_run_that_could_not_go_on_is_noted_as_such_and_not_as_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(crawl: LocalCrawl) -> None:
+        raise StorageError("The disk is full.")
+
+    monkeypatch.setattr(LocalCrawl, "_crawl", fail)
+    with pytest.raises(StorageError):
+        run_here(tmp_path / "crawl", "http://127.0.0.1:1/")
+    record = CrawlRecord.read(tmp_path / "crawl")
+    assert record is not None
+    assert [run.reason for run in record.runs] == ["failed: The disk is full."]

@@ -1,5 +1,5 @@
-"""What a coordinator says when the engine or the store cannot be used: the cause, within five seconds, and nothing of
-it any more when the cause has ended."""
+"""What a coordinator says when the engine or the store cannot be used: the cause, soon, and nothing of it any
+more when the cause has ended."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import http.client
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from drumlin.engines.redis.client import ANSWER_S
 from drumlin.errors import EXIT_STORAGE
 from tests.harness.crawls import benchmark_web, wait_until
 from tests.harness.cutting import CuttingProxy
@@ -22,13 +23,16 @@ from tests.harness.redis import RedisServer, redis_server, url_of
 from tests.harness.small_disk import small_disk
 from tests.harness.standing import Standing, standing
 
-NAMED_WITHIN_S = 5.0
-ANSWERED_WITHIN_S = 5.0
+NAMED_WITHIN_S = 15.0
+ANSWERED_WITHIN_S = 15.0
+"""Three times what we promise, since this machine may be busy with other tests; tests/slow/test_named_soon.py holds the
+promise itself."""
 WELL_AGAIN_WITHIN_S = 30.0
 ASK_S_MAX = 60.0
 CRAWL_S_MAX = 240.0
-FROZEN_S = 8.0
-"""Longer than a server is waited for, so that connections are given up meanwhile."""
+CALLERS = 4
+FROZEN_S = ANSWER_S + 1.0
+"""Longer than the client waits for a server, so it gives up connections meanwhile."""
 
 
 class Answer(NamedTuple):
@@ -75,7 +79,7 @@ def unready_code(place: Standing) -> str:
 
 
 def check_that_it_is_named(place: Standing, code: str, part: str = "engine") -> None:
-    """Everywhere where people and programs look."""
+    """Check that the cause is named in all places where people and programs look."""
     wait_until(lambda: unready_code(place) == code, NAMED_WITHIN_S, f"/readyz to say {code}")
     why = ask(place, "GET", "/api/v1/why-idle")
     assert (why.status, why.json["idle"], why.json["reasons"][0]["code"]) == (200, True, code)
@@ -134,7 +138,7 @@ def test_a_full_disk_of_redis_is_named(tmp_path: Path) -> None:
         on_redis(tmp_path, "--appendonly", "yes", "--appendfsync", "everysec") as (_, place),
     ):
         disk.fill()
-        # The file's last page has room for some more; Redis notices when it is full.
+        # The last memory page of the file has room for some more; Redis notices only when it is full.
         for number in range(20):
             enqueue(place, f"more-{number}")
         check_that_it_is_named(place, "engine_disk_full")
@@ -170,18 +174,21 @@ def first_event(place: Standing) -> str:
         connection.close()
 
 
+def stays_frozen(since: float) -> None:
+    """Wait until Redis has been silent for `FROZEN_S`."""
+    time.sleep(max(0.0, since + FROZEN_S - time.monotonic()))
+
+
 def check_that_nobody_waits(place: Standing, stop: Callable[[], None], go_on: Callable[[], None], code: str) -> None:
     """Calls that are under way when Redis stops answering, and calls that come later, all end in time."""
-    caught: list[Answer] = []
-    callers = [threading.Thread(target=lambda: caught.extend(every_call(place))) for _ in range(4)]
+    stopped = time.monotonic()
     stop()
-    for caller in callers:
-        caller.start()
-    check_that_it_is_named(place, code)
-    for caller in callers:
-        caller.join()
-    time.sleep(FROZEN_S)
-    caught += every_call(place)
+    # Left only when every caller has its answer, so a check that fails does not end the coordinator under the others.
+    with ThreadPoolExecutor(CALLERS) as callers:
+        under_way = [callers.submit(every_call, place) for _ in range(CALLERS)]
+        check_that_it_is_named(place, code)
+    stays_frozen(since=stopped)
+    caught = [answer for one in under_way for answer in one.result()] + every_call(place)
     assert first_event(place) == "trouble"
     check_that_calls_end(place, code)
     assert max(answer.seconds for answer in caught) < ANSWERED_WITHIN_S
@@ -211,9 +218,10 @@ def test_a_crawl_whose_redis_was_frozen_ends_with_every_page_once(tmp_path: Path
     ):
         place.node("n0", "--concurrency", "16")
         wait_until(lambda: web.accounts()["pages_distinct"] >= web.pages // 4, CRAWL_S_MAX, "a quarter of the pages")
+        stopped = time.monotonic()
         os.kill(server.pid, signal.SIGSTOP)
         check_that_it_is_named(place, "engine_silent")
-        time.sleep(FROZEN_S)
+        stays_frozen(since=stopped)
         os.kill(server.pid, signal.SIGCONT)
         place.wait_for_nodes(CRAWL_S_MAX)
         check_every_page_stored_once(web, place.store)

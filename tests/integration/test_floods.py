@@ -27,14 +27,14 @@ NAMES = 2_000
 
 
 def post(place: Standing, path: str, body: bytes, encoding: str = "identity") -> None:
-    """Send a body; whether it is taken or refused is not the matter here."""
+    """Send a body. It does not matter whether it is accepted or refused."""
     connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=ANSWER_S_MAX)
     headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
     try:
         connection.request("POST", path, body, headers)
         connection.getresponse().read()
     except OSError:
-        # Told to go away before it was all sent.
+        # The server closed the connection before all of it was sent.
         return
     finally:
         connection.close()

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 import zstandard
 
+from drumlin.access.limits import REQUESTS_BURST
+from drumlin.access.tokens import Role
 from drumlin.config import CrawlConfig
-from drumlin.coordinator.auth import Role
-from drumlin.coordinator.host_reports import DELAY_MAX_S, NEXT_CONTACT_MAX_S
-from drumlin.coordinator.limits import REQUESTS_BURST
-from drumlin.coordinator.settling import LINKS_REFUSED_MAX
+from drumlin.coordinator.giving.visiting import STRANGERS_PER_SPONSOR, STRANGERS_TABLE
+from drumlin.coordinator.taking.host_reports import DELAY_MAX_S, NEXT_CONTACT_MAX_S
+from drumlin.coordinator.taking.settling import LINKS_REFUSED_MAX
 from drumlin.engines.base import Engine
-from drumlin.protocol import COUNT_MAX, LINKS_MAX, SITEMAPS_ELSEWHERE_MAX, HostNote
+from drumlin.protocol import COUNT_MAX, LINKS_MAX, SITEMAPS_ELSEWHERE_MAX, VISITS_MAX, HostNote
 from drumlin.robots import Decision
 from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator, result_of
 
@@ -50,12 +51,12 @@ class Scene:
         return lease
 
     def send(self, results: list[dict[str, Any]], hosts: list[dict[str, Any]] | None = None) -> Answer:
-        """What drumlin's own nodes send, from the hostile one."""
+        """A message as drumlin's own nodes send it, from the hostile node."""
         message = {"results": results, "hosts": hosts or [], "canonical_links": True, "stored": True}
         return self.hostile.send(zstandard.compress(msgspec.json.encode(message)), {"Content-Encoding": "zstd"})
 
     def state(self) -> object:
-        """All that the crawl knows, but what concerns the hostile node's own host."""
+        """Everything that the crawl knows, except about the hostile node's own host."""
         return self.coordinator.do(_state(self.coordinator.dispatcher.engine, self.own["host"]))
 
     def host_state(self) -> Any:
@@ -77,15 +78,15 @@ class Scene:
 
 
 async def _state(engine: Engine, but: str) -> object:
-    shards = range(engine.shard_count)
     hosts = {host: await engine.host_state(engine.shard_of(host), host) for host in (*HOSTS, "elsewhere.test")}
     stories = {url: await engine.story(engine.shard_of(url.split("/")[2]), url) for url in (*URLS, ELSEWHERE)}
-    stats = [await engine.stats(shard, 0.0) for shard in shards]
+    stats = await engine.stats_all(0.0)
     return (
         {host: state for host, state in hosts.items() if host != but},
         {url: story for url, story in stories.items() if f"//{but}/" not in url},
         [(one.queued, one.scheduled, one.leased, one.done, one.dead, one.counters) for one in stats],
         await engine.get_entries("scope_seeds"),
+        await engine.get_entries(STRANGERS_TABLE),
         await engine.contents.known([(host, bytes.fromhex(POISON)) for host in HOSTS]),
     )
 
@@ -97,7 +98,7 @@ def scene() -> Iterator[Scene]:
         yield Scene(coordinator)
 
 
-# Lies. Each is told in one call, and told again until its node is put out.
+# Lies. Each is one call, which is repeated until the node is in quarantine.
 
 
 def links(count: int, host: str = "h0.test") -> list[str]:
@@ -125,7 +126,8 @@ def a_seal_of_another_assignment(scene: Scene) -> Answer:
 
 
 def another_depth(scene: Scene) -> Answer:
-    """A page deep in the site as if it were a seed: where a seed redirects to joins the scope."""
+    """A page deep in the site is returned as if it were a seed, because the target of a seed's redirect joins the
+    scope."""
     task = scene.own["assignments"][0]
     lease_id, _, numbers = task["assignment_id"].rpartition("/")
     number, depth, attempts, seal = numbers.split(".")
@@ -144,6 +146,12 @@ def links_that_are_not_canonical(scene: Scene) -> Answer:
     return scene.send([result_of(task, links=[f"http://{scene.own['host']}/%61{number}#x" for number in range(500)])])
 
 
+def one_link_that_cannot_be_sent(scene: Scene) -> Answer:
+    """Among so many that a sample would hardly ever find it."""
+    task, own = scene.own["assignments"][0], f"http://{scene.own['host']}/"
+    return scene.send([result_of(task, links=[*(f"{own}{number}" for number in range(3_000)), own + "\u00e9"])])
+
+
 def robots_of_others_hosts(scene: Scene) -> Answer:
     deny = Decision(None, False, True, time.time() + 80_000, False, "denied")
     note = msgspec.msgpack.encode(HostNote({"http": msgspec.msgpack.encode(deny)}))
@@ -152,7 +160,7 @@ def robots_of_others_hosts(scene: Scene) -> Answer:
 
 
 def delays_under_others_leases(scene: Scene) -> Answer:
-    """It has seen the ids of an honest node's leases somewhere."""
+    """The hostile node knows the ids of an honest node's leases."""
     said = {"delay_s": 1e10, "next_contact_s": 1e10, "release": True}
     return scene.send([], [{"lease_id": one["lease_id"], "host": one["host"], **said} for one in scene.others])
 
@@ -160,6 +168,13 @@ def delays_under_others_leases(scene: Scene) -> Answer:
 def renewals_of_others_leases(scene: Scene) -> Answer:
     renew = [[lease["lease_id"], lease["host"]] for lease in scene.others]
     return scene.hostile.post("work/request", {"max_tasks": 0, "max_hosts": 0, "renew": renew})
+
+
+def invented_hosts_for_a_lease_of_its_own_making(scene: Scene) -> Answer:
+    invented = [f"invented{number}.test" for number in range(VISITS_MAX)]
+    sponsors = [["hostile:1.0.0123456789abcdef", scene.own["host"]]] * VISITS_MAX
+    message = {"max_tasks": 0, "max_hosts": 0, "visits": invented, "visits_for": sponsors}
+    return scene.hostile.post("work/request", message)
 
 
 def urls_out_of_scope(scene: Scene) -> Answer:
@@ -174,9 +189,11 @@ LIES: list[Callable[[Scene], Answer]] = [
     another_depth,
     foreign_links,
     links_that_are_not_canonical,
+    one_link_that_cannot_be_sent,
     robots_of_others_hosts,
     delays_under_others_leases,
     renewals_of_others_leases,
+    invented_hosts_for_a_lease_of_its_own_making,
     urls_out_of_scope,
 ]
 
@@ -208,7 +225,7 @@ def check_people_see_it(scene: Scene) -> None:
 
 
 def test_who_floods_is_put_out(scene: Scene) -> None:
-    """The bucket is emptied by bodies: that many small requests would take the test long."""
+    """Large bodies empty the bucket: so many small requests would take too long."""
     body = msgspec.json.encode({"results": [], "pad": "x" * 8_000_000})
     sent = zstandard.compress(body)
     answers: list[Answer] = []
@@ -268,7 +285,7 @@ def test_what_it_says_of_its_own_host_is_bounded(scene: Scene) -> None:
 
 
 def test_it_can_name_only_so_many_sitemaps_out_of_scope(scene: Scene) -> None:
-    """Each is a request to somebody who is not crawled."""
+    """Each would mean a request to a site that is not crawled."""
     report = {"lease_id": scene.own["lease_id"], "host": scene.own["host"]}
     for part in range(4):
         named = [f"http://victim{part}-{number}.test/map.xml" for number in range(90)]
@@ -305,7 +322,7 @@ def test_what_nodes_say_of_themselves_can_be_added_up(scene: Scene) -> None:
 
 
 def test_what_a_joining_machine_says_of_itself_is_bounded(scene: Scene) -> None:
-    """Every look at the nodes reads it all."""
+    """Every listing of nodes would read all of it."""
     join, message = scene.coordinator.tokens[Role.JOIN], {"node_id": "wordy", "capacity": 1}
     for wordy in ({f"key{number}": "x" for number in range(17)}, {"key": "x" * 256}):
         assert scene.coordinator.post("/api/v1/nodes/register", message | {"metadata": wordy}, token=join).status == 422
@@ -324,3 +341,15 @@ def test_a_batch_of_more_links_than_any_node_sends_is_refused(scene: Scene) -> N
     answer = scene.send([result_of(task, links=many)] * 7)
     assert (answer.status, answer.code) == (413, "too_many_links")
     scene.check_nothing_changed()
+
+
+def test_it_can_bring_only_a_few_hosts_that_nobody_knows(scene: Scene) -> None:
+    sponsor = [scene.own["lease_id"], scene.own["host"]]
+    given = 0
+    for call in range(20):
+        invented = [f"invented{call}-{number}.test" for number in range(VISITS_MAX)]
+        message = {"max_tasks": 0, "max_hosts": 0, "visits": invented, "visits_for": [sponsor] * VISITS_MAX}
+        given += len(scene.hostile.post("work/request", message).json["leases"])
+    engine = scene.coordinator.dispatcher.engine
+    kept = scene.coordinator.do(engine.get_entries(STRANGERS_TABLE))
+    assert given == len(kept) == STRANGERS_PER_SPONSOR

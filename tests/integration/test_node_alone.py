@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.errors import EXIT_ENGINE
-from drumlin.node.archive import BUNDLE_LIMITS
+from drumlin.node.keeping.archive import BUNDLE_LIMITS
 from drumlin.node.main import ABORT_HOOK
 from drumlin.testing import FakeWeb
 from tests.harness.coordinators import RemoteNode, RunningCoordinator

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.engines.redis import open_redis
+from drumlin.engines.redis.engine import open_redis
 from drumlin.model import NewURLs
 from drumlin.protocol import HostReport, Result, Results, WorkRequest
 from tests.harness.redis import redis_server, url_of
@@ -16,13 +16,13 @@ from tests.harness.redis import redis_server, url_of
 NOW = 1_000_000.0
 HOST = "a.example"
 COORDINATORS = 4
-BUDGET = 57  # not a multiple of what a request takes, so that the last lease must be smaller
+BUDGET = 57  # not a multiple of what a request takes, so the last lease must be smaller
 TURNS = 400
 """Many more than it takes: each coordinator looks at the host four times a second of the nodes' time."""
 
 
 async def work_on(made: Dispatcher, node: str) -> int:
-    """Fetch whatever is given, one small request after the other; how many pages that were."""
+    """Fetch whatever is given out, one small request after the other. Returns the number of pages."""
     pages = 0
     for turn in range(TURNS):
         now = NOW + turn / 10

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from drumlin.engines.base import shard_of
-from drumlin.engines.redis import RedisEngine, open_redis
-from drumlin.engines.redis_founding import SHARDS_PER_MASTER
-from drumlin.engines.redis_topology import slot_of
+from drumlin.engines.redis.engine import RedisEngine, open_redis
+from drumlin.engines.redis.founding import SHARDS_PER_MASTER
+from drumlin.engines.redis.topology import slot_of
 from drumlin.errors import EngineError
 from drumlin.model import Lease, NewURLs, Settled, Settlement, TaskState
 from tests.harness.redis import RedisCluster, RedisServer, redis_cluster, redis_server, url_of
@@ -30,7 +30,7 @@ LEASE_S = 10_000.0
 
 
 class Load:
-    """Calls without pause, as coordinators make them, and what they were told."""
+    """Makes calls without a pause, as coordinators do, and notes what was acknowledged."""
 
     def __init__(self, engine: RedisEngine, name: str) -> None:
         self._engine = engine
@@ -81,13 +81,13 @@ class Load:
         for lease in leases:
             self.given_after_done += [task.url for task in lease.tasks if task.url in self.done]
             parts = [Settled(task.id, task.url, TaskState.DONE, task.url.encode()) for task in lease.tasks]
-            batches.setdefault(lease.shard, []).append(Settlement(lease.host, lease.token, parts, release=True))
+            batches.setdefault(lease.shard, []).append(Settlement(lease.host, lease.lease_id, parts, release=True))
         await self._engine.settle_all(batches, self.now)
         self.done |= {task.url for lease in leases for task in lease.tasks}
 
 
 async def drain(loads: list[Load]) -> None:
-    """Work off what is queued."""
+    """Lease and settle everything that is queued."""
     while sum([await load.round(adding=False) for load in loads]):
         pass
 
@@ -115,7 +115,8 @@ async def engines_on(url: str, count: int) -> AsyncIterator[list[RedisEngine]]:
 
 
 async def through(url: str, trouble: Callable[[], Awaitable[None]]) -> float:
-    """Load from two engines before, during and after some trouble; the longest that a round of calls took."""
+    """Load from two engines before, during and after a disturbance. Returns the longest time that a round of calls
+    took."""
     async with engines_on(url, 2) as engines:
         loads = [Load(engine, f"load-{number}") for number, engine in enumerate(engines)]
         over = asyncio.Event()
@@ -135,7 +136,7 @@ async def through(url: str, trouble: Callable[[], Awaitable[None]]) -> float:
 
 
 def test_nothing_acknowledged_is_lost_when_a_master_is_killed(tmp_path: Path) -> None:
-    # Two replicas each: the one that takes over must have one of its own to confirm.
+    # Two replicas for each master: the one that takes over needs another one to confirm its writes.
     with redis_cluster(tmp_path, replicas=2) as cluster:
 
         async def kill_a_master() -> None:
@@ -181,7 +182,7 @@ def move_slot(cluster: RedisCluster, slot: int) -> int:
         answer = source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
         assert answer in (b"OK", b"NOKEY"), answer
         moved += len(keys)
-        # Long enough for calls to meet half a slot.
+        # Long enough for calls to find a slot that is half moved.
         time.sleep(0.005)
     for server in (target, source):
         assert server.command("CLUSTER", "SETSLOT", slot, "NODE", cluster.id_of(target)) == b"OK"
@@ -192,7 +193,7 @@ def test_a_server_that_joins_without_the_functions_gets_them(tmp_path: Path) -> 
     async def add_after_flush(server: RedisServer) -> None:
         async with engines_on(url_of(server, namespace="n"), 1) as (engine,):
             server.command("FUNCTION", "FLUSH")
-            assert len(await engine.add(0, [NewURLs("a.example", ["https://a.example/"])], 1.0)) == 1
+            assert len(await engine.add_all({0: [NewURLs("a.example", ["https://a.example/"])]}, 1.0)) == 1
 
     with redis_server(tmp_path) as server:
         asyncio.run(add_after_flush(server))
@@ -204,15 +205,15 @@ def test_a_write_that_too_few_replicas_confirm_is_not_acknowledged(tmp_path: Pat
     async def write_without_replica(master: RedisServer, replica: RedisServer) -> None:
         url = url_of(master, namespace="n", options="?replicas=1")
         engine = await open_redis(url, shard_count=1, patience_s=3.0)
-        await engine.add(0, [NewURLs("b.example", ["https://b.example/"])], 1.0)
+        await engine.add_all({0: [NewURLs("b.example", ["https://b.example/"])]}, 1.0)
         replica.kill()
         with pytest.raises(EngineError, match="Fewer than 1 replicas"):
-            await engine.add(0, news, 1.0)
+            await engine.add_all({0: news}, 1.0)
         replica.start()
         await engine.close()
         # On a connection that has written nothing itself, the repeated call waits for what the first one wrote.
         again = await open_redis(url, shard_count=1)
-        await again.add(0, news, 1.0)
+        await again.add_all({0: news}, 1.0)
         assert int(replica.command("GET", "{n:0}") or 0) == 2
         await again.close()
 

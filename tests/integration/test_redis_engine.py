@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,11 +15,25 @@ import pytest
 from drumlin.dedupe import OVERLAP_MIN, sketches
 from drumlin.engines import shard_of
 from drumlin.engines.base import Added
-from drumlin.engines.redis import RedisEngine, open_redis
-from drumlin.engines.redis_address import parse_address
-from drumlin.engines.redis_founding import SHARDS_PER_MASTER
+from drumlin.engines.redis.address import parse_address
+from drumlin.engines.redis.client import TOLD_AFTER_S
+from drumlin.engines.redis.engine import RedisEngine, open_redis
+from drumlin.engines.redis.founding import SHARDS_PER_MASTER
 from drumlin.errors import ConfigError, EngineError
-from drumlin.model import Content, Duplicate, Lease, NewURLs, Renewal, Settled, Settlement, TaskState, Verdict, Visit
+from drumlin.logs import log_for_people
+from drumlin.model import (
+    Content,
+    Duplicate,
+    FailureKind,
+    Lease,
+    NewURLs,
+    Renewal,
+    Settled,
+    Settlement,
+    TaskState,
+    Verdict,
+    Visit,
+)
 from tests.harness.certificates import Authority
 from tests.harness.redis import RedisServer, free_port, redis_server, url_of
 
@@ -59,11 +74,11 @@ async def lease(engine: RedisEngine, request: str, *, hosts_max: int = 9, urls_p
 def test_a_lease_asked_for_again_is_the_same_lease(url: str) -> None:
     async def check() -> None:
         async with opened(url) as engine:
-            await engine.add(0, urls_of("a.example", 5) + urls_of("b.example", 5), 1.0)
+            await engine.add_all({0: urls_of("a.example", 5) + urls_of("b.example", 5)}, 1.0)
             first = await lease(engine, "request", hosts_max=1)
             assert await lease(engine, "request", hosts_max=1) == first
             assert [one.host for one in await lease(engine, "another")] == ["b.example"]
-            assert (await engine.stats(0, 10.0)).leased == 4
+            assert (await engine.stats_all(10.0))[0].leased == 4
 
     asyncio.run(check())
 
@@ -71,34 +86,34 @@ def test_a_lease_asked_for_again_is_the_same_lease(url: str) -> None:
 def test_of_a_lease_asked_for_again_only_what_is_still_held_is_given(url: str) -> None:
     async def check() -> None:
         async with opened(url) as engine:
-            await engine.add(0, urls_of("a.example", 2), 1.0)
+            await engine.add_all({0: urls_of("a.example", 2)}, 1.0)
             (held,) = await lease(engine, "request")
             done = Settled(held.tasks[0].id, held.tasks[0].url, TaskState.DONE, b"capture")
-            await engine.settle(0, [Settlement(held.host, held.token, [done])], 11.0)
+            await engine.settle_all({0: [Settlement(held.host, held.lease_id, [done])]}, 11.0)
             (again,) = await lease(engine, "request")
             assert again.tasks == held.tasks[1:]
-            await engine.settle(0, [Settlement(held.host, held.token, [], release=True)], 12.0)
+            await engine.settle_all({0: [Settlement(held.host, held.lease_id, [], release=True)]}, 12.0)
             assert await lease(engine, "request") == []
 
     asyncio.run(check())
 
 
 def test_every_changing_call_sent_twice_changes_once(url: str) -> None:
-    """What the client does when it does not know whether a command ran: the very same bytes go out again."""
+    """If the client does not know whether a command ran, it sends the very same bytes again."""
 
     async def check() -> None:
         async with opened(url) as engine:
-            await engine.add(0, urls_of("a.example", 9), 1.0)
+            await engine.add_all({0: urls_of("a.example", 9)}, 1.0)
             (held,) = await lease(engine, "request", urls_per_host=1)
             sent = _send_everything_twice(engine)
-            more = await engine.extend_all([Renewal(0, held.host, held.token, 3)], 11.0, until=30.0)
+            more = await engine.extend_all([Renewal(0, held.host, held.lease_id, 3)], 11.0, until=30.0)
             assert [task.url[-1] for one in more if one for task in one.tasks] == ["1", "2", "3"]
             visit = await engine.visit(0, Visit("b.example", "n0", "n0:v", 30.0, 11.0), 11.0)
             assert visit is not None
             await engine.count(0, {"pages": 5})
-            assert not await engine.strike(0, held.tasks[0].url, 11.0, limit=2, kind="crash", error="")
-            assert await engine.strike(0, held.tasks[0].url, 12.0, limit=2, kind="crash", error="")
-            stats = await engine.stats(0, 12.0)
+            assert not await engine.strike(0, held.tasks[0].url, 11.0, limit=2, kind=FailureKind.CRASH, error="")
+            assert await engine.strike(0, held.tasks[0].url, 12.0, limit=2, kind=FailureKind.CRASH, error="")
+            (stats,) = await engine.stats_all(12.0)
             assert (stats.leased, stats.queued, stats.dead, stats.counters) == (3, 5, 1, {"pages": 5})
             assert len(sent) == 2 * 6
 
@@ -106,7 +121,7 @@ def test_every_changing_call_sent_twice_changes_once(url: str) -> None:
 
 
 def _send_everything_twice(engine: RedisEngine) -> list[object]:
-    """From now on every command of the engine goes out twice, and the second answer counts."""
+    """Send every command of the engine twice from now on, and use the second answer."""
     run, sent = engine._client.run, []
 
     async def run_twice(commands):  # type: ignore[no-untyped-def]
@@ -149,15 +164,15 @@ def test_engines_in_one_namespace_never_lease_a_host_twice(url: str) -> None:
 
 
 def test_a_host_with_many_urls_loses_none_and_accepts_none_twice(url: str) -> None:
-    """The buckets of seen URLs split many times on the way."""
+    """So many URLs that the buckets of seen URLs split many times."""
 
     async def check() -> None:
         async with opened(url) as engine:
             (found,) = urls_of("big.example", 20_000)
             for start in range(0, len(found.urls), 700):
                 some = NewURLs(found.host, found.urls[start : start + 700])
-                assert set(await engine.add(0, [some], 1.0)) == {Added.ADDED}
-            assert set(await engine.add(0, [found], 2.0)) == {Added.SEEN}
+                assert set((await engine.add_all({0: [some]}, 1.0))[0]) == {Added.ADDED}
+            assert set((await engine.add_all({0: [found]}, 2.0))[0]) == {Added.SEEN}
             story = await engine.story(0, found.urls[13_579])
             assert story is not None
             assert story.state is TaskState.QUEUED
@@ -169,15 +184,16 @@ def test_a_url_deep_in_a_long_queue_can_be_moved_struck_and_settled_late(url: st
     async def check() -> None:
         async with opened(url) as engine:
             (found,) = urls_of("big.example", 5_000)
-            await engine.add(0, [found], 1.0)
+            await engine.add_all({0: [found]}, 1.0)
             urls = found.urls
             assert await engine.reprioritise(0, [(urls[4_321], 9), (urls[2_222], 8)]) == 2
-            assert not await engine.strike(0, urls[3_333], 2.0, limit=2, kind="crash", error="")
+            assert not await engine.strike(0, urls[3_333], 2.0, limit=2, kind=FailureKind.CRASH, error="")
             (held,) = await lease(engine, "request", urls_per_host=3)
             assert [task.url for task in held.tasks] == [urls[n] for n in (4_321, 2_222, 0)]
-            await engine.expire(0, 99.0)
+            await engine.expire_all(99.0)
             late = Settled(held.tasks[1].id, held.tasks[1].url, TaskState.DONE, b"capture")
-            assert await engine.settle(0, [Settlement(held.host, held.token, [late])], 99.0) == [[Verdict.SETTLED]]
+            settlement = Settlement(held.host, held.lease_id, [late])
+            assert await engine.settle_all({0: [settlement]}, 99.0) == {0: [[Verdict.SETTLED]]}
             struck = await engine.story(0, urls[3_333])
             assert struck is not None
             assert struck.task is not None
@@ -207,9 +223,9 @@ def test_a_new_frontier_has_shards_for_its_masters(url: str) -> None:
 def test_namespaces_keep_their_crawls_apart(url: str) -> None:
     async def check() -> None:
         async with opened(url) as one, opened(url + "-other") as other:
-            await one.add(0, urls_of("a.example", 1), 1.0)
+            await one.add_all({0: urls_of("a.example", 1)}, 1.0)
             await one.put_meta("key", b"value")
-            assert (await other.stats(0, 1.0)).queued == 0
+            assert (await other.stats_all(1.0))[0].queued == 0
             assert await other.get_meta("key") is None
 
     asyncio.run(check())
@@ -227,11 +243,11 @@ def test_all_who_set_a_value_at_once_get_the_first_ones(url: str) -> None:
 def test_what_was_acknowledged_survives_kill_9_of_a_server_with_a_log(tmp_path: Path) -> None:
     async def check(server: RedisServer) -> None:
         async with opened(url_of(server, namespace="n")) as engine:
-            await engine.add(0, urls_of("a.example", 50), 1.0)
+            await engine.add_all({0: urls_of("a.example", 50)}, 1.0)
             (held,) = await lease(engine, "request")
             server.kill()
             server.start()
-            stats = await engine.stats(0, 2.0)
+            (stats,) = await engine.stats_all(2.0)
             assert (stats.queued, stats.leased) == (48, 2)
             assert await lease(engine, "request") == [held]
 
@@ -244,11 +260,25 @@ def test_a_server_that_is_gone_is_one_clear_error_in_the_end(tmp_path: Path) -> 
         async with opened(url_of(server, namespace="n").replace("redis://", "redis://:secret@")) as engine:
             server.kill()
             with pytest.raises(EngineError, match="gave no usable answer") as raised:
-                await engine.stats(0, 1.0)
+                await engine.stats_all(1.0)
             assert "secret" not in str(raised.value)
 
     with redis_server(tmp_path, "--requirepass", "secret") as server:
         asyncio.run(check(server))
+
+
+def test_a_server_that_refuses_connections_is_named_long_before_it_is_given_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log_for_people()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # It does not listen, so connections are refused.
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(EngineError, match="gave no usable answer"):
+            asyncio.run(open_redis(f"redis://:secret@{place}/n", patience_s=TOLD_AFTER_S + 1.0))
+    said = capsys.readouterr().err
+    assert f"cannot be reached ({place}: connection refused); trying for 2 s." in said
+    assert (said.count("\n"), "secret" in said) == (1, False)
 
 
 def test_a_wrong_password_is_refused_at_once_without_being_shown(tmp_path: Path) -> None:
@@ -268,7 +298,7 @@ def test_a_server_that_may_evict_urls_or_runs_full_is_refused(tmp_path: Path) ->
 
     async def fill(url: str) -> None:
         async with opened(url) as engine:
-            adding = (engine.add(0, urls_of(f"h{number}.example", 1_000), 1.0) for number in range(100))
+            adding = (engine.add_all({0: urls_of(f"h{number}.example", 1_000)}, 1.0) for number in range(100))
             with pytest.raises(EngineError, match="out of memory"):
                 _ = [await one for one in adding]
 
@@ -315,7 +345,7 @@ def test_a_bad_address_says_what_is_wrong(wrong: str, reason: str) -> None:
 
 
 def sketch(text: int, changed: int = 0) -> bytes:
-    """The sketch of a text of 400 words of which some are changed: each costs 1.5 % of overlap."""
+    """The sketch of a text of 400 words. Each changed word costs 1.5 % of overlap."""
     words = [f"t{text}w{number}" for number in range(400)]
     for number in range(changed):
         words[(number * 37 + changed) % 400] = f"c{changed}n{number}"
@@ -364,7 +394,7 @@ def test_recording_again_answers_as_the_first_time(url: str) -> None:
 
 
 def test_an_index_of_simhashes_is_not_misread(url: str) -> None:
-    """Versions before sketches kept another log, and with each content that was near how many bits it was off."""
+    """Versions before sketches kept another log, and for each near content the number of bits that differed."""
     old, seen = content(1 << 200, None), content(2 << 200, None)
 
     async def check() -> None:

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from drumlin.engines.redis import RedisEngine, open_redis
-from drumlin.model import NewURLs, Renewal, Settled, Settlement, TaskState, Verdict
+from drumlin.engines.redis.engine import RedisEngine, open_redis
+from drumlin.model import FailureKind, NewURLs, Renewal, Settled, Settlement, TaskState, Verdict
 from tests.harness.redis import RedisServer, redis_server, url_of
 
 HOST = "a.example"
@@ -31,20 +31,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 
 async def do_everything(engine: RedisEngine) -> list[Settlement]:
-    """Every call that leaves something to be forgotten; what was settled."""
+    """Make every call after which something must be forgotten later. Returns what was settled."""
     await engine.keep_time(100.0)
-    await engine.add(0, [NewURLs(HOST, [f"https://{HOST}/{number}" for number in range(URLS)])], 100.0)
+    await engine.add_all({0: [NewURLs(HOST, [f"https://{HOST}/{number}" for number in range(URLS)])]}, 100.0)
     (held,) = await engine.lease(
         0, "node", "request", 100.0, until=900.0, hosts_max=1, urls_max=99, urls_per_host=URLS // 2
     )
-    (more,) = await engine.extend_all([Renewal(0, HOST, held.token, URLS)], 100.0, until=900.0)
+    (more,) = await engine.extend_all([Renewal(0, HOST, held.lease_id, URLS)], 100.0, until=900.0)
     assert more is not None
-    await engine.strike(0, held.tasks[0].url, 100.0, limit=9, kind="crash", error="")
+    await engine.strike(0, held.tasks[0].url, 100.0, limit=9, kind=FailureKind.CRASH, error="")
     await engine.count(0, {"pages": 1})
     assert await engine.claim("nonce:1", "one", 100.0, until=700.0)
     tasks = [Settled(task.id, task.url, TaskState.DONE, b"capture") for task in [*held.tasks, *more.tasks]]
-    settlements = [Settlement(HOST, held.token, tasks, release=True)]
-    assert await engine.settle(0, settlements, 100.0) == [[Verdict.SETTLED] * URLS]
+    settlements = [Settlement(HOST, held.lease_id, tasks, release=True)]
+    assert await engine.settle_all({0: settlements}, 100.0) == {0: [[Verdict.SETTLED] * URLS]}
     return settlements
 
 
@@ -75,13 +75,13 @@ def test_what_is_old_by_the_callers_time_is_forgotten_and_nothing_else(server: R
             settled = await do_everything(engine)
             tag = f"{{{namespace}:0}}".encode()
             for now, left, why in FORGOTTEN:
-                await engine.expire(0, now)
+                await engine.expire_all(now)
                 kinds = {
                     key[len(tag) : len(tag) + 1].decode() for key in keys(server, namespace) if key.startswith(tag)
                 }
                 assert kinds & {"a", "b", "k"} == set(left), why
                 remembered = Verdict.REPEATED if "k" in left else Verdict.STALE
-                assert await engine.settle(0, settled, now) == [[remembered] * URLS]
+                assert await engine.settle_all({0: settled}, now) == {0: [[remembered] * URLS]}
                 assert await engine.claim("nonce:1", "other", now, until=0.0) == (now >= 700.0)
             assert server.command("EXISTS", tag + b"g") == 1, "the claim of just now"
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from drumlin.coordinator.api_settings import FIELDS
+from drumlin.api.calls.settings import FIELDS
 from tests.harness.coordinators import CONFIG, Answer, RemoteNode, RunningCoordinator
 from tests.harness.crawls import wait_until
 from tests.harness.redis import redis_server, url_of

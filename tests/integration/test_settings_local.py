@@ -1,4 +1,5 @@
-"""`drumlin set` on a crawl of one machine: it is followed at once, and kept when the same command goes on."""
+"""`drumlin set` on a crawl on one machine: it takes effect at once, and stays when the same command resumes the
+crawl."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from drumlin.fleet.remote import CoordinatorError, Remote
+from drumlin.client.remote import CoordinatorError, Remote
 from tests.harness.crawls import DRUMLIN, Crawl, benchmark_web, wait_until
 
 HOSTS = 4
@@ -39,7 +40,7 @@ def set_to(endpoint: str, name: str, value: str) -> str:
 def test_a_changed_delay_is_followed_and_kept_after_a_kill(tmp_path: Path) -> None:
     with benchmark_web(tmp_path, HOSTS, PAGES) as web:
         crawl = Crawl(tmp_path / "c", "-i", str(web.seeds), "--nodes", "2", "--delay", f"{SLOW_S:g}s")
-        # Where a folder's name is too long for a socket, the socket is in the temporary folder, and not easily found.
+        # The folder has a short name: if it were too long for a socket, the socket would be in the temporary folder.
         endpoint = f"unix:{tmp_path / 'c' / 'run' / 'socket'}"
         try:
             crawl.start()

@@ -9,8 +9,8 @@ from drumlin.fetch import Fetcher, Transfer
 from drumlin.fetch.guard import Guard
 from tests.harness.certificates import Authority
 from tests.harness.cutting import CuttingProxy
+from tests.harness.fetch_limits import LIMITS
 from tests.harness.nginx import free_port, nginx
-from tests.harness.paced import LIMITS
 
 
 def test_a_connection_that_breaks_under_several_requests_makes_none_of_them_an_attempt(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ DELAY_S = 0.2
 FIRST = "n0"
 NODES = (FIRST, "n1")
 HALF_A_SHARE = HOSTS / len(NODES) / 2
-ROUNDS = 3
+ROUNDS = 2
 STARTS_S_MAX = 60.0
 WORK_WITHIN_S = 10.0
 
@@ -54,7 +54,7 @@ def test_both_nodes_work_right_after_a_pause_and_no_host_is_hurried(tmp_path: Pa
         for _ in range(ROUNDS):
             crawl.remote.post("/api/v1/crawl/pause")
             wait_for_silence(web, 3.0)
-            # One node hears of the end of the pause only when the other has had time to take all that it is given.
+            # One node learns of the end of the pause only after the other had time to take all that it can get.
             late.send_signal(signal.SIGSTOP)
             crawl.remote.post("/api/v1/crawl/resume")
             wait_until(lambda: hosts_of(crawl)[FIRST] >= HOSTS // 2, STARTS_S_MAX, "the first to have its share")

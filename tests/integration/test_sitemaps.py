@@ -24,7 +24,8 @@ def index(*urls: str) -> bytes:
 
 
 def test_sitemaps_are_read_wherever_robots_names_them_and_whatever_they_are_called(tmp_path: Path) -> None:
-    """Above the scope's prefix, on another host and its parts on a third, as HTML, as text, and of 30 MB."""
+    """Sitemaps above the scope's prefix, on another host with parts on a third one, served as HTML, as text, and of 30
+    MB."""
     with FakeWeb(hosts=0) as web:
         home = web.page("shop", "/docs/", "<!DOCTYPE html><title>Home</title>")
         pages = {name: web.page("shop", f"/docs/{name}.html", f"<title>{name}</title>") for name in "abcde"}
@@ -36,7 +37,7 @@ def test_sitemaps_are_read_wherever_robots_names_them_and_whatever_they_are_call
         web.respond("shop", "/map.xml", Response(body=urlset(pages["a"], listed, out), content_type="text/html"))
         web.respond("cdn", "/index.xml", Response(body=index(web.url("parts", "/1.xml")), content_type="text/plain"))
         web.respond("parts", "/1.xml", Response(body=urlset(pages["b"]), content_type="application/xml"))
-        # Packed, and so that packing does not help: as large on the wire.
+        # Compressed, but with content that does not compress, so it is as large on the wire.
         large = urlset(pages["c"]) + b"<!--" + b" " * LARGE_BYTES + b"-->"
         web.respond("shop", "/large.xml.gz", Response(body=gzip.compress(large, 0), content_type="application/gzip"))
         web.respond("shop", "/list.txt", Response(body=pages["d"].encode(), content_type="text/plain"))

@@ -1,4 +1,4 @@
-"""What was linked is what is asked, and every spelling of a page is one page."""
+"""A URL is requested as it was linked, and all spellings of a page count as one page."""
 
 from __future__ import annotations
 

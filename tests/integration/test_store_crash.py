@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
 from drumlin.errors import StorageError
-from drumlin.store import SegmentWriter, WarcWriter, read_captures, repair
+from drumlin.store import SegmentWriter, WarcWriter, repair
+from tests.harness.warcs import read_captures
 from tests.unit.store_captures import FETCHED, make_capture
 
 with warnings.catch_warnings():
@@ -36,7 +37,7 @@ from tests.unit.store_captures import FETCHED, make_capture
 writer = WarcWriter(Path(sys.argv[1]), "victim", software="x", info={}, now=FETCHED, rotate_bytes=200_000)
 for number in range(1_000_000):
     batch = [make_capture(f"https://example.com/{number}/{n}") for n in range(5)]
-    writer.append(batch)
+    writer.settle(writer.store(batch))
     sys.stdout.write(batch[-1].url + "\\n")
     sys.stdout.flush()
 """
@@ -86,7 +87,7 @@ def test_a_full_file_system_ends_in_a_sentence_and_a_valid_warc(small_disk: Path
 
     def append_all() -> None:
         for capture in captures:
-            writer.append([capture])
+            writer.settle(writer.store([capture]))
 
     with pytest.raises(StorageError, match=r"the disk is full\. Free some space"):
         append_all()
@@ -124,7 +125,7 @@ def test_no_header_block_makes_either_reader_lose_the_payload(tmp_path: Path, re
         for n, block in enumerate(received)
     ] + [make_capture("https://example.com/raw", b"\n\nraw", response_headers=received[0])]
     writer = new_writer(tmp_path)
-    writer.append(captures)
+    writer.settle(writer.store(captures))
     writer.close()
     path = tmp_path / writer.filename
     bodies = [capture.body for capture in captures]

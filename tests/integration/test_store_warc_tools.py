@@ -11,7 +11,8 @@ from typing import Any
 from warcio.archiveiterator import ArchiveIterator
 
 from drumlin.model import Capture, Duplicate
-from drumlin.store import WarcWriter, merge, read_captures, record_id_of
+from drumlin.store import WarcWriter, merge, record_id_of
+from tests.harness.warcs import read_captures
 from tests.unit.store_captures import FETCHED, HTML, header_block, make_capture
 
 BIN = Path(sys.executable).parent
@@ -19,13 +20,14 @@ BIN = Path(sys.executable).parent
 
 def write(directory: Path, captures: list[Capture], **options: object) -> Path:
     writer = WarcWriter(directory, "node-1", software="drumlin/1", info={"operator": "x"}, now=FETCHED, **options)  # type: ignore[arg-type]
-    writer.append(captures)
+    writer.settle(writer.store(captures))
     writer.close()
     return directory / writer.filename
 
 
 def check(path: Path, *, payloads: bool = True) -> None:
-    """Both checkers. FastWARC's `-p` compares a revisit's digest with its absent payload, so not for files with one."""
+    """Check with both tools. FastWARC's `-p` compares the digest of a revisit with its missing payload, so it cannot be
+    used for files with revisits."""
     warcio = run([BIN / "warcio", "check", "-v", path], capture_output=True, text=True, check=False)
     assert warcio.returncode == 0, warcio.stdout + warcio.stderr
     for options in ([], ["-p"]) if payloads else ([],):

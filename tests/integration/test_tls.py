@@ -24,7 +24,7 @@ RETRIES_MAX = 1
 PAGES = 12
 NO_ROBOTS = "location = /robots.txt { return 404; }"
 QUICKLY = ("--retries-max", str(RETRIES_MAX), "--backoff-base", "0.1s", "--nodes", "1", "--host-patience", "1s")
-# What is wrong with the host and not with its URL: one probe at a time, until patience is at its end.
+# Failures of the host and not of its URL: it is tried again until `host_patience` is over.
 OUT_OF_REACH = frozenset({"tls", "connect", "dns"})
 
 # Each bad host, and the kind of failure that its URL must end with.

@@ -14,7 +14,7 @@ from drumlin.fetch import Fetcher, Transfer
 from drumlin.fetch.guard import Guard
 from drumlin.node.outcomes import truncation
 from tests.harness.certificates import Authority
-from tests.harness.paced import LIMITS
+from tests.harness.fetch_limits import LIMITS
 
 RECEIVE_BYTES = 65_536
 

@@ -1,4 +1,4 @@
-"""What a worker of HTTP alone was told to be taken is in the store, once, although the coordinator was killed."""
+"""Results of a simple worker that were accepted are in the store, once, although the coordinator was killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes and workers return that store nothing themselves is stored by the coordinator that takes it."""
+"""Results of nodes and workers without a store are stored by the coordinator that accepts them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from tests.harness.coordinators import Answer, RemoteNode, RunningCoordinator, result_of
-from tests.harness.outputs import check_no_leftovers, check_rows_lead_to_records, check_warcs, query
+from tests.harness.outputs import (
+    check_index_matches_tables,
+    check_no_leftovers,
+    check_rows_lead_to_records,
+    check_warcs,
+    query,
+)
 
 T = 1_790_000_000.0
 PAGE = (
@@ -179,6 +185,20 @@ def test_a_304_with_its_head_becomes_a_warc_record(tmp_path: Path) -> None:
     assert query(tmp_path, "SELECT url FROM {pages}") == []
 
 
+def test_a_refusal_with_its_head_and_body_becomes_a_warc_record(tmp_path: Path) -> None:
+    url = "http://f.example/"
+    with RunningCoordinator(store=tmp_path) as running:
+        take(running, url)
+        head = "HTTP/1.1 503 Busy\r\nContent-Type: text/html\r\n\r\n"
+        assert give(running, url, statusCode=503, responseHead=head, body="<a href=/x>Not now").status == 204
+        assert running.get("/api/v1/urls?url=http://f.example/x").status == 404
+    check_warcs(tmp_path)
+    check_index_matches_tables(tmp_path)
+    rows = query(tmp_path, "SELECT outcome, kind, fetch_status, record_id <> '' FROM {fetches}")
+    assert rows == [("failed", "http_5xx", 503, True)]
+    assert query(tmp_path, "SELECT url FROM {pages}") == []
+
+
 def test_a_status_beyond_the_standard_may_be_told(tmp_path: Path) -> None:
     with RunningCoordinator(store=tmp_path) as running:
         take(running, "http://h.example/")
@@ -295,7 +315,7 @@ def test_rejected_results_are_stored_nowhere(tmp_path: Path) -> None:
 
 
 def test_a_told_hash_without_a_body_makes_no_page_a_duplicate(tmp_path: Path) -> None:
-    """Else pages of honest nodes would be called duplicates of one that nobody has seen."""
+    """Otherwise pages of honest nodes would be called duplicates of a page that nobody has seen."""
     with RunningCoordinator(store=tmp_path) as running:
         running.enqueue("http://l.example/1", "http://l.example/2")
         node = RemoteNode(running, "batch")
@@ -322,7 +342,7 @@ def test_the_story_of_a_told_page_says_by_whom_when_and_where_it_is(tmp_path: Pa
         assert said == ("w1", T, 200, "fetched", True)
         assert story["last_crawled"] == T
         assert (
-            "Fetched by w1 at 2026-09-21 14:13:20 UTC with status 200; its page is in coordinator-"
+            "Fetched by w1 at 2026-09-21 14:13:20 UTC with status 200; its row is in tables/pages/coordinator-"
             in story["story"][-1]
         )
     with RunningCoordinator(store=tmp_path) as another:

@@ -1,4 +1,4 @@
-"""Scrapy as the other opinion on what the pages of a site are: `python manual_spider.py SEED…` prints URL and status.
+"""Scrapy as a second opinion on which pages a site has: `python manual_spider.py SEED…` prints URL and status.
 
 It follows what drumlin follows by default (a, area, frame, iframe; not rel=nofollow) within the hosts of its seeds.
 Runs in the environment of the benchmarks, where drumlin is not installed.

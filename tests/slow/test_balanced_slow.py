@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.fleet.layout import Role
+from drumlin.fleet.layout import ProcessRole
 from tests.harness.balanced import balanced, joined, kill_each, lose_replies, wait_for_progress
 from tests.harness.crawls import benchmark_web, wait_until
 from tests.harness.fleet import check_every_page_stored_once, check_politeness, fleet, kill, needs_redis
+from tests.harness.logs import events
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), needs_redis]
 
@@ -47,11 +48,11 @@ def test_a_node_that_is_started_again_during_a_failover_joins_at_its_first_start
         benchmark_web(tmp_path, 60, 300, "--gap-s", str(DELAY_S)) as web,
         fleet(tmp_path, *shape, "-i", str(web.seeds)) as one,
     ):
-        endpoints = [process.address for process in one.of(Role.COORDINATOR)]
+        endpoints = [process.address for process in one.of(ProcessRole.COORDINATOR)]
         for masters_lost in range(1, 4):
             node = one.start_node("extra", *endpoints)
             log = one.paths.log("extra")
-            wait_until(lambda: log.read_text().count(": joined ") == masters_lost, JOIN_S_MAX, "joining")  # noqa: B023
+            wait_until(lambda: events(log.read_text()).count("joined") == masters_lost, JOIN_S_MAX, "joining")  # noqa: B023
             wait_until(lambda: len(one.redis_masters()) == 3, JOIN_S_MAX, "a whole cluster")
             kill(one.redis_masters()[masters_lost - 1])
             node.kill()

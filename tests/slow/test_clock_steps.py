@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.coordinator.engine_time import AGREED_S
-from drumlin.node.client import RETRY_WAIT_MAX_S
+from drumlin.node.calling.client import RETRY_WAIT_MAX_S
 from tests.harness.balanced import NAMESPACE
 from tests.harness.crawls import ROOT
 from tests.harness.fleet import needs_redis
@@ -46,7 +46,7 @@ def as_long_as(unstepped_s: float) -> float:
 
 @pytest.fixture(scope="module")
 def one_machine_s(tmp_path_factory: pytest.TempPathFactory) -> float:
-    """How long it takes when no clock is stepped."""
+    """How long a crawl takes if no clock is stepped."""
     return crawl_on_one_machine(tmp_path_factory.mktemp("unstepped"), SHAPE)
 
 
@@ -132,7 +132,7 @@ def _clock(engine: str, seconds: float) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Have so many processes take all the CPU that they get."""
+    """Run so many processes that use all the CPU they can get."""
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield
@@ -143,7 +143,7 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def _apart(shown: list[list[list[float]]]) -> Iterator[float]:
-    """How far each clock was from what every other had shown last."""
+    """How far each clock was from the last reading of every other clock."""
     for one in shown:
         for other in shown:
             if one is not other:

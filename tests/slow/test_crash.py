@@ -22,7 +22,7 @@ TMPFS = Path("/dev/shm")
 
 @pytest.fixture
 def fast_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is room for one: the archive has about a gigabyte."""
+    """A folder in memory, if there is room for the archive of about a gigabyte."""
     folder = Path(tempfile.mkdtemp(prefix="drumlin-crash-", dir=TMPFS if TMPFS.is_dir() else tmp_path))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -18,8 +18,8 @@ import pytest
 from ada_url import URL
 
 from drumlin.parse import queries_in
-from drumlin.parse.decoders import decode
-from drumlin.parse.labels import LABELS
+from drumlin.parse.encoding.decoders import decode
+from drumlin.parse.encoding.labels import LABELS
 from tests.harness.encodings import LEGACY, four_bytes, sequences
 from tests.harness.replay import CHROMIUM
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from drumlin.fleet.layout import FleetProcess, Role
-from drumlin.fleet.remote import CoordinatorError
+from drumlin.client.remote import CoordinatorError
+from drumlin.fleet.layout import FleetProcess, ProcessRole
 from tests.harness.crawls import Web, benchmark_web, wait_until
 from tests.harness.cutting import CuttingProxy
 from tests.harness.fleet import Fleet, check_every_page_stored_once, check_politeness, fleet, kill, needs_redis
@@ -42,7 +42,7 @@ SEED = 3
 
 @pytest.fixture
 def fast_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is room for one: the archive has about a gigabyte."""
+    """A folder in memory, if there is room for the archive of about a gigabyte."""
     folder = Path(tempfile.mkdtemp(prefix="drumlin-fleet-", dir=TMPFS if TMPFS.is_dir() else tmp_path))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -50,7 +50,7 @@ def fast_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def polite_web(fast_disk: Path) -> Iterator[Web]:
-    """200 hosts of 60 pages that notice whoever comes sooner than allowed."""
+    """200 hosts of 60 pages that notice contacts which come sooner than allowed."""
     with benchmark_web(fast_disk, HOSTS, 60, "--gap-s", str(DELAY_S)) as web:
         yield web
 
@@ -64,7 +64,7 @@ def wait_for_pages(web: Web, one: Fleet, share: float) -> None:
 
 
 def leased_by(one: Fleet, nodes: set[str]) -> set[str]:
-    """The hosts that these nodes hold; all, as long as no coordinator can say."""
+    """The hosts that these nodes hold; all hosts while no coordinator answers."""
     try:
         hosts = one.remote().get("/api/v1/hosts", state="leased", limit=1000)["hosts"]
     except CoordinatorError:
@@ -100,7 +100,7 @@ def test_random_kills_of_nodes_and_coordinators_lose_nothing_and_hurry_no_host(
         story = []
         for number in range(KILLS):
             wait_for_pages(polite_web, one, (number + 1) / (KILLS + 2))
-            role = chance.choice([Role.NODE, Role.NODE, Role.COORDINATOR])
+            role = chance.choice([ProcessRole.NODE, ProcessRole.NODE, ProcessRole.COORDINATOR])
             wait_until(lambda role=role: bool(one.of(role)), STALL_S_MAX, f"a {role} to kill")  # type: ignore[misc]
             victim = chance.choice(one.of(role))
             kill(victim)
@@ -112,7 +112,7 @@ def test_losing_thirty_percent_of_the_nodes_for_good_loses_nothing(fast_disk: Pa
     shape = ("--nodes", "10", "--coordinators", "2", "--no-restart", "--concurrency", "64")
     with fleet(fast_disk, *shape, *POLITE, "-i", str(polite_web.seeds)) as one:
         wait_for_pages(polite_web, one, 0.2)
-        victims = one.of(Role.NODE)[:3]
+        victims = one.of(ProcessRole.NODE)[:3]
         for victim in victims:
             kill(victim)
         names = {victim.name for victim in victims}
@@ -126,7 +126,7 @@ def test_losing_a_coordinator_for_good_loses_nothing(fast_disk: Path, polite_web
     shape = ("--nodes", "4", "--coordinators", "2", "--no-restart")
     with fleet(fast_disk, *shape, *POLITE, "-i", str(polite_web.seeds)) as one:
         wait_for_pages(polite_web, one, 0.3)
-        kill(one.of(Role.COORDINATOR)[0])
+        kill(one.of(ProcessRole.COORDINATOR)[0])
         print(end_well(polite_web, one))
 
 
@@ -137,7 +137,7 @@ def test_half_a_minute_without_any_coordinator_costs_hardly_a_page_twice(fast_di
         until = time.monotonic() + OUTAGE_S
         while time.monotonic() < until:
             # The supervisor starts them again and again; none lives long enough to answer.
-            for coordinator in one.of(Role.COORDINATOR):
+            for coordinator in one.of(ProcessRole.COORDINATOR):
                 if coordinator.mark is not None:
                     coordinator.mark.send(signal.SIGKILL)
             time.sleep(0.1)
@@ -151,7 +151,7 @@ def test_coordinators_that_freeze_cost_hardly_a_page_twice(fast_disk: Path, froz
     shape = ("--nodes", "4", "--coordinators", "2", "--delay", "0")
     with benchmark_web(fast_disk, HOSTS, 100) as web, fleet(fast_disk, *shape, "-i", str(web.seeds)) as one:
         wait_for_pages(web, one, 0.3)
-        frozen = one.of(Role.COORDINATOR)
+        frozen = one.of(ProcessRole.COORDINATOR)
         for coordinator in frozen:
             kill(coordinator, signal.SIGSTOP)
         time.sleep(frozen_s)
@@ -186,7 +186,7 @@ def test_a_node_frozen_past_its_leases_hurries_no_host_when_it_wakes(fast_disk: 
     shape = ("--nodes", "4", "--coordinators", "2", "--lease", str(SHORT_LEASE_S))
     with fleet(fast_disk, *shape, *POLITE, "-i", str(polite_web.seeds)) as one:
         wait_for_pages(polite_web, one, 0.2)
-        victim = one.of(Role.NODE)[0]
+        victim = one.of(ProcessRole.NODE)[0]
         kill(victim, signal.SIGSTOP)
         spent_s = seconds_until(lambda: not leased_by(one, {victim.name}), STALL_S_MAX, "its leases to end")
         _let_others_work(one, victim)
@@ -196,7 +196,7 @@ def test_a_node_frozen_past_its_leases_hurries_no_host_when_it_wakes(fast_disk: 
 
 
 def _let_others_work(one: Fleet, frozen: FleetProcess) -> None:
-    """Until hosts that the frozen node held are with others, so that its waking could do harm."""
+    """Wait until other nodes have hosts of the frozen node, so it could do harm when it wakes up."""
     before = one.stats()["pages"]
     wait_until(lambda: one.stats()["pages"] > before + HOSTS or one.record.finished, STALL_S_MAX, "others to go on")
     assert frozen.alive

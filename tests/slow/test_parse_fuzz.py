@@ -90,7 +90,7 @@ CONTENT_TYPES = (
 
 
 def sources(chance: random.Random) -> list[bytes]:
-    """Some pages of the manuals that are installed, and made ones for where none is."""
+    """Some pages of the installed manuals, or made-up ones if none is installed."""
     from bench.parse import made_page
 
     files = sorted(path for manual in MANUALS if manual.is_dir() for path in manual.rglob("*.html"))
@@ -127,8 +127,9 @@ def resident_bytes() -> int:
 
 
 def run(pages: int, seed: int) -> dict[str, float]:
-    """Parse that many mutated pages; the slowest in CPU seconds, and memory after a tenth of them and at the end."""
-    from drumlin.parse import keep_freed_memory, looks_like_sitemap, parse, parse_sitemap, sniff
+    """Parse so many mutated pages. Returns the CPU seconds of the slowest, and the memory after a tenth and at the
+    end."""
+    from drumlin.parse import Source, keep_freed_memory, looks_like_sitemap, parse_all, parse_sitemap, sniff
 
     keep_freed_memory()
     chance = random.Random(seed)
@@ -141,7 +142,7 @@ def run(pages: int, seed: int) -> dict[str, float]:
         faulthandler.dump_traceback_later(HANG_S, exit=True)
         started = time.process_time()
         mime = sniff(content_type, page)
-        parsed = parse(page, content_type, "http://site.example/")
+        (parsed,) = parse_all([Source(page, content_type, "http://site.example/")])
         if looks_like_sitemap(mime, page) or number % 50 == 0:
             parse_sitemap(page, "http://site.example/")
         slowest = max(slowest, time.process_time() - started)
@@ -154,7 +155,7 @@ def run(pages: int, seed: int) -> dict[str, float]:
 
 
 def fuzz(pages: int, seed: int, timeout_s: float) -> dict[str, float]:
-    """`run` in a child, so that a crash is a failure of the test and not of pytest."""
+    """`run` in a child process, so a crash fails the test and does not end pytest."""
     command = [sys.executable, str(Path(__file__)), str(pages), str(seed)]
     child = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, check=False)
     assert child.returncode == 0, f"exit {child.returncode}: {child.stderr[-3000:]}"

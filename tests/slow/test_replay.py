@@ -10,6 +10,7 @@ from drumlin.parse.links import ASSET_KINDS
 from tests.harness.crawls import Crawl
 from tests.harness.manuals import manuals
 from tests.harness.outputs import check_rows_lead_to_records, check_warcs, query
+from tests.harness.raw_web import RawWeb
 from tests.harness.replay import browse, pywb, screenshot
 
 PAGE = "library/json.html"
@@ -39,10 +40,25 @@ def test_pywb_replays_a_page_with_everything_it_shows(crawled: tuple[str, Path],
         assert replay.status(url) == 200
         assert len(assets) >= 5
         assert {asset: replay.status(asset) for asset in assets} == dict.fromkeys(assets, 200)
-        # No page names these: a stylesheet imports the first, and each the next.
+        # No page links to these: a stylesheet imports the first, and each imports the next.
         imported = [f"{host}_static/{name}.css" for name in ("default", "classic", "basic")]
         assert {sheet: replay.status(sheet) for sheet in imported} == dict.fromkeys(imported, 200)
         assert replay.status(url + "x") == 404
+
+
+def test_pywb_replays_refusals_and_robots_txt(tmp_path: Path) -> None:
+    statuses = (403, 404, 410, 500, 503)
+    answers = {f"/{status}": b"HTTP/1.1 %d X\r\nContent-Length: 3\r\n\r\nno!" % status for status in statuses}
+    links = "".join(f'<a href="/{status}">' for status in statuses).encode()
+    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%b" % (len(links), links)
+    robots = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n"
+    with RawWeb({"/": page, "/robots.txt": robots, **answers}) as web:
+        crawl = Crawl(tmp_path / "crawl", web.url(), "--retries-max", "0")
+        crawl.run(CRAWL_S_MAX)
+    with pywb(tmp_path / "pywb", crawl.out) as replay:
+        assert replay.status(web.url("/robots.txt")) == 200
+        assert [replay.status(web.url(f"/{status}")) for status in statuses] == list(statuses)
+        assert replay.status(web.url("/never")) == 404
 
 
 def test_chromium_shows_a_replayed_page(crawled: tuple[str, Path], tmp_path: Path) -> None:

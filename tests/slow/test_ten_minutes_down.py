@@ -81,4 +81,4 @@ def test_sites_that_are_down_for_ten_minutes_are_asked_seldom_and_fetched_after(
     assert len(down["429"]) <= DOWN_S / ASKED_S + 1
     assert all(later - earlier >= ASKED_S for earlier, later in pairwise(down["429"]))
     assert min(reached) >= DOWN_S
-    assert "3 in back-off" in done.stderr
+    assert "3 out of reach" in done.stderr

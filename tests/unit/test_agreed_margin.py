@@ -13,7 +13,7 @@ from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import AGREED_S
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.protocol import Register, WorkLease, WorkRequest
 from tests.harness.dispatching import batch_of, release, result
 

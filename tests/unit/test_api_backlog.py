@@ -9,8 +9,11 @@ from typing import Any
 
 import msgspec
 
+from drumlin.access.tokens import SECRET_BYTES, OpenAccess
+from drumlin.api.app import CoordinatorApp
 from drumlin.config import CrawlConfig
-from drumlin.coordinator.api_nodes import (
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.taking.backlog import (
     BEHIND_RETRY_S,
     BEHIND_WAITING,
     SETTLING_AT_ONCE,
@@ -18,10 +21,7 @@ from drumlin.coordinator.api_nodes import (
     SETTLING_WAITING_EACH,
     SETTLING_WAITING_MAX,
 )
-from drumlin.coordinator.app import CoordinatorApp
-from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess
-from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.model import Settlement, Verdict
 from drumlin.protocol import LINKS_BATCH_MAX, LINKS_MAX, Register
 from tests.harness.clocks import still_time
@@ -30,7 +30,7 @@ NOW = 1_000.0
 
 
 class SlowEngine(MemoryEngine):
-    """Settles nothing before it is let go."""
+    """An engine that settles nothing until the test lets it."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -89,7 +89,7 @@ def result_of(assignment: dict[str, Any]) -> dict[str, Any]:
 
 
 def report_on(lease: dict[str, Any]) -> dict[str, Any]:
-    """Something to settle that ends no lease."""
+    """A batch of results that ends no lease."""
     return {"lease_id": lease["lease_id"], "host": lease["host"]}
 
 
@@ -100,7 +100,7 @@ async def turns() -> None:
 
 
 async def reports_of(client: Client, nodes: int) -> list[tuple[str, dict[str, Any]]]:
-    """Nodes that each hold a host, and a batch of each."""
+    """Nodes with a host each, and a batch of results from each of them."""
     await client.dispatcher.seed([f"http://h{number}.test/" for number in range(nodes + 1)], NOW)
     batches = []
     for number in range(nodes):

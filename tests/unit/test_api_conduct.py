@@ -1,4 +1,5 @@
-"""The gate: who asks too fast or lies is told to wait, then kept out; and people's orders bind every coordinator."""
+"""The gate: senders that ask too fast or lie have to wait, then are in quarantine; orders of people hold at every
+coordinator."""
 
 from __future__ import annotations
 
@@ -6,14 +7,14 @@ from collections.abc import Awaitable
 
 import pytest
 
-from drumlin.coordinator.audit import AuditLog
-from drumlin.coordinator.auth import Identity, Role
-from drumlin.coordinator.bodies import Refused
-from drumlin.coordinator.conduct import NOWHERE, Gate, Origin
+from drumlin.access.audit import AuditLog
+from drumlin.access.misdeeds import Misdeed
+from drumlin.access.tokens import Identity, Role
+from drumlin.api.gate import NOWHERE, Gate, Origin
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.misdeeds import Misdeed
+from drumlin.http.refusal import Refused
 from drumlin.model import NewURLs
-from drumlin.protocol import Heartbeat, NodeStatus, Register, WorkRequest
+from drumlin.protocol import Heartbeat, NodeEvent, NodeStatus, Register, WorkRequest
 from tests.harness.dispatching import with_dispatchers
 
 NOW = 1_000_000.0
@@ -32,7 +33,7 @@ async def refusal(work: Awaitable[object]) -> Refused:
 
 
 async def refusals(gate: Gate, who: Identity, times: list[float]) -> list[tuple[int, str]]:
-    """Status and code of each request that is not let pass."""
+    """Status and code of each request that is refused."""
     refused = []
     for now in times:
         try:
@@ -113,13 +114,13 @@ def test_an_order_given_at_one_coordinator_binds_the_other() -> None:
     async def test(one: Dispatcher, other: Dispatcher) -> None:
         await other.register(Register(1.0, "n1"), NOW)
         await other.tick(NOW, 0.0)
-        assert await one.set_node_status("n1", NodeStatus.QUARANTINED, NOW)
+        assert await one.change_node("n1", NodeEvent.QUARANTINE)
         await other.heartbeat("n1", BEAT, NOW + 1)
         await other.tick(NOW + 1, 0.0)
         assert (await refusal(gate_of(other).admit(NODE, NOW + 1))).code == "quarantined"
         await other.register(Register(1.0, "n1"), NOW + 2)
         assert (await refusal(gate_of(other).admit(NODE, NOW + 2))).code == "quarantined"
-        await one.set_node_status("n1", NodeStatus.ACTIVE, NOW + 3)
+        await one.change_node("n1", NodeEvent.RELEASE)
         await other.tick(NOW + 3, 0.0)
         await gate_of(other).admit(NODE, NOW + 3)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
-from drumlin.coordinator.api_hosts import NOTES_SHOWN_BYTES_MAX, HostFace
-from drumlin.coordinator.intake import Intake
-from drumlin.coordinator.messages_hosts import HostsQuery
-from drumlin.coordinator.routing import Call
+from drumlin.api.calls.hosts import NOTES_SHOWN_BYTES_MAX, HostCalls, host_view
+from drumlin.api.intake.workers import Intake
+from drumlin.api.messages.hosts import HostsQuery, HostView
+from drumlin.api.routing import Call
 from drumlin.engines.blocking import drive
+from drumlin.model import HostState
 from drumlin.protocol import HostNote
 from drumlin.robots import Decision
 from tests.harness.dispatching import Asker, batch_of, dispatcher, release
@@ -26,9 +27,30 @@ def test_a_list_shows_robots_rules_up_to_a_bound_and_one_host_always() -> None:
     note = msgspec.msgpack.encode(HostNote({"http": msgspec.msgpack.encode(rules)}))
     leases = Asker(made).work(0.0, hosts=100)
     made.results(batch_of([], [release(lease, note=note) for lease in leases]), 1.0, "n0")
-    face = HostFace(made.made, cast(Intake, None))
+    calls = HostCalls(made.made, cast(Intake, None))
     call = cast(Call, SimpleNamespace(now=2.0, parameters={"host": leases[-1].host}))
-    views = drive(face.hosts(call, HostsQuery(limit=1_000))).hosts
+    views = drive(calls.hosts(call, HostsQuery(limit=1_000))).hosts
     assert len(views) == len(leases) == count
     assert 0 < sum(bool(view.robots) for view in views) < count
-    assert drive(face.host(call, None)).robots
+    assert drive(calls.host(call, None)).robots
+
+
+def view_of(state: HostState) -> HostView:
+    crawl = {"delay_default_s": 0.5, "product_token": "drumlin", "blocked": False, "budget": None, "per_host": 1}
+    return host_view(state, 0, 100.0, **cast(Any, crawl))
+
+
+def test_the_pace_of_a_host_that_was_asked_too_often_is_shown() -> None:
+    note = msgspec.msgpack.encode(HostNote(slow_s=30.0))
+    waiting = view_of(HostState("a.test", 120.0, None, 9, 9, 0, 0, note=note))
+    assert (waiting.delay_s, waiting.min_delay_ms) == (30.0, 30_000)
+    assert waiting.why == "It may be contacted in 20 s, every 30 s since it was asked too often (status 429)."
+    held = view_of(HostState("a.test", 120.0, None, 9, 9, 0, 0, "t", "n0", 115.0, note))
+    assert held.why == "n0 may contact it for another 15 s, every 30 s since it was asked too often (status 429)."
+
+
+def test_a_wait_is_said_to_be_the_delay_or_a_pause() -> None:
+    assert view_of(HostState("a.test", 100.4, None, 9, 9, 0, 0)).why.endswith(": every 0.5 s.")
+    assert view_of(HostState("a.test", 700.0, None, 9, 9, 0, 0)).why == (
+        "It may be contacted in 10 min: it asked for a pause, or seemed overloaded."
+    )

@@ -7,24 +7,26 @@ import random
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumlin.access.tokens import SECRET_BYTES, OpenAccess, Permission
+from drumlin.api.app import CoordinatorApp
+from drumlin.api.bodies import JSON
+from drumlin.api.calls.metrics import RequestMetrics
+from drumlin.api.intake.forms import WEB_URL_PATTERN
+from drumlin.api.messages.people import WEB_URL_CHARS_MAX, NodesView
+from drumlin.api.openapi import document
+from drumlin.api.routing import Call, Route, Router, Stream, Text, read_query
 from drumlin.config import CrawlConfig
-from drumlin.coordinator.api_metrics import RequestMetrics
-from drumlin.coordinator.app import CoordinatorApp
-from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess, Permission
-from drumlin.coordinator.bodies import JSON, Refused
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.forms import WEB_URL_PATTERN
-from drumlin.coordinator.messages import WEB_URL_CHARS_MAX, NodesView
-from drumlin.coordinator.openapi import document
-from drumlin.coordinator.routing import Call, Route, Router, read_query
 from drumlin.engines import open_engine
+from drumlin.http.refusal import Refused
 from drumlin.protocol import Done
 from drumlin.urls import canonical
 from tests.harness.clocks import still_time
@@ -48,6 +50,7 @@ ROUTES = [
     route("GET", "/api/nodes/{node_id}"),
     route("DELETE", "/api/nodes/{node_id}"),
     route("PUT", "/api/nodes/{node_id}/bundles/{bundle_id}"),
+    route("GET", "/next", gives_out=True),
 ]
 ROUTER = Router(ROUTES)
 
@@ -89,8 +92,22 @@ def test_no_path_breaks_the_router(path: str) -> None:
 
 def test_a_wrong_method_is_405_with_the_methods_that_there_are() -> None:
     wrong = refused("POST", "/api/nodes/a")
-    assert (wrong.status, wrong.headers) == (405, [(b"allow", b"DELETE, GET")])
-    assert refused("HEAD", "/healthz").status == 405
+    assert (wrong.status, wrong.headers) == (405, [(b"allow", b"DELETE, GET, HEAD")])
+    assert refused("HEAD", "/api/nodes/register").status == 405
+
+
+def test_head_is_what_get_is_unless_that_takes_something_away() -> None:
+    assert find("HEAD", "/healthz").route is ROUTES[0]
+    assert find("HEAD", "/api/nodes/a").route is ROUTES[2]
+    assert refused("HEAD", "/next").headers == [(b"allow", b"GET")]
+
+
+def test_an_escaped_slash_is_no_slash() -> None:
+    for raw in (b"/api%2fnodes/a", b"/api/nodes%2Fa"):
+        scope = {"method": "GET", "path": "/api/nodes/a", "raw_path": raw, "query_string": b"", "client": None}
+        with pytest.raises(Refused) as caught:
+            ROUTER.find(Call(scope, {}, unheard, JSON, 0.0))
+        assert (caught.value.status, caught.value.code) == (404, "not_found")
 
 
 class Query(msgspec.Struct, forbid_unknown_fields=True):
@@ -171,6 +188,16 @@ def test_the_reference_names_every_call_and_no_other() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "http-api.md").read_text()
     named = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`?]*)`", page))
     assert named == {(route.method, route.path) for route in asyncio.run(every_route())}
+
+
+def test_every_call_takes_and_gives_what_its_route_says() -> None:
+    for route in asyncio.run(every_route()):
+        _, taken, given = get_type_hints(route.answer).values()
+        # Where a route has a reader of its own, or a class made at run time, the handler's annotation is wider.
+        assert taken in (route.takes or NoneType, Any) or route.takes in get_args(taken), route.path
+        assert given in (route.gives or NoneType, Text, Stream) or (
+            route.may_be_empty and set(get_args(given)) == {route.gives, NoneType}
+        ), route.path
 
 
 async def every_route() -> list[Route]:

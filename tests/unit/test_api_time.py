@@ -1,4 +1,4 @@
-"""What time it is to a request: a coordinator that was frozen looks into the engine before it answers anything."""
+"""The time of a request: a coordinator that was frozen asks the engine for the time before it answers anything."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
+from drumlin.access.tokens import SECRET_BYTES, OpenAccess
+from drumlin.api.app import CoordinatorApp
 from drumlin.config import CrawlConfig
-from drumlin.coordinator.app import CoordinatorApp
-from drumlin.coordinator.auth import SECRET_BYTES, OpenAccess
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import STALE_S, EngineTime
-from drumlin.engines.memory import MemoryEngine
-from drumlin.signing import TIME_HEADER
+from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.protocol.paths import TIME_HEADER
 from tests.harness.clocks import HandClock
 
 FOUNDED = 1_795_000_000.0

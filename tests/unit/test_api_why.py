@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from drumlin.coordinator.messages import Reason
+import msgspec
+
+from drumlin.api.explaining.why import bound_by, why_idle
+from drumlin.api.messages.people import Reason
 from drumlin.coordinator.totals import Totals, add_up
-from drumlin.coordinator.why import bound_by, why_idle
 from drumlin.model import HostState
-from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
+from drumlin.protocol import CrawlState, HostNote, NodeRecord, NodeStatus
 
 NOW = 1_000.0
 
@@ -33,8 +35,9 @@ def reasons(
     waiting: Sequence[HostState] = (),
     blocked: int = 0,
     budgeted: int = 0,
+    held: Sequence[HostState] = (),
 ) -> list[Reason]:
-    return why_idle(state, stop_reason, figures, nodes, waiting, blocked, budgeted, NOW)
+    return why_idle(state, stop_reason, figures, nodes, waiting, blocked, budgeted, NOW, held=held)
 
 
 def codes(*arguments: Any, **more: Any) -> list[str]:
@@ -51,9 +54,17 @@ def test_a_load_of_a_node_that_is_gone_does_not_count() -> None:
 
 def test_a_paused_a_stopping_and_a_finished_crawl_say_so() -> None:
     assert codes(totals(queued=5), state=CrawlState.PAUSED) == ["paused"]
-    (stopping,) = reasons(totals(), state=CrawlState.DRAINING, stop_reason="1,000 pages were fetched")
-    assert "1,000 pages were fetched" in stopping.message
+    (stopping,) = reasons(totals(), node(), state=CrawlState.DRAINING, stop_reason="stopped by an operator")
+    assert "is stopping: stopped by an operator" in stopping.message
     assert codes(totals(), state=CrawlState.FINISHED) == ["finished"]
+
+
+def test_a_crawl_that_has_stopped_says_how_it_goes_on() -> None:
+    left = node(NodeStatus.INACTIVE)
+    (stopped,) = reasons(totals(queued=5), left, state=CrawlState.DRAINING, stop_reason="stopped by an operator")
+    assert stopped.message == "The crawl has stopped: stopped by an operator. `drumlin resume` goes on."
+    (spent,) = reasons(totals(queued=5), left, state=CrawlState.DRAINING, stop_reason="pages_max")
+    assert "--pages-max is spent. Raise that with `drumlin set pages_max ...`" in spent.message
 
 
 def test_an_empty_frontier_says_whether_anything_was_ever_known() -> None:
@@ -71,14 +82,14 @@ def test_without_nodes_nothing_can_be_fetched() -> None:
 def test_retries_that_wait_say_until_when() -> None:
     (reason,) = reasons(totals(scheduled=3, next_event=NOW + 60), node())
     assert reason.code == "all_scheduled"
-    assert "in 60.0 s" in reason.message
+    assert "again, in 1 min." in reason.message
 
 
 def test_waiting_hosts_name_the_first_that_is_due() -> None:
     first = HostState("slow.example", NOW + 12.5, None, 1, 1, 0, 0)
     (reason,) = reasons(totals(queued=9, hosts_waiting=4), node(), waiting=[first])
     assert reason.code == "all_waiting"
-    assert "slow.example, in 12.5 s" in reason.message
+    assert "slow.example, in 12 s" in reason.message
 
 
 def test_leased_and_blocked_hosts_are_told() -> None:
@@ -99,7 +110,7 @@ def test_the_last_urls_are_said_to_be_with_those_who_took_them() -> None:
 def test_hosts_of_lost_nodes_are_not_said_to_be_looked_after() -> None:
     lost, leased = reasons(totals(queued=9, hosts_leased=1), node(NodeStatus.FAILED))
     assert (lost.code, leased.code) == ("no_active_nodes", "all_leased")
-    assert "free when the leases of lost nodes end" in leased.message
+    assert "they go to other nodes once the lost ones" in leased.message
 
 
 def test_there_is_always_a_reason() -> None:
@@ -130,3 +141,29 @@ def test_hosts_in_backoff_are_named_and_not_said_to_be_asked_at_a_polite_pace() 
     assert codes(some, node()) == ["backoff", "all_waiting"]
     (bound,) = bound_by(some, [node(load=0.1)])
     assert "2 hosts" in bound.message
+
+
+def test_a_host_that_is_asked_less_often_after_a_429_is_named_with_its_pace() -> None:
+    note = msgspec.msgpack.encode(HostNote(slow_s=31.0))
+    slow = HostState("busy.example", NOW + 20, None, 140, 150, 9, 9, "t", "n", NOW + 9, note)
+    figures = totals(queued=140, hosts_leased=1, hosts_waiting=1, hosts_in_backoff=1)
+    backoff, leased, slowed = reasons(figures, node(), held=[slow])
+    assert (backoff.code, leased.code, slowed.code) == ("backoff", "all_leased", "slowed")
+    assert "The one other host with URLs is with a node" in leased.message
+    assert "busy.example every 31 s" in slowed.message
+
+
+def test_one_is_not_called_several() -> None:
+    first = HostState("h.test", NOW + 9, None, 1, 1, 0, 0)
+    messages = [
+        *(one.message for one in reasons(totals(queued=9, hosts_leased=1), node(), blocked=1, budgeted=1)),
+        reasons(totals(scheduled=1, next_event=NOW + 60), node())[0].message,
+        reasons(totals(queued=9, hosts_waiting=1), node(), waiting=[first])[0].message,
+    ]
+    assert messages == [
+        "The one host with URLs is with a node; their nodes keep to each host's delay.",
+        "1 host is blocked by an operator.",
+        "1 host has a budget of pages, set by an operator, and waits once that is spent.",
+        "1 URL failed and waits to be tried again, in 1 min.",
+        "1 host with URLs waits until it may be contacted again. It is h.test, in 9 s.",
+    ]

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordinator.auth import (
+from drumlin.access.signing import NONCE_BYTES, sign
+from drumlin.access.tokens import (
     ANY_NODE,
     NODE_TOKEN_S,
     PEOPLE,
@@ -19,7 +20,7 @@ from drumlin.coordinator.auth import (
     SECRET_KEY,
     TOKENS_MAX,
     TOKENS_TABLE,
-    Access,
+    AccessControl,
     Identity,
     OpenAccess,
     Permission,
@@ -28,11 +29,10 @@ from drumlin.coordinator.auth import (
     revoke_token,
     token_records,
 )
-from drumlin.coordinator.bodies import Refused
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import ConfigError
-from drumlin.signing import NONCE_BYTES, sign
+from drumlin.http.refusal import Refused
 
 NOW = 1_800_000_000.0
 SECRET = bytes(range(32))
@@ -44,12 +44,14 @@ def engine() -> MemoryEngine:
     return MemoryEngine(1)
 
 
-def person(engine: MemoryEngine, role: Role, *, expires: float | None = None, access: Access | None = None) -> str:
-    return drive((access or Access(SECRET)).issue(engine, role, "somebody", NOW, expires=expires))
+def person(
+    engine: MemoryEngine, role: Role, *, expires: float | None = None, access: AccessControl | None = None
+) -> str:
+    return drive((access or AccessControl(SECRET)).issue(engine, role, "somebody", NOW, expires=expires))
 
 
 def token_of(role: Role, engine: MemoryEngine) -> str:
-    return Access(SECRET).node_token("n1", NOW) if role is Role.NODE else person(engine, role)
+    return AccessControl(SECRET).node_token("n1", NOW) if role is Role.NODE else person(engine, role)
 
 
 def refusal(check: Callable[[], object]) -> Refused:
@@ -59,7 +61,7 @@ def refusal(check: Callable[[], object]) -> Refused:
 
 
 def check(token: str, needed: Permission = Permission.READ, node_id: str | None = None, now: float = NOW) -> Identity:
-    return Access(SECRET).check(f"Bearer {token}", needed, node_id, now)
+    return AccessControl(SECRET).check(f"Bearer {token}", needed, node_id, now)
 
 
 # Roles
@@ -89,7 +91,7 @@ def test_the_table_of_roles_is_what_the_api_promises() -> None:
 @pytest.mark.parametrize("needed", [needed for needed in Permission if Role.NODE in ROLES[needed]])
 @pytest.mark.parametrize("named", ["n2", "N1", "n1 ", "", None])
 def test_the_token_of_one_node_cannot_act_for_another(needed: Permission, named: str | None) -> None:
-    token = Access(SECRET).node_token("n1", NOW)
+    token = AccessControl(SECRET).node_token("n1", NOW)
     if needed in ANY_NODE:
         assert check(token, needed, named).id == "n1"
         return
@@ -99,7 +101,7 @@ def test_the_token_of_one_node_cannot_act_for_another(needed: Permission, named:
 
 @pytest.mark.parametrize("header", [None, "", "Basic dTpw", "drumlin_viewer_a_0_b"])
 def test_a_request_without_a_token_is_told_what_to_send(header: str | None) -> None:
-    wrong = refusal(lambda: Access(SECRET).check(header, Permission.READ, None, NOW))
+    wrong = refusal(lambda: AccessControl(SECRET).check(header, Permission.READ, None, NOW))
     assert (wrong.status, wrong.code) == (401, "no_token")
 
 
@@ -119,7 +121,7 @@ def test_no_character_of_a_token_can_be_changed(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.characters().filter(lambda character: character != token[place]))
     changed = token[:place] + other + token[place + 1 :]
-    # White space around a token is no part of it.
+    # White space around a token does not belong to it.
     if changed.strip() == token:
         return
     wrong = refusal(lambda: check(changed, Permission.JOIN, "n1"))
@@ -128,7 +130,7 @@ def test_no_character_of_a_token_can_be_changed(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_no_character_of_a_token_can_be_left_out_or_added(data: st.DataObject) -> None:
-    token = Access(SECRET).node_token("a_node_5", NOW)
+    token = AccessControl(SECRET).node_token("a_node_5", NOW)
     place = data.draw(st.integers(0, len(token) - 1))
     more = data.draw(st.text(st.characters(codec="ascii", exclude_categories=["Z", "C"]), min_size=1, max_size=3))
     for changed in (token[:place] + token[place + 1 :], token[:place] + more + token[place:], token + more):
@@ -137,19 +139,19 @@ def test_no_character_of_a_token_can_be_left_out_or_added(data: st.DataObject) -
 
 @given(st.text(max_size=300))
 def test_any_header_is_refused_or_understood_never_an_error(header: str) -> None:
-    assert refusal(lambda: Access(SECRET).check(header, Permission.READ, None, NOW)).status == 401
-    assert refusal(lambda: Access(SECRET).check("Bearer " + header, Permission.READ, None, NOW)).status == 401
+    assert refusal(lambda: AccessControl(SECRET).check(header, Permission.READ, None, NOW)).status == 401
+    assert refusal(lambda: AccessControl(SECRET).check("Bearer " + header, Permission.READ, None, NOW)).status == 401
 
 
 def test_a_token_of_another_crawl_is_not_valid(engine: MemoryEngine) -> None:
-    token = drive(Access(bytes(32)).issue(engine, Role.OPERATOR, "", NOW))
+    token = drive(AccessControl(bytes(32)).issue(engine, Role.OPERATOR, "", NOW))
     assert refusal(lambda: check(token)).code == "invalid_token"
 
 
 def test_a_node_cannot_take_a_name_that_reads_as_another_role() -> None:
     for name in ("", "-", "a b", "a/b", "a\n", "é", "x" * 65):
-        assert refusal(lambda: Access(SECRET).node_token(name, NOW)).code == "bad_node_id"  # noqa: B023
-    tricky = Access(SECRET).node_token("viewer_abc_0", NOW)
+        assert refusal(lambda: AccessControl(SECRET).node_token(name, NOW)).code == "bad_node_id"  # noqa: B023
+    tricky = AccessControl(SECRET).node_token("viewer_abc_0", NOW)
     assert check(tricky, Permission.NODE, "viewer_abc_0") == Identity(Role.NODE, "viewer_abc_0")
 
 
@@ -163,10 +165,11 @@ def test_a_token_expires(engine: MemoryEngine) -> None:
 
 
 def test_a_revoked_token_is_refused_by_every_coordinator_after_its_refresh(engine: MemoryEngine) -> None:
-    here, there = Access(SECRET), Access(SECRET)
+    here, there = AccessControl(SECRET), AccessControl(SECRET)
     token, kept = person(engine, Role.OPERATOR, access=here), person(engine, Role.OPERATOR, access=here)
     token_id = token.split("_")[2]
-    assert drive(here.revoke(engine, token_id, NOW))
+    assert drive(revoke_token(engine, token_id, NOW))
+    drive(here.refresh(engine))
     assert refusal(lambda: here.check(f"Bearer {token}", Permission.READ, None, NOW)).code == "token_revoked"
     assert there.check(f"Bearer {token}", Permission.READ, None, NOW).id == token_id
     drive(there.refresh(engine))
@@ -188,7 +191,7 @@ def test_revoking_twice_keeps_the_first_time(engine: MemoryEngine) -> None:
 
 
 def test_a_revoked_node_gets_another_token_and_key_when_it_registers_again(engine: MemoryEngine) -> None:
-    here, there = Access(SECRET), Access(SECRET)
+    here, there = AccessControl(SECRET), AccessControl(SECRET)
     token, key = here.node_token("n1", NOW), here.node_key("n1")
     other = here.node_token("n2", NOW)
     drive(here.revoke_node(engine, "n1"))
@@ -202,7 +205,7 @@ def test_a_revoked_node_gets_another_token_and_key_when_it_registers_again(engin
 
 
 def test_two_coordinators_that_revoke_a_node_one_after_the_other_void_what_came_between(engine: MemoryEngine) -> None:
-    here, there = Access(SECRET), Access(SECRET)
+    here, there = AccessControl(SECRET), AccessControl(SECRET)
     drive(here.revoke_node(engine, "n1"))
     between = here.node_token("n1", NOW)
     drive(there.revoke_node(engine, "n1"))
@@ -210,7 +213,7 @@ def test_two_coordinators_that_revoke_a_node_one_after_the_other_void_what_came_
 
 
 def test_a_nodes_token_ends_after_a_day_and_is_renewed_in_its_second_half() -> None:
-    access = Access(SECRET)
+    access = AccessControl(SECRET)
     header = f"Bearer {access.node_token('n1', NOW, 'abc')}"
     assert access.renewed(header, NOW + NODE_TOKEN_S / 3) is None
     renewed = access.renewed(header, NOW + NODE_TOKEN_S * 2 / 3)
@@ -221,13 +224,13 @@ def test_a_nodes_token_ends_after_a_day_and_is_renewed_in_its_second_half() -> N
 
 def test_nobody_but_a_node_is_given_another_token(engine: MemoryEngine) -> None:
     header = f"Bearer {person(engine, Role.OPERATOR, expires=NOW + 60)}"
-    assert Access(SECRET).renewed(header, NOW + 59) is None
-    assert Access(SECRET).renewed(None, NOW) is None
+    assert AccessControl(SECRET).renewed(header, NOW + 59) is None
+    assert AccessControl(SECRET).renewed(None, NOW) is None
     assert OpenAccess(SECRET).renewed("Bearer anything", NOW) is None
 
 
 def test_a_token_can_be_revoked_with_all_nodes_that_it_brought(engine: MemoryEngine) -> None:
-    here, there = Access(SECRET), Access(SECRET)
+    here, there = AccessControl(SECRET), AccessControl(SECRET)
     mine, others = (person(engine, Role.JOIN).split("_")[2] for _ in range(2))
     brought = {name: f"Bearer {here.node_token(name, NOW, token)}" for name, token in (("n1", mine), ("n2", others))}
     drive(revoke_token(engine, mine, NOW))
@@ -249,7 +252,7 @@ def test_that_the_nodes_of_a_token_are_revoked_is_remembered_until_their_tokens_
     drive(revoke_token(engine, token_id, NOW, with_nodes=True))
     counts = []
     for now in (NOW + 61, NOW + NODE_TOKEN_S, NOW + 3 * NODE_TOKEN_S):
-        drive(Access(SECRET).issue(engine, Role.VIEWER, "", now))
+        drive(AccessControl(SECRET).issue(engine, Role.VIEWER, "", now))
         counts.append(len(drive(engine.get_entries(REVOKED_TABLE))))
     assert counts == [1, 1, 0]
 
@@ -269,7 +272,7 @@ def test_the_engine_holds_who_has_a_token_and_never_the_token(engine: MemoryEngi
 def test_the_records_of_expired_tokens_are_dropped_when_another_is_made(engine: MemoryEngine) -> None:
     token_id = person(engine, Role.VIEWER, expires=NOW + 60).split("_")[2]
     drive(revoke_token(engine, token_id, NOW))
-    drive(Access(SECRET).issue(engine, Role.VIEWER, "", NOW + 61))
+    drive(AccessControl(SECRET).issue(engine, Role.VIEWER, "", NOW + 61))
     assert token_id not in drive(engine.get_entries(TOKENS_TABLE))
     assert token_id not in drive(engine.get_entries(REVOKED_TABLE))
 
@@ -285,23 +288,23 @@ def test_there_is_a_limit_to_how_many_tokens_are_kept(engine: MemoryEngine) -> N
 @pytest.mark.parametrize("name", ["x" * 101, "a\nb", "\x1b[31m"])
 def test_a_name_that_would_spoil_a_list_is_refused(engine: MemoryEngine, name: str) -> None:
     with pytest.raises(ConfigError, match="printable"):
-        drive(Access(SECRET).issue(engine, Role.VIEWER, name, NOW))
+        drive(AccessControl(SECRET).issue(engine, Role.VIEWER, name, NOW))
 
 
 def test_nobody_makes_a_node_token_by_hand(engine: MemoryEngine) -> None:
     with pytest.raises(ConfigError, match="registers"):
-        drive(Access(SECRET).issue(engine, Role.NODE, "", NOW))
+        drive(AccessControl(SECRET).issue(engine, Role.NODE, "", NOW))
 
 
 # Signed requests
 
 
-def signed(access: Access, body: bytes, nonce: int = 0) -> str:
+def signed(access: AccessControl, body: bytes, nonce: int = 0) -> str:
     return sign(access.node_key("n1"), "POST", TARGET, body, NOW, nonce.to_bytes(NONCE_BYTES, "big"))
 
 
 def test_a_signed_request_passes_once_at_all_coordinators_together(engine: MemoryEngine) -> None:
-    here, there = Access(SECRET), Access(SECRET)
+    here, there = AccessControl(SECRET), AccessControl(SECRET)
     header = signed(here, b"batch")
     drive(here.verify(engine, "n1", header, "POST", TARGET, b"batch", NOW))
     for access in (here, there):
@@ -311,7 +314,7 @@ def test_a_signed_request_passes_once_at_all_coordinators_together(engine: Memor
 
 
 def test_a_tampered_request_is_refused_and_does_not_use_up_its_nonce(engine: MemoryEngine) -> None:
-    access = Access(SECRET)
+    access = AccessControl(SECRET)
     header = signed(access, b"batch")
     wrong = refusal(lambda: drive(access.verify(engine, "n1", header, "POST", TARGET, b"batcH", NOW)))
     assert (wrong.status, wrong.code) == (401, "signature_wrong")
@@ -319,7 +322,7 @@ def test_a_tampered_request_is_refused_and_does_not_use_up_its_nonce(engine: Mem
 
 
 def test_the_key_of_one_node_does_not_sign_for_another(engine: MemoryEngine) -> None:
-    access = Access(SECRET)
+    access = AccessControl(SECRET)
     assert access.node_key("n1") != access.node_key("n2")
     other = refusal(lambda: drive(access.verify(engine, "n2", signed(access, b""), "POST", TARGET, b"", NOW)))
     assert other.code == "signature_wrong"
@@ -332,33 +335,25 @@ def test_two_coordinators_that_found_a_crawl_at_once_agree_on_its_secret(engine:
     assert [drive(crawl_secret(engine, digit * 32)) for digit in (b"1", b"2")] == [b"1" * 32, b"1" * 32]
 
 
-@pytest.mark.parametrize("kind", [Access, OpenAccess])
+@pytest.mark.parametrize("kind", [AccessControl, OpenAccess])
 def test_a_secret_that_the_engine_lost_is_written_again_by_who_knows_it(
-    engine: MemoryEngine, kind: type[Access]
+    engine: MemoryEngine, kind: type[AccessControl]
 ) -> None:
     drive(kind(SECRET).refresh(engine))
     assert drive(engine.get_meta(SECRET_KEY)) == SECRET
 
 
-@pytest.mark.parametrize("kind", [Access, OpenAccess])
-def test_all_coordinators_of_a_crawl_have_the_same_key_for_a_purpose(engine: MemoryEngine, kind: type[Access]) -> None:
-    here, there = kind(SECRET), kind(b"2" * 32)
-    drive(here.refresh(engine))
-    drive(there.refresh(engine))
-    assert here.key_for("one purpose") == there.key_for("one purpose") != here.key_for("another")
-
-
 def test_a_coordinator_takes_over_the_secret_of_the_engine(engine: MemoryEngine) -> None:
-    access = Access(SECRET)
+    access = AccessControl(SECRET)
     drive(engine.put_meta(SECRET_KEY, b"2" * 32))
     drive(access.refresh(engine))
-    assert access.node_key("n1") == Access(b"2" * 32).node_key("n1")
-    assert access.node_token("n1", NOW) == Access(b"2" * 32).node_token("n1", NOW)
+    assert access.node_key("n1") == AccessControl(b"2" * 32).node_key("n1")
+    assert access.node_token("n1", NOW) == AccessControl(b"2" * 32).node_token("n1", NOW)
 
 
 def test_a_secret_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        Access(b"short")
+        AccessControl(b"short")
 
 
 # Without tokens

@@ -7,11 +7,12 @@ import logging
 
 import pytest
 
-from drumlin.coordinator import audit
-from drumlin.coordinator.audit import AUDIT_TABLE, AuditEntry, AuditLog
-from drumlin.coordinator.auth import Access, Identity, Role
+from drumlin.access import audit
+from drumlin.access.audit import AUDIT_TABLE, AuditEntry, AuditLog
+from drumlin.access.tokens import AccessControl, Identity, Role
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.logs.formats import JSONFormatter
 
 NOW = 1_800_000_000.0
 WHO = Identity(Role.OPERATOR, "abc")
@@ -23,7 +24,7 @@ def write(log: AuditLog, now: float, target: str = "crawl") -> AuditEntry:
 
 def test_an_entry_says_who_did_what_when_from_where_and_how_it_ended() -> None:
     engine = MemoryEngine(1)
-    token = drive(Access(bytes(32)).issue(engine, Role.OPERATOR, "Ada", NOW))
+    token = drive(AccessControl(bytes(32)).issue(engine, Role.OPERATOR, "Ada", NOW))
     who = Identity(Role.OPERATOR, token.split("_")[2])
     drive(AuditLog(engine).record(who, "quarantine", "node/n1", "done", "10.0.0.7", NOW))
     expected = AuditEntry(NOW, who.id, "Ada", Role.OPERATOR, "quarantine", "node/n1", "done", "10.0.0.7")
@@ -58,14 +59,21 @@ def test_the_log_keeps_the_newest_entries_only(monkeypatch: pytest.MonkeyPatch) 
     assert newest == [str(second) for second in range(499, 449, -1)]
 
 
-def test_every_entry_is_one_line_of_json_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_every_entry_with_all_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     log = AuditLog(MemoryEngine(1))
     with caplog.at_level(logging.INFO, "drumlin.audit"):
         write(log, NOW, 'a "quoted"\nline')
     (record,) = caplog.records
-    assert "\n" not in record.getMessage()
-    # Escaped by us, so that whoever reads the entry and prints it gets one line too.
-    assert json.loads(record.getMessage())["target"] == 'a "quoted"\\nline'
+    said = json.loads(JSONFormatter().format(record))
+    # Escaped by us: whoever reads the entry and prints it gets one line too.
+    assert said["message"] == 'operator abc from 127.0.0.1: pause a "quoted"\\nline: done'
+    assert (said["event"], said["action"], said["target"]) == ("audit", "pause", 'a "quoted"\\nline')
+    assert (said["token_id"], said["role"], said["outcome"], said["address"]) == (
+        "abc",
+        "operator",
+        "done",
+        "127.0.0.1",
+    )
 
 
 def test_a_long_target_is_cut() -> None:

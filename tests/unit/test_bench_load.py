@@ -1,4 +1,4 @@
-"""The load generator: it says what nodes say, at the pace asked for, and hides no waiting."""
+"""The load generator: it sends what nodes send, at the given pace, and hides no waiting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ URLS = 4_000
 
 
 class StandIn:
-    """As little of a coordinator as the generator can be tested with: a line of URLs, and accounts."""
+    """A very small coordinator to test the generator with: a queue of URLs, and counts."""
 
     def __init__(self, web: LoadWeb) -> None:
         self.urls = deque(web.new_url(number % HOSTS) for number in range(URLS))

@@ -1,4 +1,4 @@
-"""The benchmark web: whole, reachable, the same every time, and honest in its accounts."""
+"""The benchmark web: complete, reachable, the same every time, and with right counts."""
 
 from __future__ import annotations
 

@@ -17,12 +17,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordinator.bodies import (
+from drumlin.api.bodies import (
     JSON,
     MSGPACK,
     Format,
     Receive,
-    Refused,
     answers_in,
     decompress,
     encode,
@@ -30,6 +29,7 @@ from drumlin.coordinator.bodies import (
     read_body,
     reply_refused,
 )
+from drumlin.http.refusal import Refused
 
 LIMIT = 1_000_000
 DEEP = 200_000

@@ -15,8 +15,8 @@ from drumlin.coordinator.breathing import (
     parts,
 )
 from drumlin.coordinator.dispatch import KNOWN_AT_ONCE
-from drumlin.coordinator.findings import HREFS_AT_ONCE
-from drumlin.coordinator.granting import RENEWALS_AT_ONCE
+from drumlin.coordinator.giving.granting import RENEWALS_AT_ONCE
+from drumlin.coordinator.taking.findings import HREFS_AT_ONCE
 from drumlin.model import NewURLs
 from drumlin.protocol import KnownRequest, Results, WorkRequest
 from tests.harness.dispatching import SEEDS, Asker, Driven, batch_of, dispatcher, result
@@ -46,7 +46,7 @@ def test_an_honest_batch_is_one_part_where_parts_cost_round_trips() -> None:
 
 
 class CountedLanes(Lanes):
-    """Counts how often work is interrupted for others."""
+    """Counts how often work pauses for others."""
 
     def __init__(self) -> None:
         self.breaths = 0

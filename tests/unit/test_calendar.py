@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from drumlin.api.explaining.shown import PARTS, TIMES, TIMES_MS, on_calendar
+from drumlin.api.messages.people import DeadLettersView, DeadLetterView
 from drumlin.coordinator.calendar import GAPS_MAX, NEGLIGIBLE_S, TABLE, Calendar
-from drumlin.coordinator.messages import DeadLettersView, DeadLetterView
-from drumlin.coordinator.shown import PARTS, TIMES, TIMES_MS, on_calendar
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 
 DAY_S = 86_400.0
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import grp
+import os
+import pwd
+import stat
 from pathlib import Path
 
 import click
@@ -12,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumlin import __version__
 from drumlin.config import (
     DEFAULT_USER_AGENT,
     SETTINGS,
@@ -25,8 +30,12 @@ from drumlin.config import (
     load,
     parse_duration,
     parse_size,
+    settings_of,
 )
+from drumlin.config.key import Kind
 from drumlin.config.reference import page
+from drumlin.config.settings import SECTIONS
+from drumlin.config.trust import who_else_may_write
 from drumlin.errors import EXIT_USAGE, ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -82,17 +91,85 @@ def test_a_named_file_is_read_in_place_of_the_one_in_the_working_directory(tmp_p
     assert (loaded.crawl.delay_s, loaded.crawl.per_host) == (1.0, 2)
 
 
+def test_a_file_of_another_user_is_read_only_if_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "drumlin.toml"
+    path.write_text("[client]\ncoordinator = 'http://attacker.example'\ninsecure = true\n")
+    if os.geteuid() == 0:
+        os.chown(path, 12_345, 12_345)
+    else:
+        # Only root can give a file away, so here the user becomes another one.
+        monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    with pytest.raises(ConfigError) as caught:
+        load({}, {"DRUMLIN_TOKEN": "secret"}, None, tmp_path)
+    assert str(caught.value) == (
+        "The file drumlin.toml in the working directory belongs to another user, so it is not read. "
+        "It could send your token to a stranger. If you trust it, say so with --config drumlin.toml."
+    )
+    assert load({}, {}, Path("drumlin.toml"), tmp_path).client.coordinator == "http://attacker.example"
+
+
+def test_a_file_that_everybody_can_write_is_read_only_if_it_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "drumlin.toml"
+    path.write_text("[crawl]\ndepth = 4\n")
+    path.chmod(0o666)
+    with pytest.raises(ConfigError, match="can be written by every user, so it is not read"):
+        load({}, {}, None, tmp_path)
+    assert load({}, {}, path, tmp_path).crawl.depth == 4
+
+
+def test_a_group_may_write_the_file_if_only_the_user_is_in_it(tmp_path: Path) -> None:
+    """The status is made up, since which groups there are depends on the machine."""
+    user = pwd.getpwuid(os.geteuid())
+    path = tmp_path / "drumlin.toml"
+    path.write_text("")
+
+    def with_group(gid: int) -> os.stat_result:
+        fields = list(path.stat())
+        fields[stat.ST_MODE], fields[stat.ST_GID] = stat.S_IFREG | 0o664, gid
+        return os.stat_result(fields)
+
+    unknown = max(group.gr_gid for group in grp.getgrall()) + 1
+    assert who_else_may_write(with_group(unknown)) == "can be written by a group of users"
+    others = next(group.gr_gid for group in grp.getgrall() if group.gr_name != user.pw_name)
+    assert who_else_may_write(with_group(others)) == "can be written by a group of users"
+    own = grp.getgrgid(user.pw_gid)
+    if own.gr_name == user.pw_name and not own.gr_mem:
+        assert who_else_may_write(with_group(user.pw_gid)) == ""
+
+
 def test_every_setting_can_be_given_in_every_place_by_the_same_text(tmp_path: Path) -> None:
-    for setting in SETTINGS.values():
+    nothing = msgspec.structs.replace(load({}, {}, Path("/dev/null"), tmp_path), origins={})
+    for name, setting in SETTINGS.items():
         text = setting.display(setting.default)
-        from_file = load_file(tmp_path, f"[{setting.section}]\n{setting.name} = {setting.toml(setting.default)}\n")
-        from_variable = load({}, {setting.variable: text}, Path("/dev/null"), tmp_path)
         given_flag = list(setting.default) if isinstance(setting.default, tuple) else text
-        from_flag = load({setting.name: given_flag}, {}, Path("/dev/null"), tmp_path)
-        assert from_file.crawl == from_variable.crawl == from_flag.crawl == CrawlConfig(), setting.name
-        assert from_file.process == from_variable.process == from_flag.process == ProcessConfig(), setting.name
-        assert from_file.origins[setting.name].source == "file"
-        assert from_flag.origins[setting.name].source == "flag"
+        loaded = {
+            "environment": load({}, {setting.variable: text}, Path("/dev/null"), tmp_path),
+            "flag": load({name: given_flag}, {}, Path("/dev/null"), tmp_path),
+        }
+        if setting.key.kind is not Kind.SECRET:
+            line = f"{setting.name} = {setting.toml(setting.default)}"
+            loaded["file"] = load_file(tmp_path, f"[{setting.section}]\n{line}\n")
+        for source, one in loaded.items():
+            assert one.origins[name].source == source, name
+            assert msgspec.structs.replace(one, origins={}) == nothing, name
+
+
+def test_no_two_settings_share_a_name_or_a_variable() -> None:
+    assert len(SETTINGS) == sum(len(settings_of(section)) for section in SECTIONS)
+    assert len({setting.variable for setting in SETTINGS.values()}) == len(SETTINGS)
+
+
+def test_the_settings_of_one_verb_carry_its_name_in_their_variables(tmp_path: Path) -> None:
+    environ = {"DRUMLIN_NODE_STORE": "a", "DRUMLIN_COORDINATOR_STORE": "b", "DRUMLIN_COORDINATOR": "unix:c"}
+    loaded = load({}, environ, None, tmp_path)
+    assert (loaded.node.store, loaded.coordinator.store, loaded.client.coordinator) == ("a", "b", "unix:c")
+
+
+def test_of_two_settings_that_exclude_each_other_the_one_from_the_stronger_source_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "drumlin.toml").write_text("[node]\nstore = 'a'\nspool = 'b'\n")
+    assert load({}, {}, None, tmp_path).stronger("node_store", "node_spool") == ""
+    assert load({}, {"DRUMLIN_NODE_SPOOL": "c"}, None, tmp_path).stronger("node_store", "node_spool") == "node_spool"
+    assert load({"node_store": "c"}, {}, None, tmp_path).stronger("node_store", "node_spool") == "node_store"
 
 
 def test_none_takes_a_limit_away(tmp_path: Path) -> None:
@@ -137,11 +214,33 @@ def test_a_key_in_the_wrong_section_is_told_its_place(tmp_path: Path) -> None:
     assert "Put it in [crawl]" in error_of(tmp_path, "delay = 10\n")
     assert "Did you mean 'crawl'?" in error_of(tmp_path, "[crawls]\ndelay = 10\n")
     assert "section [crawl]" in error_of(tmp_path, "crawl = 1\n")
+    assert "section [coordinator]" in error_of(tmp_path, "coordinator = 'unix:a'\n")
+    assert "belongs in [node] or [coordinator]" in error_of(tmp_path, "[crawl]\nstore = 'a'\n")
 
 
 def test_an_unknown_variable_is_an_error_but_test_switches_are_none_of_our_business(tmp_path: Path) -> None:
     assert "Did you mean 'DRUMLIN_DELAY'?" in error_of(tmp_path, environ={"DRUMLIN_DELLAY": "1"})
+    assert "Did you mean 'DRUMLIN_NODE_STORE'?" in error_of(tmp_path, environ={"DRUMLIN_NODE_STOER": "1"})
     load({}, {"DRUMLIN_TEST_ABORT": "1"}, Path("/dev/null"), tmp_path)
+
+
+def test_a_mistyped_key_of_a_node_is_led_to_the_nearest_of_its_section(tmp_path: Path) -> None:
+    message = error_of(tmp_path, "[node]\nspol = 'a'\n")
+    assert message == "drumlin.toml has an unknown key 'spol' in [node]. Did you mean 'spool'?"
+
+
+def test_a_secret_in_a_settings_file_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    message = error_of(tmp_path, "[client]\ntoken = 'drumlin_join_a_0_b'\n")
+    assert message.startswith("drumlin.toml has the secret 'token' in [client]. Others may read that file:")
+    assert "drumlin_join" not in message
+
+
+def test_a_password_and_a_token_are_not_shown() -> None:
+    engine, token = SETTINGS["engine"], SETTINGS["token"]
+    assert engine.without_secrets("redis://me:pass@word@h1,h2/crawl") == "redis://***@h1,h2/crawl"
+    assert engine.without_secrets("rocksdb:frontier") == "rocksdb:frontier"
+    assert token.without_secrets("drumlin_join_a_0_b") == "(not shown)"
+    assert token.without_secrets(None) is None
 
 
 def test_an_unknown_flag_name_is_an_error(tmp_path: Path) -> None:
@@ -173,6 +272,11 @@ def test_an_unknown_flag_name_is_an_error(tmp_path: Path) -> None:
         ("user_agent", "bot\r\nX-Evil: 1", "printable ASCII"),
         ("user_agent", "(no name)", "begins with the crawler's name"),
         ("scope", "loud", "one of page"),
+        ("coordinator_listen", "here", "HOST:PORT or unix:PATH"),
+        ("coordinator_listen", "[::1]:70000", "HOST:PORT or unix:PATH"),
+        ("coordinator_trusted_proxy", ("10.0.0.0/24", "proxy.example"), "a list of addresses or networks"),
+        ("node_memory_max", "much", "a size"),
+        ("fleet_replicas", "6", "at most 5"),
     ],
 )
 def test_a_bad_value_is_one_sentence_that_says_what_it_should_be(
@@ -288,7 +392,8 @@ def test_every_setting_has_a_flag_made_from_the_table(tmp_path: Path, monkeypatc
     assert (seen[0].crawl.assets, seen[0].crawl.sitemaps) == (True, False)
     assert (seen[0].process.json, seen[0].process.out, seen[0].process.nodes) == (True, "d", 3)
     help_text = CliRunner().invoke(command, ["--help"]).output
-    assert [setting.flag for setting in SETTINGS.values() if setting.flag not in help_text] == []
+    flags = [setting.flag for setting in (*settings_of("crawl"), *settings_of("process"))]
+    assert [flag for flag in flags if flag not in help_text] == []
 
 
 def test_a_command_may_have_some_of_the_flags_and_still_gets_all_settings(
@@ -319,3 +424,25 @@ def test_the_exit_codes_are_documented() -> None:
     documented = (ROOT / "docs/reference/exit-codes.md").read_text()
     codes = [value for name, value in vars(errors).items() if name.startswith("EXIT_")]
     assert [code for code in [*codes, EXIT_PIPE_CLOSED] if f"\n| {code} | " not in documented] == []
+
+
+@pytest.mark.parametrize(
+    ("agent", "contact", "sent"),
+    [
+        (DEFAULT_USER_AGENT, None, DEFAULT_USER_AGENT),
+        (DEFAULT_USER_AGENT, "me@example.org", f"drumlin/{__version__} (+me@example.org)"),
+        ("MyBot/2.0", "https://example.org/bot", "MyBot/2.0 (+https://example.org/bot)"),
+        ("MyBot/2.0 (+me@example.org)", "me@example.org", "MyBot/2.0 (+me@example.org)"),
+    ],
+)
+def test_the_contact_stands_in_the_user_agent_once(agent: str, contact: str | None, sent: str) -> None:
+    config = CrawlConfig(user_agent=agent, contact=contact)
+    assert config.sent_user_agent == sent
+    assert config.names_contact == (contact is not None)
+    assert CrawlConfig(user_agent="MyBot/1.0 (+https://example.org/)").names_contact
+
+
+@pytest.mark.parametrize("contact", ["nobody", "me@example.org)\r\nX-Evil: 1", "(me@example.org)", ""])
+def test_a_contact_to_which_nobody_can_write_is_refused(contact: str) -> None:
+    with pytest.raises(ConfigError, match="--contact must be"):
+        load({"contact": contact}, {}, None, Path())

@@ -39,7 +39,7 @@ class DictKeyValue:
 
 @functools.cache
 def sketch(text: int, changed: int = 0) -> bytes:
-    """The sketch of one of many texts of 400 words, in which some words are changed: each costs 1.5 % of overlap."""
+    """The sketch of one of many texts of 400 words. Each changed word costs 1.5 % of overlap."""
     words = [f"t{text}w{number}" for number in range(400)]
     for number in range(changed):
         words[(number * 37 + changed) % 400] = f"c{changed}n{number}"
@@ -163,7 +163,7 @@ def test_what_cannot_be_read_is_not_compared(index: ContentIndex) -> None:
 
 
 def test_an_index_of_simhashes_is_not_misread(kv: DictKeyValue, index: ContentIndex) -> None:
-    """Versions before sketches kept chunks of 16 bytes an entry, and a distance in bits with what they called near."""
+    """Versions before sketches kept chunks with entries of 16 bytes, and a distance in bits for each near content."""
     domain = b"n" + xxhash.xxh3_64_digest(b"a.example")
     old, seen = content("old"), content("seen")
     kv.values[domain + bytes(4)] = random.Random(1).randbytes(16 * 20)

@@ -1,4 +1,4 @@
-"""Sketches: the overlap that they tell is that of the sets of shingles, the same everywhere and always."""
+"""Sketches: the overlap that is estimated from them is that of the sets of shingles, on every machine."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_how_often_a_shingle_occurs_does_not_matter() -> None:
 
 
 def test_unrelated_texts_and_shared_boilerplate_are_not_near() -> None:
-    """Where most shingles differ a sketch cannot say how many do; it is enough that they are no candidates for near."""
+    """If most shingles differ, a sketch cannot tell how many; it is enough that such texts are not candidates."""
     boilerplate = " ".join(prose(random.Random(99), 600))
     texts = [boilerplate + " " + " ".join(prose(random.Random(seed), 600)) for seed in range(20)]
     assert max(estimate(texts[i], texts[j]) for i in range(20) for j in range(i)) < 0.8

@@ -22,6 +22,7 @@ from drumlin.protocol import (
     HostNote,
     HostReport,
     KnownRequest,
+    NodeEvent,
     NodeStatus,
     Results,
     WorkLease,
@@ -214,13 +215,6 @@ def test_while_it_drains_nothing_is_given_out() -> None:
     assert (work.state, work.leases, made.made.stop_reason) == (CrawlState.DRAINING, [], "interrupted")
 
 
-def test_a_page_that_kills_its_process_twice_is_a_dead_letter() -> None:
-    made = dispatcher(SEEDS[:1])
-    assert not drive(made.made.strike(SEEDS[0], 1.0, kind="crash", error="SIGSEGV"))
-    assert drive(made.made.strike(SEEDS[0], 2.0, kind="crash", error="SIGSEGV"))
-    assert made.totals(2.0).group("dead.") == {"crash": 1}
-
-
 def test_a_host_takes_no_more_urls_than_allowed_and_the_refused_are_counted() -> None:
     made = dispatcher(SEEDS[:1], host_urls_max=3)
     assert made.seed([f"http://h0.test/{number}" for number in range(9)], 0.0) == 2
@@ -248,7 +242,7 @@ def test_a_node_settles_only_its_own_leases_and_those_of_nodes_that_are_gone() -
     batch = batch_of([result(lease.assignments[0])], [release(lease)])
     assert made.results(batch, 1.0, "n1").rejected[0].reason == "not_yours"
     assert made.totals(1.0).leased == 1
-    drive(made.made.set_node_status("n0", NodeStatus.FAILED, 1.0))
+    drive(made.made.change_node("n0", NodeEvent.FALLS_SILENT))
     assert made.results(batch, 1.0, "n1").accepted_count == 1
 
 
@@ -272,6 +266,17 @@ def test_links_as_found_are_made_canonical_and_kept_in_scope() -> None:
     made.results(Results([raw], [release(lease)]), 1.0, "n0")
     (again,) = Asker(made).work(5.0)
     assert [task.url for task in again.assignments] == ["http://h0.test/a?b=2&a=1"]
+
+
+def test_a_silent_worker_without_heartbeats_is_quiet_and_is_let_in_when_it_asks_again() -> None:
+    made = dispatcher(SEEDS[:2], lease_s=10.0)
+    made.register("worker", 0.0, instance="")
+    assert Asker(made, "worker").work(0.0, hosts=1)
+    for now in (1.0, 15.0, 30.0):
+        made.tick(now)
+    assert drive(made.made.node_records())[0].status is NodeStatus.QUIET
+    assert Asker(made, "worker").work(31.0)
+    assert drive(made.made.node_records())[0].status is NodeStatus.ACTIVE
 
 
 def test_a_silent_node_is_failed_and_its_leases_end_no_sooner_than_their_deadline() -> None:
@@ -452,7 +457,7 @@ class Interleaving:
         assert totals.dead == 0
 
     def run_out(self) -> None:
-        """Let one node finish the crawl without mishap."""
+        """Let one node finish the crawl without further failures."""
         for _ in range(500):
             self.now += 12.0
             self.made.tick(self.now)

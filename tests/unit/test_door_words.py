@@ -1,4 +1,4 @@
-"""What people are told at a coordinator's door can be followed as it stands."""
+"""What people are told when they start or join a coordinator names every option that they need."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from drumlin.cli.coordinator import ready_line
-from drumlin.coordinator.service import Listen
+from drumlin.client.remote import CoordinatorError, read_answer
 from drumlin.errors import ConfigError
-from drumlin.fleet.remote import CoordinatorError, read_answer
+from drumlin.serving.service import Listen
 from drumlin.tls import client_context
 
 PLAIN = Listen("127.0.0.1", 8700)

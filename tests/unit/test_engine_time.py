@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from drumlin.coordinator.engine_time import AGREED_S, ASKED_S_MAX, LOOK_EVERY_S, STALE_S, TOLD_EVERY_S, EngineTime
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import EngineError
 from tests.harness.clocks import HandClock
 
 FOUNDED = 1_795_000_000.0
 HOUR_S = 3_600.0
 TURNS = 50
-"""More than any task here takes until it sleeps."""
+"""More turns of the loop than any task here needs until it sleeps."""
 
 
 class SharedEngine(MemoryEngine):
@@ -72,7 +72,7 @@ class World:
         return task.result()
 
     async def passes(self, seconds: float) -> None:
-        """Let time pass; who is frozen sleeps on, and wakes when time next passes for it."""
+        """Let time pass. Coordinators that are frozen sleep on, and wake up when time next passes for them."""
         end = self.true() + seconds
         while True:
             for _ in range(TURNS):

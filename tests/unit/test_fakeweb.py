@@ -1,4 +1,4 @@
-"""The fake web does to a client what it says, and remembers what the client asked."""
+"""The fake web answers as it is scripted, and remembers what a client requested."""
 
 from __future__ import annotations
 

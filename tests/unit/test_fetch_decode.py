@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.errors import SiteError
-from drumlin.fetch.decode import GZIP_MEMBERS_MAX, decode
+from drumlin.fetch.decode import EXPANSION_BYTES_FREE, GZIP_MEMBERS_MAX, decode, decoded_bytes_max
 from drumlin.model import FailureKind
 
 PAGE = b"".join(b"<p>Paragraph %d of a page.</p>\n" % number for number in range(1000))
@@ -166,3 +166,18 @@ def test_a_damaged_stream_is_an_answer_or_a_site_error(encoding: str, body: byte
     encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= data.draw(st.integers(1, 255))
     with suppress(SiteError):
         assert len(decode(bytes(encoded), encoding, 1000)) <= 1000
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "zstd"])
+def test_a_few_bytes_do_not_become_more_than_gzip_could_make_of_them(encoding: str) -> None:
+    zeroes = bytes(2 * EXPANSION_BYTES_FREE)
+    for name in encoding.split(", "):
+        zeroes = ENCODERS[name](zeroes)
+    most = decoded_bytes_max(zeroes, 16 * EXPANSION_BYTES_FREE)
+    assert failure(zeroes, encoding, most) == FailureKind.TOO_LARGE
+
+
+def test_gzip_at_its_densest_is_undone() -> None:
+    zeroes = bytes(4 * EXPANSION_BYTES_FREE)
+    packed = gzip.compress(zeroes)
+    assert decode(packed, "gzip", decoded_bytes_max(packed, len(zeroes))) == zeroes

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordinator.forms import HASH_PATTERN, Moment, is_data_url, read_data_url, read_hash, read_moment
-from drumlin.coordinator.messages import FetchResult
-from drumlin.coordinator.telling import ToldResult
+from drumlin.api.intake.forms import HASH_PATTERN, Moment, is_data_url, read_data_url, read_hash, read_moment
+from drumlin.api.intake.telling import ToldResult
+from drumlin.api.messages.people import FetchResult
 
 DIGEST = hashlib.sha256(b"a page")
 HEX = DIGEST.hexdigest()

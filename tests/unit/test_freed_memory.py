@@ -1,16 +1,16 @@
-"""A coordinator gives memory back, and does not try for ever when there is none to give."""
+"""A coordinator returns memory, and tries less often if there is none to return."""
 
 from __future__ import annotations
 
 import asyncio
 
-from drumlin.coordinator.freed_memory import EVERY_S_MAX, EVERY_S_MIN, FreedMemory, give_back_freed, resident_bytes
+from drumlin.serving.freed_memory import EVERY_S_MAX, EVERY_S_MIN, FreedMemory, give_back_freed, resident_bytes
 
 MEGABYTE = 1_000_000
 
 
 class Process:
-    """One whose size tests set; giving back leaves `in_use`."""
+    """A process whose size is set by the test; after giving back, `in_use` is left."""
 
     def __init__(self) -> None:
         self.size = self.in_use = 100 * MEGABYTE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from drumlin.coordinator.placement import Placement
+from drumlin.coordinator.giving.placement import Placement
 from drumlin.engines.blocking import drive
 from drumlin.protocol import Heartbeat, HostNote, Work, WorkLease, WorkRequest
 from tests.harness.dispatching import HOSTS, SEEDS, Asker, batch_of, dispatcher, release
@@ -103,7 +103,7 @@ def test_a_host_whose_lease_was_lost_goes_to_the_next_node_that_asks() -> None:
 
 
 def test_a_host_is_visited_by_one_node_at_a_time_and_others_hear_what_is_known_of_it() -> None:
-    made = dispatcher()
+    made = dispatcher([*SEEDS, "http://rules.test/"])
 
     def ask(node: str, request: str, now: float) -> Work:
         visits = ["rules.test", "no host"]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.coordinator import watch
-from drumlin.coordinator.bodies import Refused
+from drumlin.api import watch
+from drumlin.api.watch import Watch
 from drumlin.coordinator.health import REPORT_COUNTS_S, TOLD_EVERY_S, Health, Part
-from drumlin.coordinator.watch import Watch
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import Cause, DrumlinError, EngineError, StorageError
+from drumlin.http.refusal import Refused
 
 NOW = 1_000.0
 FULL = EngineError("Redis is out of memory.", "Raise maxmemory.", code=Cause.OUT_OF_MEMORY)

@@ -1,4 +1,4 @@
-"""Hosts of which only so many pages are wanted: what is given out of them, by several coordinators."""
+"""Hosts with a budget of pages: what several coordinators give out of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import count
 from typing import cast
 
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.host_budgets import HostBudgets
+from drumlin.coordinator.giving.host_budgets import HostBudgets
 from drumlin.engines import Engine
 from drumlin.model import HostState, Lease, NewURLs
 from drumlin.protocol import CrawlState, HostReport, Result, Results, WorkLease, WorkRequest
@@ -107,7 +107,7 @@ def test_a_budget_that_is_lifted_while_its_host_is_looked_at_is_no_accident() ->
 
 
 class Lifting:
-    """An engine during whose look at a host its budget is lifted."""
+    """An engine in which a host's budget is removed while a coordinator looks at the host."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.coordinator.host_reports import backoffs_of
-from drumlin.coordinator.why import hosts_in_backoff
+from drumlin.api.explaining.why import hosts_in_backoff
+from drumlin.coordinator.taking.host_reports import backoffs_of
 from tests.harness.simulated import RULES, Answer, Simulation
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -30,7 +30,7 @@ def down_for(seconds: float, while_down: Answer, *, robots_only: bool) -> Simula
 
 
 def check(simulation: Simulation, down_s: float) -> list[float]:
-    """All was fetched, and none is dead; the times at which the site was asked while it was down."""
+    """Check that everything was fetched and nothing is dead. Returns when the site was asked while it was down."""
     totals = simulation.coordinator.totals(simulation.now)
     assert (totals.pages, totals.dead, totals.pending) == (len(SEEDS) + 1, 0, 0)
     assert not any(dead for _, _, dead in simulation.seen)
@@ -53,10 +53,10 @@ def check(simulation: Simulation, down_s: float) -> list[float]:
     ids=["503", "429", "reset", "timeout"],
 )
 def test_a_robots_txt_that_is_down_is_asked_for_ever_less_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, down_s: float, asked_max: int, while_down: Answer
+    tmp_path: Path, down_s: float, asked_max: int, while_down: Answer
 ) -> None:
     simulation = down_for(down_s, while_down, robots_only=True)
-    simulation.run(tmp_path, monkeypatch)
+    simulation.run(tmp_path)
     asked = check(simulation, down_s)
     pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
     assert 3 < len(asked) <= asked_max
@@ -66,12 +66,10 @@ def test_a_robots_txt_that_is_down_is_asked_for_ever_less_often(
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(("asked_s", "down_s"), [(600, HOUR_S), (40_000, DAY_S)])
-def test_retry_after_on_robots_txt_is_kept_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, asked_s: int, down_s: float
-) -> None:
+def test_retry_after_on_robots_txt_is_kept_to(tmp_path: Path, status: int, asked_s: int, down_s: float) -> None:
     wait = Answer(status, headers={"Retry-After": str(asked_s)})
     simulation = down_for(down_s, wait, robots_only=True)
-    simulation.run(tmp_path, monkeypatch)
+    simulation.run(tmp_path)
     asked = check(simulation, down_s)
     assert all(later - earlier >= asked_s for earlier, later in itertools.pairwise(asked))
     assert len(asked) <= down_s / asked_s + 1
@@ -80,19 +78,17 @@ def test_retry_after_on_robots_txt_is_kept_to(
 @pytest.mark.parametrize(("down_s", "asked_max"), [(600.0, 8), (HOUR_S, 10), (DAY_S, 35)])
 @pytest.mark.parametrize("failure", ["dns", "connect", "tls", "timeout"])
 def test_a_host_that_is_down_is_probed_ever_less_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, down_s: float, asked_max: int, failure: str
+    tmp_path: Path, down_s: float, asked_max: int, failure: str
 ) -> None:
     simulation = down_for(down_s, Answer(failure=failure, sent=False), robots_only=False)
-    simulation.run(tmp_path, monkeypatch)
+    simulation.run(tmp_path)
     asked = check(simulation, down_s)
     assert 3 < len(asked) <= asked_max
 
 
 @pytest.mark.parametrize("sent", [False, True], ids=["unreached", "silent"])
 @pytest.mark.parametrize("failure", ["timeout", "reset"])
-def test_a_host_that_goes_down_in_the_middle_loses_no_url(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, sent: bool
-) -> None:
+def test_a_host_that_goes_down_in_the_middle_loses_no_url(tmp_path: Path, failure: str, sent: bool) -> None:
     """It answered five pages, was gone for a day, and came back. Two URLs may have been tried before it was clear."""
 
     def site(url: str, at: float) -> Answer:
@@ -101,16 +97,14 @@ def test_a_host_that_goes_down_in_the_middle_loses_no_url(
         return Answer(body=RULES) if url.endswith("/robots.txt") else Answer()
 
     simulation = Simulation(site, SEEDS, 3 * DAY_S)
-    simulation.run(tmp_path, monkeypatch)
+    simulation.run(tmp_path)
     totals = simulation.coordinator.totals(simulation.now)
     assert (totals.pages, totals.dead, totals.pending) == (len(SEEDS), 0, 0)
     assert len([at for at, _ in simulation.asked if 6.0 < at < DAY_S]) < 40
 
 
-def test_urls_that_are_never_answered_are_dead_in_the_end_and_others_of_their_host_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The host answers otherwise, so that they are to blame; and it is no reason to leave the host alone."""
+def test_urls_that_are_never_answered_are_dead_in_the_end_and_others_of_their_host_are_not(tmp_path: Path) -> None:
+    """The host answers other requests, so these URLs are to blame, and the host is not left alone because of them."""
 
     def site(url: str, at: float) -> Answer:
         if url.endswith("/robots.txt"):
@@ -118,14 +112,14 @@ def test_urls_that_are_never_answered_are_dead_in_the_end_and_others_of_their_ho
         return Answer(failure="reset") if int(url.rpartition("/")[2]) % 2 else Answer()
 
     simulation = Simulation(site, SEEDS, DAY_S)
-    simulation.run(tmp_path, monkeypatch)
+    simulation.run(tmp_path)
     totals = simulation.coordinator.totals(simulation.now)
     assert (totals.pages, totals.dead, totals.pending) == (len(SEEDS) // 2, len(SEEDS) // 2, 0)
     assert totals.group("dead.") == {"reset": len(SEEDS) // 2}
     assert not any(count for _, count, _ in simulation.seen)
 
 
-def test_a_bad_certificate_keeps_nothing_of_http_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_certificate_keeps_nothing_of_http_waiting(tmp_path: Path) -> None:
     secure = [url.replace("http:", "https:") for url in SEEDS]
     mixed = [url for pair in zip(secure, SEEDS, strict=True) for url in pair]
 
@@ -135,7 +129,7 @@ def test_a_bad_certificate_keeps_nothing_of_http_waiting(tmp_path: Path, monkeyp
         return Answer(body=RULES) if url.endswith("/robots.txt") else Answer()
 
     simulation = Simulation(site, mixed, 3 * DAY_S)
-    simulation.run(tmp_path, monkeypatch)
+    simulation.run(tmp_path)
     totals = simulation.coordinator.totals(simulation.now)
     assert (totals.pages, totals.dead, totals.pending) == (2 * len(SEEDS), 0, 0)
     plain = [at for at, url in simulation.asked if url.startswith("http:")]
@@ -143,11 +137,9 @@ def test_a_bad_certificate_keeps_nothing_of_http_waiting(tmp_path: Path, monkeyp
     assert len([at for at, url in simulation.asked if url.startswith("https:") and at < DAY_S]) <= 35
 
 
-def test_a_host_out_of_reach_for_too_long_gives_dead_letters_with_the_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_out_of_reach_for_too_long_gives_dead_letters_with_the_cause(tmp_path: Path) -> None:
     simulation = Simulation(lambda url, at: Answer(failure="dns"), SEEDS, 3 * DAY_S, host_patience_s=DAY_S)
-    simulation.run(tmp_path, monkeypatch)
+    simulation.run(tmp_path)
     totals = simulation.coordinator.totals(simulation.now)
     assert (totals.dead, totals.pending) == (len(SEEDS), 0)
     assert totals.group("dead.") == {"dns": len(SEEDS)}
@@ -155,12 +147,12 @@ def test_a_host_out_of_reach_for_too_long_gives_dead_letters_with_the_cause(
     assert totals.hosts_in_backoff == 0
 
 
-def test_people_are_told_why_since_when_and_when_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_are_told_why_since_when_and_when_next(tmp_path: Path) -> None:
     simulation = Simulation(lambda url, at: Answer(503), SEEDS, 600.0)
-    simulation.run(tmp_path, monkeypatch)
+    simulation.run(tmp_path)
     state = simulation.host("a.test")
     assert state.in_backoff
     assert backoffs_of(state.note)["http"].kind == "robots_unreachable"
     (reason,) = hosts_in_backoff(simulation.coordinator.totals(simulation.now), [state], simulation.now)
-    assert "1 host is in back-off. a.test: It has been out of reach for 10 min" in reason.message
-    assert "(robots_unreachable: robots.txt: status 503; 6 tries in vain). It is tried again in" in reason.message
+    assert "1 host is out of reach. a.test: It has been out of reach for 10 min" in reason.message
+    assert "(its robots.txt could not be fetched (status 503); 6 tries in vain). It is tried again in" in reason.message

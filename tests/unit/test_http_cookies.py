@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from drumlin.config.settings import CookieMode
+from drumlin.contact.cookies import CHARS_MAX, HOST_CHARS_MAX, JARS_MAX, Cookies
 from drumlin.http.cookies import COOKIES_MAX, HEADER_CHARS_MAX, Jar
-from drumlin.node.cookies import JARS_MAX, Cookies
 
 URL = "https://a.test/dir/page"
 NOW = 1_800_000_000.0
@@ -46,6 +47,32 @@ def test_a_cookie_is_sent_back_where_it_belongs(said: str, sent: str) -> None:
     assert header(said) == sent
 
 
+@pytest.mark.parametrize(
+    ("said", "url", "sent"),
+    [
+        ("__Host-a=1; Path=/; Secure", "https://a.test/", "__Host-a=1"),
+        ("__Host-a=1; Path=/", "https://a.test/", ""),
+        ("__host-a=1; Path=/", "http://a.test/", ""),
+        ("__Host-a=1; Secure", "https://a.test/", ""),
+        ("__Host-a=1; Path=/; Secure; Domain=a.test", "https://a.test/", ""),
+        ("__Host-a=1; Path=/; Secure", "http://a.test/", ""),
+        ("__Secure-a=1; Secure", "https://a.test/", "__Secure-a=1"),
+        ("__Secure-a=1", "http://a.test/", ""),
+        ("__SECURE-a=1", "https://a.test/", ""),
+        ("=__Secure-a=1", "https://a.test/", ""),
+        ("a=1; Domain=0.0.1", "http://127.0.0.1:8080/", ""),
+        ("a=1; Domain=127.0.0.1", "http://127.0.0.1:8080/", "a=1"),
+        ("a=1; Domain=1]", "http://[::1]/", ""),
+        ("a=1; Domain=[::1]", "http://[::1]:8080/", "a=1"),
+        ("a=1", "http://[::1]:8080/", "a=1"),
+    ],
+)
+def test_prefixes_are_promises_and_an_address_has_no_domains(said: str, url: str, sent: str) -> None:
+    jar = Jar()
+    jar.take([said], url, NOW)
+    assert jar.header(url.replace("http:", "https:")) == sent
+
+
 def test_a_secure_cookie_is_sent_over_https_only() -> None:
     assert header("a=1; Secure; Path=/") == "a=1"
     assert header("a=1; Secure; Path=/", url="http://a.test/dir/page") == ""
@@ -70,3 +97,26 @@ def test_a_chain_has_its_own_cookies_and_old_ones_are_forgotten() -> None:
     assert cookies.header("http://a.test/x", ()) == ""
     assert cookies.header("http://b.test/x", ("http://a.test/7",)) == ""
     assert cookies.header("http://a.test/x", ("http://a.test/0",)) == "", "the oldest"
+
+
+def test_one_host_fills_no_memory_and_pushes_no_other_out() -> None:
+    cookies, honest = Cookies("chain"), "http://honest.test/gate"
+    cookies.learn(b"HTTP/1.1 302 Found\r\nSet-Cookie: ok=1; Path=/\r\n\r\n", honest, NOW)
+    large = b"".join(b"Set-Cookie: c%d=%b; Path=/\r\n" % (number, b"x" * 4_000) for number in range(20))
+    for number in range(JARS_MAX + 10):
+        cookies.learn(b"HTTP/1.1 302 Found\r\n" + large + b"\r\n", f"http://evil.test/{number}", NOW)
+        assert cookies.chars <= HOST_CHARS_MAX + 1_000
+    last = f"http://evil.test/{JARS_MAX + 9}"
+    assert cookies.header("http://evil.test/x", (last,)).startswith("c")
+    assert cookies.header("http://honest.test/x", (honest,)) == "ok=1"
+
+
+@pytest.mark.parametrize("mode", ["chain", "host"])
+def test_many_hosts_fill_no_more_than_a_node_has_for_cookies(mode: CookieMode) -> None:
+    cookies = Cookies(mode)
+    head = b"HTTP/1.1 302 Found\r\nSet-Cookie: a=%b; Path=/%b\r\n\r\n" % (b"x" * 4_000, b"y" * 100_000)
+    for number in range(4_000):
+        cookies.learn(head, f"http://h{number}.test/", NOW)
+    assert CHARS_MAX // 2 < cookies.chars <= CHARS_MAX
+    assert cookies.header("http://h3999.test/", ("http://h3999.test/",)).startswith("a=x")
+    assert cookies.header("http://h0.test/", ("http://h0.test/",)) == ""

@@ -37,8 +37,9 @@ def test_the_block_of_the_body_is_found_among_others(end: bytes) -> None:
     moved = end.join([b"HTTP/1.1 302 Found", b"Location: /x", b"", b""])
     final = end.join([b"HTTP/1.1 200 OK", b"A: 1", b"", b""])
     trailers = end.join([b"Content-Type: text/html", b"HTTP/odd: 3", b""])
-    for received in (final, early + final, early + moved + early + final, final + trailers, early + final + trailers):
+    for received in (final, early + final, final + trailers, early + final + trailers, final + moved, final + early):
         assert final_block(received) == final
+        assert final_block(early + moved + received, 200) == final
     assert header_fields(final_block(final + trailers)) == {"a": "1"}
 
 

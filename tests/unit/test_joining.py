@@ -8,11 +8,11 @@ import random
 import msgspec
 import pytest
 
-from drumlin.coordinator.dispatch import Dispatcher, Proof, SupersededError
-from drumlin.coordinator.nodes import BEATS_TABLE, TABLE, Beat
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.nodes import BEATS_TABLE, TABLE, Beat, Proof, SupersededError
 from drumlin.engines.blocking import drive
 from drumlin.errors import BusyError
-from drumlin.protocol import Heartbeat, NodeRecord, NodeStatus, Register, WorkRequest
+from drumlin.protocol import Heartbeat, NodeEvent, NodeRecord, NodeStatus, Register, WorkRequest
 from tests.harness.dispatching import SEEDS, Asker, Driven, dispatcher
 
 BEAT = Heartbeat("active", 1.0, 7, hosts=2)
@@ -27,7 +27,7 @@ def another(first: Driven, name: str = "another") -> Driven:
 
 
 def stored(made: Driven, node: str = "n0") -> NodeRecord:
-    """A node's record as a coordinator finds it that never heard of it."""
+    """The record of a node as a coordinator reads it that has not met the node."""
     record = drive(another(made).made.node(node))
     assert record is not None
     return record
@@ -95,7 +95,7 @@ def test_whatever_a_heartbeat_says_of_a_node_other_coordinators_hear() -> None:
 def test_a_quarantined_node_stays_so_at_a_coordinator_that_was_just_started() -> None:
     first = dispatcher()
     first.register("n0", 1.0)
-    drive(first.made.set_node_status("n0", NodeStatus.QUARANTINED, 2.0))
+    drive(first.made.change_node("n0", NodeEvent.QUARANTINE))
     second = another(first)
     assert second.made.orders.nodes == {"n0": NodeStatus.QUARANTINED}
     assert second.register("n0", 3.0, boot=2).status is NodeStatus.QUARANTINED
@@ -144,7 +144,7 @@ def test_a_join_token_does_not_open_the_door_of_a_node_at_work(instance: str, of
     made.register("n0", 1.0, instance=of_the_node)
     with pytest.raises(BusyError, match="another --name"):
         register(made, Proof.JOIN_TOKEN, 1.1, instance=instance)
-    drive(made.made.set_node_status("n0", NodeStatus.FAILED, 2.0))
+    drive(made.made.change_node("n0", NodeEvent.FALLS_SILENT))
     assert register(made, Proof.JOIN_TOKEN, 3.0, instance=instance).node_id == "n0"
 
 

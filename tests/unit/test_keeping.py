@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.coordinator.keeping import SEGMENT_AGE_S, Keeper
-from drumlin.coordinator.kept import Entry, KeptJournal
-from drumlin.coordinator.settling import Taken
-from drumlin.coordinator.telling import Telling, ToldResult, telling_of
+from drumlin.api.intake.keeping import SEGMENT_AGE_S, Keeper
+from drumlin.api.intake.kept import Entry, KeptJournal
+from drumlin.api.intake.telling import Telling, ToldResult, telling_of
+from drumlin.coordinator.taking.settling import Taken
 from drumlin.errors import EngineError, StorageError
 from drumlin.protocol import Accepted, Rejected, Results
 from drumlin.store import SegmentWriter
@@ -23,7 +23,7 @@ HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
 
 
 class Settlements:
-    """As much of a dispatcher as a keeper needs: the first result of a URL counts, the same again is repeated."""
+    """A very small dispatcher: the first result of a URL counts, and the same one again is a repetition."""
 
     def __init__(self) -> None:
         self.captures: dict[str, str] = {}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import random
+from math import inf, nan
 from typing import Any
 
 import msgspec
 import pytest
 
-from drumlin.coordinator.auth import SECRET_KEY
-from drumlin.coordinator.host_reports import DELAY_MAX_S, NEXT_CONTACT_MAX_S, NOTE_AHEAD_MAX_S, backoffs_of, is_sane
-from drumlin.coordinator.misdeeds import Misdeed
+from drumlin.access.misdeeds import Misdeed
+from drumlin.access.tokens import SECRET_KEY
+from drumlin.coordinator.taking.host_reports import (
+    DELAY_MAX_S,
+    NEXT_CONTACT_MAX_S,
+    NOTE_AHEAD_MAX_S,
+    backoffs_of,
+)
 from drumlin.engines.blocking import drive
 from drumlin.model import HostState, Outcome
 from drumlin.protocol import Assignment, BackOff, HostNote, HostReport, KnownRequest, Result, Results, WorkRequest
@@ -23,7 +29,7 @@ ELSEWHERE = "http://elsewhere.test/"
 def state_of(made: Driven) -> object:
     """Everything that the engine knows, but for the hosts' leases."""
     engine, shards = made.made.engine, range(made.made.engine.shard_count)
-    stats = [drive(engine.stats(shard, 1.0)) for shard in shards]
+    stats = drive(engine.stats_all(1.0))
     hosts = [drive(engine.top_hosts(shard, 1_000)) for shard in shards]
     return stats, hosts, made.made.scope_seeds
 
@@ -239,8 +245,21 @@ def test_absurd_delays_are_cut() -> None:
 
 
 def robots_note(scheme: str = "https", expires: float = 100.0, **more: Any) -> bytes:
-    decision = Decision(b"User-agent: *\n", False, False, expires, False, "rules")
+    return decision_note(expires=expires, scheme=scheme, **more)
+
+
+def decision_note(expires: float, scheme: str = "http", said: dict[str, Any] | None = None, **more: Any) -> bytes:
+    decision = Decision(b"User-agent: *\n", False, False, expires, False, **({"reason": "rules"} | (said or {})))
     return msgspec.msgpack.encode(HostNote({scheme: msgspec.msgpack.encode(decision)}, **more))
+
+
+def note_of(**parts: bytes) -> bytes:
+    """A note of parts that are encoded already, and may be anything."""
+    pairs = (msgspec.msgpack.encode(name) + raw for name, raw in parts.items())
+    return bytes([0x80 + len(parts)]) + b"".join(pairs)
+
+
+NOT_UTF8 = b"\xa2\xff\xfe"
 
 
 @pytest.mark.parametrize(
@@ -251,11 +270,22 @@ def robots_note(scheme: str = "https", expires: float = 100.0, **more: Any) -> b
         robots_note(expires=1e12),
         robots_note(hsts_until=1e12),
         robots_note(slow_s=-1.0),
+        robots_note(hsts_until=-inf),
+        robots_note(expires=-1.0),
+        decision_note(inf, said={"expires_shared": -1.0}),
+        decision_note(inf, said={"expires_shared": 50.0}),
+        decision_note(nan, said={"expires_shared": 50.0}),
+        decision_note(100.0, said={"expires_shared": inf}),
+        decision_note(100.0, said={"expires_shared": nan}),
+        decision_note(100.0, said={"reason": "x" * 10_000}),
+        decision_note(100.0, said={"asked_delay": ("drumlin", nan)}),
         msgspec.msgpack.encode(HostNote({"http": b"no decision"})),
+        msgspec.msgpack.encode(HostNote({"http": note_of(reason=NOT_UTF8)})),
+        note_of(robots=b"\x81" + NOT_UTF8 + b"\xc4\x00"),
+        note_of(unknown=b"\x91" * 100_000 + b"\xc0"),
     ],
 )
 def test_a_note_that_no_node_writes_is_left_out(note: bytes) -> None:
-    assert not is_sane(note, 1.0)
     assert learnt(dispatcher(SEEDS[:1]), note=note, delay_s=7.0).delay_s == 7.0
     assert learnt(dispatcher(SEEDS[:1]), note=note).note == b""
 
@@ -301,10 +331,11 @@ def test_since_when_a_host_is_in_backoff_is_not_the_nodes_to_say() -> None:
     [
         in_backoff(0.0, until=1e9),
         in_backoff(0.0, tries=-1),
+        in_backoff(nan),
         msgspec.msgpack.encode(HostNote(backoff={"gopher": BackOff("dns", "", 0.0, 1, 0.0, 1.0, 1.0)})),
         msgspec.msgpack.encode(HostNote(backoff={"http": BackOff("dns", "x" * 10_000, 0.0, 1, 0.0, 1.0, 1.0)})),
     ],
-    ids=["for years", "tries", "scheme", "long"],
+    ids=["for years", "tries", "no time", "scheme", "long"],
 )
 def test_a_backoff_that_no_node_writes_puts_no_host_to_sleep(note: bytes) -> None:
     state = learnt(dispatcher(SEEDS[:1]), note=note)
@@ -340,3 +371,32 @@ def test_a_url_that_is_put_off_has_no_attempt_held_against_it_and_one_that_is_gi
     made.tick(1.0 + NEXT_CONTACT_MAX_S)
     (again,) = Asker(made, "n1").work(2.0 + NEXT_CONTACT_MAX_S)
     assert [task.attempts for task in again.assignments] == [0]
+
+
+# What a killed node knew
+
+
+def test_a_slowed_host_waits_at_its_slower_pace_after_its_node_has_died() -> None:
+    made = dispatcher(SEEDS[:1])
+    note = msgspec.msgpack.encode(HostNote(slow_s=40.0))
+    learnt(made, note=note)
+    made.leave("n0", 2.0)
+    assert host_state(made, "h0.test").next_contact >= 42.0
+
+
+def test_a_pause_that_a_killed_node_could_only_write_down_is_kept() -> None:
+    made = dispatcher(SEEDS[:1])
+    (lease,) = Asker(made).work(0.0)
+    busy = result(lease.assignments[0], Outcome.FAILED, status_code=503, retry_after_s=600.0)
+    made.results(batch_of([busy]), 1.0, "n0")
+    assert host_state(made, "h0.test").next_contact >= 601.0
+
+
+def test_a_lost_lease_waits_for_the_delay_that_the_crawl_got_while_it_was_held() -> None:
+    made = dispatcher(SEEDS[:1])
+    asker = Asker(made)
+    (lease,) = asker.work(0.0)
+    drive(made.made.steering.change({"delay_s": 50.0}, 1.0))
+    asker.work(2.0, renew=((lease.lease_id, lease.host),))
+    made.leave("n0", 3.0)
+    assert host_state(made, "h0.test").next_contact >= 53.0

@@ -1,21 +1,10 @@
-"""Nothing that a stranger says begins a line of a log, or speaks to a terminal."""
+"""Text from strangers never begins a line of a log, and never controls a terminal."""
 
 from __future__ import annotations
 
-import logging
-import sys
-
 import pytest
 
-from drumlin.lines import TRACEBACK_MARK, LineFormatter, one_line
-
-FORGED = "n1\n2026-11-16 10:00:00,000 INFO drumlin.audit: forged"
-
-
-def entry(message: str, *arguments: object, exc_info: object = None) -> str:
-    record = logging.LogRecord("drumlin.coordinator", logging.INFO, "", 0, message, arguments, None)
-    record.exc_info = exc_info  # type: ignore[assignment]
-    return LineFormatter().format(record)
+from drumlin.lines import folded, one_line
 
 
 @pytest.mark.parametrize(
@@ -34,17 +23,8 @@ def test_what_people_write_stays_as_it_is() -> None:
         assert one_line(text) == text
 
 
-def test_a_message_is_one_line_whatever_its_parts_hold() -> None:
-    line = entry("node %s failed", FORGED)
-    assert "\n" not in line
-    assert line.endswith("drumlin.coordinator: node " + FORGED.replace("\n", "\\n") + " failed")
-
-
-def test_no_line_of_a_traceback_looks_like_an_entry() -> None:
-    try:
-        raise ValueError(FORGED)
-    except ValueError:
-        first, *rest = entry("it failed", exc_info=sys.exc_info()).split("\n")
-    assert first.endswith("drumlin.coordinator: it failed")
-    assert rest
-    assert all(line.startswith(TRACEBACK_MARK) for line in rest)
+def test_a_sentence_is_folded_between_words_and_its_urls_stay_whole() -> None:
+    url = "http://a.example/" + "x" * 40
+    said = folded(f"This is what was said of {url} and its like-minded neighbours.", 30)
+    assert said.split("\n") == ["This is what was said of", f"  {url}", "  and its like-minded", "  neighbours."]
+    assert folded("short", 30) == "short"

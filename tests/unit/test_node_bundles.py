@@ -1,4 +1,4 @@
-"""Sending bundles: one after the other, and what becomes of those that no coordinator wants."""
+"""Sending bundles one after the other, and what happens to those that no coordinator accepts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, BinaryIO, cast
 
 import pytest
 
-from drumlin.node.answers import Refusal
-from drumlin.node.bundles import BundleStored, BundleUploads
-from drumlin.node.client import CoordinatorClient
+from drumlin.node.calling.answers import Refusal
+from drumlin.node.calling.client import CoordinatorClient
+from drumlin.node.keeping.bundles import BundleUploads
+from drumlin.protocol import BundleStored
 
 
 class Coordinator:

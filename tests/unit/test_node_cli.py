@@ -1,4 +1,4 @@
-"""`drumlin node` when it is told nonsense: one sentence that says what to do, and nothing is begun."""
+"""`drumlin node` with wrong options: one sentence says what to do, and nothing is begun."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.cli.main import run
-from drumlin.errors import EXIT_BUSY, EXIT_ENGINE, EXIT_USAGE
+from drumlin.errors import EXIT_BUSY, EXIT_ENGINE, EXIT_OK, EXIT_USAGE
 from drumlin.node import main
 from drumlin.node.membership import Membership, NodeOptions
 
@@ -19,13 +19,13 @@ HERE = "http://127.0.0.1:9"
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "Missing option '--coordinator'"),
+        ((), "A node needs a coordinator, which gives it work. Give --coordinator"),
         (("--coordinator", HERE), "nowhere to keep what it fetches. Give the crawl's --store"),
         (("--coordinator", HERE, "--store", "a", "--spool", "b"), "exclude each other"),
         (("--coordinator", " , ", "--store", "a"), "names no coordinator"),
-        (("--coordinator", "example.com", "--store", "a"), "is no coordinator's address"),
+        (("--coordinator", "example.com", "--store", "a"), "is not the address of a coordinator"),
         (("--coordinator", "http://example.com:1", "--store", "a"), "would show the token and pages"),
-        (("--coordinator", HERE, "--store", "a", "--spool-max", "much"), "is no size"),
+        (("--coordinator", HERE, "--store", "a", "--spool-max", "much"), "--spool-max must be a size"),
         (("--coordinator", HERE, "--store", "a", "--memory-max", "1MB"), "at least 256 MB"),
         (("--coordinator", HERE, "--store", "a", "--name", "a/b"), "cannot be a node's name"),
         (("--coordinator", HERE, "--store", "a", "--ca", "missing.pem"), "missing.pem"),
@@ -59,6 +59,48 @@ def test_a_coordinator_that_is_not_there_is_named(
     said = capsys.readouterr().err
     assert HERE in said
     assert "Check --coordinator" in said
+
+
+def told(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> NodeOptions:
+    """What `drumlin node` would be, were it not ended here."""
+    seen: list[NodeOptions] = []
+    monkeypatch.setattr(main, "run_node", seen.append)
+    assert run(["node", *arguments]) == EXIT_OK
+    return seen[0]
+
+
+def test_a_node_follows_the_file_then_the_variables_then_its_flags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("drumlin.toml").write_text(
+        f"[client]\ncoordinator = '{HERE}'\n[process]\nconcurrency = 3\nsync = true\n"
+        "[node]\nspool = 'spool'\nspool_max = '1GB'\nmemory_max = 0\nname = 'a'\n"
+    )
+    by_file = told([], monkeypatch)
+    assert (by_file.endpoints, by_file.concurrency, by_file.sync, by_file.node) == ([HERE], 3, True, "a")
+    assert (by_file.out, by_file.bundled, by_file.spool_bytes_max) == (tmp_path / "spool", True, 10**9)
+    monkeypatch.setenv("DRUMLIN_CONCURRENCY", "4")
+    monkeypatch.setenv("DRUMLIN_NODE_NAME", "b")
+    by_variable = told([], monkeypatch)
+    assert (by_variable.concurrency, by_variable.node, by_variable.bundled) == (4, "b", True)
+    by_flag = told(["--concurrency", "5", "--name", "c", "--no-sync", "--out", "store"], monkeypatch)
+    assert (by_flag.concurrency, by_flag.node, by_flag.sync) == (5, "c", False)
+    assert (by_flag.out, by_flag.bundled) == (tmp_path / "store", False)
+
+
+def test_a_token_comes_from_the_stronger_place_and_leaves_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in-file").write_text("drumlin_join_file_0_x\n")
+    Path("drumlin.toml").write_text(f"[client]\ncoordinator = '{HERE}'\ntoken_file = 'in-file'\n[node]\nstore = 's'\n")
+    assert told([], monkeypatch).token == "drumlin_join_file_0_x"
+    monkeypatch.setenv("DRUMLIN_TOKEN", "drumlin_join_variable_0_x")
+    assert told([], monkeypatch).token == "drumlin_join_variable_0_x"
+    assert "DRUMLIN_TOKEN" not in os.environ
+    monkeypatch.setenv("DRUMLIN_TOKEN", "drumlin_join_variable_0_x")
+    assert told(["--token-file", "in-file"], monkeypatch).token == "drumlin_join_file_0_x"
 
 
 def options(store: Path, name: str = "") -> NodeOptions:

@@ -1,10 +1,10 @@
-"""A node learns the coordinators' time from their answers, so that its own wall clock may be wrong by hours."""
+"""A node learns the coordinators' time from their answers, so its own wall clock may be wrong by hours."""
 
 from __future__ import annotations
 
 import pytest
 
-from drumlin.node.coordinator_time import CoordinatorTime
+from drumlin.node.calling.coordinator_time import CoordinatorTime
 from tests.harness.clocks import HandClock
 
 

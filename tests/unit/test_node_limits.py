@@ -1,4 +1,4 @@
-"""What a node may take of its machine: each limit in a process of its own, since it cannot be taken back."""
+"""How much of its machine a node may take. Each limit is tested in another process, since it cannot be undone."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ def test_a_node_works_within_a_limit_of_half_a_gigabyte() -> None:
     program = (
         f"from drumlin.node.limits import limit_memory; limit_memory({512 << 20})\n"
         "import drumlin.node.main, numpy, pyarrow\n"
-        "from drumlin.parse import parse\n"
-        "for _ in range(3): parse(b'<p>' + b'<a href=x>y</a>' * 100_000, 'text/html', 'http://a.test/', '')\n"
+        "from drumlin.parse import Source, parse_all\n"
+        "page = Source(b'<p>' + b'<a href=x>y</a>' * 100_000, 'text/html', 'http://a.test/')\n"
+        "for _ in range(3): parse_all([page])\n"
         "print('alive')"
     )
     done = run_program(program)

@@ -1,4 +1,4 @@
-"""The load that a node tells is what it had, not what a look at one moment shows."""
+"""The load that a node reports is an average, not what a single moment shows."""
 
 from __future__ import annotations
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from drumlin.model import Outcome
-from drumlin.node.outbox import results_message, tellable
+from drumlin.node.keeping.outbox import results_message, tellable
 from drumlin.node.outcomes import result_without_capture
 from drumlin.protocol import LINKS_MAX, Assignment, Result
 
 
 def result_of(number: int) -> Result:
     task = Assignment(f"n0:token/{number}.0.0.seal", f"http://a.test/{number}/", 5, 0.0, "a.test", 0.0)
-    return result_without_capture(task, Outcome.FETCHED, str(number), 1.0)
+    return result_without_capture(task, Outcome.FETCHED, str(number), 1.0, "", "")
 
 
 def test_more_links_than_a_result_may_name_go_with_copies_of_it() -> None:

@@ -10,40 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.http.retry_after import retry_after_s
-from drumlin.model import FailureKind, Outcome
-from drumlin.node.outbox import tellable
-from drumlin.node.outcomes import (
-    ERROR_CHARS_MAX,
-    HSTS_MAX_AGE_S,
-    fetch_record,
-    hsts_until,
-    result_without_capture,
-    status_failure,
-)
+from drumlin.model import Outcome
+from drumlin.node.keeping.outbox import tellable
+from drumlin.node.outcomes import ERROR_CHARS_MAX, fetch_record, result_without_capture
 from drumlin.protocol import Assignment
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TASK = Assignment(
     "n0:token/7.2.1.seal", "http://a.test/x", 5, 0.0, "a.test", 0.0, 2, 1, "http://a.test/", ("http://a.test/old",)
 )
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (200, ""),
-        (304, FailureKind.PROTOCOL),
-        (101, FailureKind.PROTOCOL),
-        (206, ""),
-        (404, ""),
-        (429, FailureKind.RATE_LIMITED),
-        (500, "http_5xx"),
-        (503, "http_5xx"),
-        (599, "http_5xx"),
-    ],
-)
-def test_a_status_is_a_failure_only_when_trying_again_makes_sense(status: int, kind: str) -> None:
-    assert status_failure(status) == kind
 
 
 @pytest.mark.parametrize(
@@ -78,39 +53,17 @@ def test_no_retry_after_breaks_the_node(value: str) -> None:
     assert retry_after_s({"retry-after": value}, 0.0) >= 0.0
 
 
-@pytest.mark.parametrize(
-    ("value", "until"),
-    [
-        ("max-age=600", 1600.0),
-        ('Max-Age="600"; includeSubDomains', 1600.0),
-        ("includeSubDomains; max-age=600", 1600.0),
-        ("max-age=0", 0.0),
-        ("max-age=forever", 0.0),
-        ("max-age=²", 0.0),
-        ("", 0.0),
-        ("max-age=99999999999999999999", 1000.0 + HSTS_MAX_AGE_S),
-    ],
-)
-def test_strict_transport_security_binds_until_its_age_is_over(value: str, until: float) -> None:
-    assert hsts_until(value, 1000.0) == until
-
-
-@given(st.text(st.characters(max_codepoint=255), max_size=40))
-def test_no_strict_transport_security_breaks_the_node(value: str) -> None:
-    assert hsts_until(f"max-age={value}", 0.0) >= 0.0
-
-
 def test_a_result_without_a_capture_tells_which_attempt_failed_and_why() -> None:
-    result = result_without_capture(TASK, Outcome.FAILED, "id", 5.0, kind="dns", error="e" * 1000, retry_after_s=3.0)
+    result = result_without_capture(TASK, Outcome.FAILED, "id", 5.0, "dns", "e" * 1000)
     record = fetch_record(result, TASK, "a.test", "n0")
     assert (result.url, result.assignment_id) == (TASK.url, TASK.assignment_id)
     assert result.redirect_chain == list(TASK.redirects)
-    assert (result.kind, len(result.error), result.retry_after_s) == ("dns", ERROR_CHARS_MAX, 3.0)
+    assert (result.kind, len(result.error)) == ("dns", ERROR_CHARS_MAX)
     assert (record.attempt, record.duration_s, record.protocol, record.ip) == (2, 0.0, "", "")
 
 
 @pytest.mark.parametrize("value", ["999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:59 GMT"])
 def test_whatever_a_site_asks_for_can_be_told_to_a_coordinator(value: str) -> None:
-    asked_s = retry_after_s({"retry-after": value}, NOW.timestamp())
-    result = result_without_capture(TASK, Outcome.FAILED, "id", 5.0, retry_after_s=asked_s)
+    result = result_without_capture(TASK, Outcome.FAILED, "id", 5.0, "", "")
+    result.retry_after_s = retry_after_s({"retry-after": value}, NOW.timestamp())
     assert tellable(result) is result

@@ -10,14 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from drumlin.model import Duplicate, FailureKind, Outcome
-from drumlin.node import archive as archive_module
-from drumlin.node.archive import SHOWN_WITHIN_S, Archive, Arrival, CrawlPaths
-from drumlin.node.blackbox import BlackBox
+from drumlin.node.keeping import archive as archive_module
+from drumlin.node.keeping.archive import SHOWN_WITHIN_S, Archive, Arrival, CrawlPaths
+from drumlin.node.keeping.blackbox import BlackBox
+from drumlin.node.keeping.journal import Entry, FoundJournal, Journal
+from drumlin.node.keeping.recovery import dead_spools, recover, report_killer
 from drumlin.node.outcomes import fetch_record, result_of_capture
-from drumlin.node.recovery import KILLED, dead_spools, recover, report_killer
-from drumlin.node.spool import NOT_YOURS, Entry, FoundJournal, Journal
-from drumlin.pipeline import Pipeline, Reading
-from drumlin.protocol import Accepted, Assignment, KnownPage, Rejected, Result
+from drumlin.pipeline import Pipeline
+from drumlin.protocol import KILLED, Accepted, Assignment, KnownPage, Rejected, Rejection, Result
+from drumlin.reading import Reading
 from drumlin.store import WarcWriter, record_id_of
 from drumlin.store.spools import SpoolLock
 from drumlin.urls import Scope
@@ -57,7 +58,7 @@ def paths(tmp_path: Path) -> CrawlPaths:
 
 @pytest.fixture
 def dead(paths: CrawlPaths) -> CrawlPaths:
-    """A node that died with three batches of two pages in its journal, of which the first was answered."""
+    """A node that died with three batches of two pages in its journal. The first batch was answered."""
     archive = opened(paths)
     batches = [archive.store([arrival(number), arrival(number + 1)], 0.0) for number in (0, 2, 4)]
     archive.publish(batches[0], Accepted(1, 1, [Rejected("", "stale")], rejected_at=[1]))
@@ -70,12 +71,12 @@ def titles(paths: CrawlPaths) -> list[str]:
 
 
 def check_settled(paths: CrawlPaths, surplus: int) -> None:
-    """The index and the tables agree, and so many captures are called surplus."""
+    """Check that index and tables agree, and that so many captures are marked as surplus."""
     assert check_index_matches_tables(paths.root)["surplus"] == surplus
 
 
 def taking(asked: list[str], rejected: dict[str, str] | None = None) -> Callable[[list[Result], str], Accepted]:
-    """A coordinator that takes everything but the URLs in `rejected`, and notes what it was sent."""
+    """A coordinator that accepts everything except the URLs in `rejected`, and notes what it was sent."""
 
     def submit(results: list[Result], bundle: str) -> Accepted:
         asked.extend(result.url.rpartition("/")[2] for result in results)
@@ -145,7 +146,7 @@ def test_a_kill_after_an_answer_was_written_down_is_made_good_by_it(
 
 def test_what_is_still_anothers_stays_for_later_and_only_that_is_asked_again(dead: CrawlPaths) -> None:
     asked: list[str] = []
-    assert not recover(dead, NODE, pipeline(), taking(asked, {"3": NOT_YOURS}))
+    assert not recover(dead, NODE, pipeline(), taking(asked, {"3": Rejection.NOT_YOURS}))
     assert titles(dead) == []
     [journal] = dead.spool(NODE).glob("*.journal")
     assert sorted(FoundJournal(journal).answers) == [0, 2]

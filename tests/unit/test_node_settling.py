@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable
 
 import pytest
 
-from drumlin.errors import SiteError
-from drumlin.model import Capture, Duplicate, FailureKind, Outcome
+from drumlin.model import Duplicate, Outcome
 from drumlin.node import settling
-from drumlin.node.archive import Archive, Arrival, StoredBatch
-from drumlin.node.blackbox import BlackBox
-from drumlin.node.client import CoordinatorClient
-from drumlin.node.hosts import HostWork
-from drumlin.node.outbox import PARCELS_UNDER_WAY_MAX, Outbox
-from drumlin.node.outcomes import fetch_record, result_without_capture
+from drumlin.node.keeping.archive import Arrival
+from drumlin.node.keeping.outbox import PARCELS_UNDER_WAY_MAX
 from drumlin.node.settling import (
     LAG_LEASE_SHARE,
     LAG_S_MAX,
@@ -24,134 +18,10 @@ from drumlin.node.settling import (
     UNSETTLED_PAGES_MAX,
     Settling,
 )
-from drumlin.pipeline import Discovered, Pipeline
-from drumlin.protocol import Accepted, Assignment, HostReport, Known, Rejected, Result, WorkLease
+from drumlin.protocol import Accepted, HostReport, Rejected
+from tests.harness.settling_parts import Parts, arrival, host, parts, settling_of
 
-
-class Parts:
-    """Everything around a Settling, each noting what is asked of it."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-        self.sent: list[tuple[str, Any, Callable[[Any], None]]] = []
-        self.now = 100.0
-        self.on_stored: Callable[[], None] = lambda: None
-        self.on_failure: Callable[[], None] | None = None
-        self.cut_off = False
-        self.among_strangers = False
-        self.journal: list[list[Result]] = []
-        self.decoded_bytes = 0
-
-    # the coordinator's client
-    def post(
-        self, path: str, message: Any, reply: type, on_reply: Callable[[Any], None], signed: bool = False, **more: Any
-    ) -> None:
-        name = path.rpartition("/")[2]
-        assert signed == (name == "results")
-        self.heard.append(name)
-        self.sent.append((name, message, on_reply))
-        self.on_failure = more.get("on_failure")
-
-    # the pipeline
-    def decode_body(self, capture: Capture) -> None:
-        if capture.headers.get("content-encoding") == "broken":
-            raise SiteError(FailureKind.DECODE, "It is broken.")
-        if capture.headers.get("content-encoding"):
-            capture.body = bytes(self.decoded_bytes)
-
-    def read(self, captures: list[Capture]) -> None:
-        self.heard.append(f"read {len(captures)}")
-        for capture in captures:
-            capture.digest, capture.record_id = b"d" * 32, "r"
-
-    def tell_links_again(self, capture: Capture) -> None:
-        self.heard.append(f"again {capture.url}")
-
-    def untold(self, urls: Sequence[str]) -> None:
-        self.heard += [f"untold {url}" for url in urls]
-
-    def tell_again(self) -> None:
-        self.heard.append("all again")
-
-    def discover(self, capture: Capture) -> Discovered:
-        return Discovered([capture.url + "next"], [], {"calendar": 1})
-
-    # the archive
-    def store(self, arrivals: list[Arrival], now: float) -> StoredBatch:
-        self.heard.append(f"store {len(arrivals)}")
-        self.journal.append([arrival.result for arrival in arrivals])
-        return StoredBatch(cast(Any, None), len(self.journal) - 1, arrivals)
-
-    def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
-        self.heard.append(f"publish {len(batch.arrivals)}")
-
-    # the black box
-    def reading(self, assignments: dict[str, str]) -> None:
-        self.parsed = assignments
-
-    def clear(self) -> None:
-        self.heard.append("clear")
-
-    def stored(self, host: HostWork) -> None:
-        self.heard.append(f"stored {host.host}")
-        if not host.unsettled:
-            self.on_stored()
-
-    def answer_known(self) -> None:
-        """Answer the latest call, which asks for contents."""
-        _, message, on_reply = self.sent.pop()
-        on_reply(Known([None] * len(message.contents)))
-
-    def answer(self, duplicate: Duplicate | None = None) -> Any:
-        """Answer the oldest call; what was asked."""
-        name, message, on_reply = self.sent.pop(0)
-        if name == "known":
-            on_reply(Known([duplicate] * len(message.contents)))
-        else:
-            on_reply(Accepted(len(message.results), 0, []))
-        return message
-
-
-@pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
-    made = Parts()
-    monkeypatch.setattr("drumlin.node.settling.monotonic", lambda: made.now)
-    return made
-
-
-def settling_of(parts: Parts, lease_s: float = 20.0) -> Settling:
-    client, pipeline = cast(CoordinatorClient, parts), cast(Pipeline, parts)
-    outbox = Outbox("n0", client, cast(Archive, parts), parts.stored, parts.untold)
-    return Settling("n0", client, pipeline, outbox, cast(BlackBox, parts), parts.stored, lease_s=lease_s)
-
-
-def host(name: str = "a.test") -> HostWork:
-    return HostWork(WorkLease(f"n0:token {name}", name, 60.0, 0.0, []), 0.0, 0.0, 1.0, "drumlin")
-
-
-def arrival(number: int = 1, *, page: bool = True, size: int = 10) -> Arrival:
-    task = Assignment(f"n0:token/{number}.0.0.seal", f"http://a.test/{number}/", 5, 0.0, "a.test", 0.0)
-    outcome = Outcome.FETCHED if page else Outcome.DENIED
-    result = result_without_capture(task, outcome, str(number), 1.0)
-    capture = None
-    if page:
-        fields: dict[str, Any] = dict.fromkeys(("found_on", "protocol", "ip"), "")
-        fields |= dict.fromkeys(("request_headers", "response_headers"), b"")
-        capture = Capture(
-            url=task.url,
-            host="a.test",
-            domain="a.test",
-            depth=0,
-            redirects=(),
-            fetched=1.0,
-            duration_s=0.1,
-            status=200,
-            body_raw=b"x" * size,
-            body=b"x" * size,
-            headers={},
-            **fields,
-        )
-    return Arrival(result, fetch_record(result, task, "a.test", "n0"), capture)
+__all__ = ["parts"]
 
 
 def test_a_page_is_read_asked_for_stored_sent_and_only_then_published(parts: Parts) -> None:
@@ -164,10 +34,10 @@ def test_a_page_is_read_asked_for_stored_sent_and_only_then_published(parts: Par
     parts.answer()
     parts.now += 1.0
     made.step()
-    assert parts.heard == ["read 1", "clear", "known", "stored a.test", "store 1", "results"]
-    assert (made.empty, work.unsettled) == (False, 0)
+    assert parts.heard == ["read 1", "clear", "known", "sending 1 of a.test", "store 1", "results"]
+    assert not made.empty
     message = parts.answer()
-    assert parts.heard[-2:] == ["publish 1", "stored a.test"]
+    assert parts.heard[-2:] == ["publish 1", "answered 1 of a.test"]
     assert (made.empty, made.due()) == (True, float("inf"))
     (sent,) = message.results
     assert (sent.links, sent.traps, sent.record_id) == (["http://a.test/1/next"], {"calendar": 1}, "r")
@@ -204,6 +74,40 @@ def test_pages_that_grow_when_they_are_decoded_are_decoded_a_few_at_a_time(
         made.step()
     assert [heard for heard in parts.heard if heard.startswith("read")] == ["read 2"] * 5
     assert (made.empty, made.full) == (True, False)
+
+
+def test_pages_whose_links_are_many_bytes_are_read_no_further_than_there_is_room(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "READ_BATCH", 2)
+    monkeypatch.setattr(settling, "UNSETTLED_BYTES_MAX", 250)
+    parts.links_bytes = 100
+    made = settling_of(parts)
+    for number in range(6):
+        made.arrive(host(), arrival(number))
+    for _ in range(6):
+        parts.now += 1.0
+        made.step()
+    assert [heard for heard in parts.heard if heard.startswith("read")] == ["read 2", "read 2"]
+    for _ in range(40):
+        while parts.sent:
+            parts.answer()
+        parts.now += 1.0
+        made.step()
+    assert [heard for heard in parts.heard if heard.startswith("read")] == ["read 2"] * 3
+    assert (made.empty, made.full, made.held_bytes) == (True, False, 0)
+
+
+def test_of_what_is_still_packed_one_is_read_at_a_time(parts: Parts) -> None:
+    made = settling_of(parts)
+    for number in range(3):
+        packed = arrival(number)
+        assert packed.capture is not None
+        packed.capture.body = b"\x1f\x8b" + packed.capture.body
+        made.arrive(host(), packed)
+    parts.now += 1.0
+    made.step()
+    assert parts.heard[0] == "read 1"
 
 
 def test_a_page_whose_body_does_not_decode_has_failed(parts: Parts) -> None:
@@ -279,7 +183,7 @@ def test_what_has_no_content_is_not_asked_for(parts: Parts) -> None:
     made.step()
     parts.now += 1.0
     made.step()
-    assert parts.heard == ["read 0", "clear", "stored a.test", "store 1", "results"]
+    assert parts.heard == ["read 0", "clear", "sending 1 of a.test", "store 1", "results"]
 
 
 @pytest.mark.parametrize(("url", "marked"), [("http://a.test/other", True), ("http://a.test/1/", False)])
@@ -315,9 +219,8 @@ def test_some_parcels_are_under_way_at_once_and_none_is_larger_than_allowed(part
 def test_a_host_is_given_back_with_or_after_its_last_result(parts: Parts) -> None:
     made, work = settling_of(parts), host()
     report = HostReport(work.lease_id, work.host, True, 0.0)
-    parts.on_stored = lambda: made.report(report)
+    parts.on_sending = lambda: made.report(report)
     made.arrive(work, arrival(page=False))
-    assert work.unsettled == 1
     for _ in range(2):
         parts.now += 1.0
         made.step()
@@ -467,15 +370,15 @@ def test_a_node_that_no_coordinator_answers_goes_on_however_long_its_results_wai
     assert not made.full
 
 
-def test_a_host_is_not_given_back_while_another_parcel_with_its_results_is_unanswered(parts: Parts) -> None:
-    made, work = settling_of(parts), host()
-    given_back: list[int] = []
-    parts.on_stored = lambda: given_back.append(len(parts.sent)) if work.idle else None
-    for number in range(2):
+def test_it_is_told_how_many_results_of_which_hosts_are_sent_and_answered(parts: Parts) -> None:
+    made, first, second = settling_of(parts), host("first.test"), host("second.test")
+    for number, work in enumerate((first, second, first)):
         made.arrive(work, arrival(number, page=False))
-        pass_time(parts, made, 2)
-    assert (given_back, work.unanswered) == ([0], 2), "with the first parcel, when nothing else was on its way"
+    pass_time(parts, made, 2)
+    assert [one for one in parts.heard if one.startswith("sending")] == [
+        "sending 2 of first.test",
+        "sending 1 of second.test",
+    ]
+    assert "answered 2 of first.test" not in parts.heard
     parts.answer()
-    assert given_back == [0]
-    parts.answer()
-    assert (given_back[1:], work.unanswered) == ([0], 0)
+    assert parts.heard[-2:] == ["answered 2 of first.test", "answered 1 of second.test"]

@@ -7,16 +7,17 @@ kept here as digests.
 from __future__ import annotations
 
 import os
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.parse import queries_in, to_utf8
-from drumlin.parse.decoders import ERRORS_MAX, decode
-from drumlin.parse.encoders import _query_in
-from drumlin.parse.labels import LABELS, encoding_of
-from drumlin.parse.prescan import _from_metas, prescan
+from drumlin.parse.encoding.decoders import ERRORS_MAX, SWITCHES_MAX, decode
+from drumlin.parse.encoding.encoders import _query_in
+from drumlin.parse.encoding.labels import LABELS, encoding_of
+from drumlin.parse.encoding.prescan import _from_metas, prescan
 from tests.harness.encodings import LEGACY, digest_of
 from tests.harness.languages import ARTICLES
 
@@ -64,7 +65,7 @@ CASES = [(country, name, text) for country, (names, text) in ARTICLES.items() fo
 
 
 def encoded(text: str, name: str) -> bytes:
-    """A text in an encoding, by Python's own encoders where they are good enough for it."""
+    """A text in an encoding, made by Python's own encoders if they can."""
     codec = {"ISO-8859-8-I": "iso8859-8", "Big5": "cp950", "EUC-KR": "cp949", "windows-874": "cp874"}.get(name, name)
     return text.encode(codec)
 
@@ -113,6 +114,28 @@ def test_no_bytes_are_too_broken_to_be_decoded(name: str, body: bytes) -> None:
 @pytest.mark.parametrize("name", LEGACY)
 def test_noise_is_not_decoded_for_ever(name: str) -> None:
     assert len(decode(name, b"\xff" * 4 * ERRORS_MAX + os.urandom(1000))) <= 4 * ERRORS_MAX + 1000
+
+
+def test_japanese_text_takes_hardly_more_memory_than_it_has_bytes() -> None:
+    body = b"\x1b$B" + b"\x24\x22" * 500_000
+    tracemalloc.start()
+    try:
+        assert decode("ISO-2022-JP", body) == "あ" * 500_000
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(body)
+    finally:
+        tracemalloc.stop()
+
+
+def test_errors_are_counted_through_all_changes_of_the_character_set() -> None:
+    """Each run of characters by itself has fewer than are allowed."""
+    run = b"\x1b$B" + b"\x2f\x21" * 1_000 + b"\x1b(Ba"
+    text = decode("ISO-2022-JP", run * (ERRORS_MAX // 1_000 + 5))
+    assert text.count("a") == ERRORS_MAX // 1_000
+
+
+def test_a_body_of_escapes_is_read_up_to_a_bound() -> None:
+    text = decode("ISO-2022-JP", b"\x1b(Ba\x1b$B!!" * SWITCHES_MAX)
+    assert len(text) == SWITCHES_MAX
 
 
 def test_labels_are_those_of_the_standard() -> None:
@@ -265,7 +288,7 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map(b"".join))
 def test_short_cuts_find_what_the_long_way_finds(start: bytes) -> None:
-    # What stands in a comment ends no short cut, and what is no letter begins no tag.
+    # A comment in front forces the long way, which must find the same.
     assert prescan(start) == _from_metas(start) == prescan(b"<!-- -->" + start)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.parse import PARSE_BYTES_MAX, parse
+from drumlin.parse import PARSE_BYTES_MAX
 from drumlin.parse.hostile import ATTRIBUTES_MAX, UNCHECKED_BYTES_MAX, tame
+from tests.harness.parsing import parse
 
 ROOT = Path(__file__).parents[2]
 FUZZER = ROOT / "tests" / "slow" / "test_parse_fuzz.py"
@@ -71,6 +72,17 @@ def test_a_page_is_cut_before_a_flood_of_attributes() -> None:
     start = b"<p>start " * 10_000
     flood = b"<a " + b"".join(b"a%d " % number for number in range(50_000)) + b">end"
     assert tame(start + flood) == start
+
+
+def test_a_page_of_nuls_costs_the_parser_no_more_than_a_few() -> None:
+    page = tame(b"<p>a<a href='x" + b"\x00" * PARSE_BYTES_MAX + b"'>b" + b"\x00" * PARSE_BYTES_MAX + b"c</a>")
+    assert len(page) < 100
+    assert parse(page, HTML, "").text == b"abc"
+
+
+def test_text_with_a_nul_after_each_letter_is_left_whole() -> None:
+    page = b"<p>" + b"t\x00e\x00x\x00t\x00" * 10_000
+    assert tame(page) == page
 
 
 def test_a_tag_of_many_attributes_in_a_small_page_is_left_whole() -> None:

@@ -14,12 +14,12 @@ from drumlin.parse import (
     ParsedPage,
     Source,
     language_codes,
-    parse,
     parse_all,
     to_utf8,
 )
 from drumlin.parse.links import refresh_url, srcset_urls
 from drumlin.parse.page import GROUP_BYTES_MAX
+from tests.harness.parsing import parse
 
 HTML = "text/html; charset=utf-8"
 
@@ -58,6 +58,21 @@ def test_the_first_title_base_canonical_and_refresh_count() -> None:
         "<svg><title>three</title></svg>"
     )
     assert (page.title, page.base_href, page.canonical_href, page.refresh_href) == ("one", "a", "c", "e")
+
+
+@pytest.mark.parametrize(
+    ("html", "title"),
+    [
+        ("<title></title><a href=x><svg><title>Menu</title></svg></a>", ""),
+        ("<svg><g><title>Icon</title></g></svg><title>Real</title>", "Real"),
+        ("<math><title>Sum</title></math>", ""),
+        ("<svg><foreignObject><title>HTML again</title></foreignObject></svg>", "HTML again"),
+        ("<body><div><title>Late</title></div>", "Late"),
+        ("<svg>" + "<g>" * 50 + "<title>x</title>" * 2000 + "</svg><title>Too late</title>", ""),
+    ],
+)
+def test_the_title_of_an_icon_is_not_the_pages(html: str, title: str) -> None:
+    assert parse(html.encode(), HTML, "").title == title
 
 
 def test_anchors_come_with_relation_and_words_in_document_order() -> None:
@@ -118,6 +133,7 @@ def test_srcset_is_split_into_its_urls() -> None:
         ("0 /a", "/a"),
         ("; url=/a", "/a"),
         ("url=/a", ""),
+        ("٣; url=/a", ""),
         ("", ""),
     ],
 )
@@ -125,11 +141,14 @@ def test_a_refresh_is_read_as_browsers_read_it(content: str, url: str) -> None:
     assert refresh_url(content) == url
 
 
-def test_inline_data_empty_and_oversized_hrefs_are_no_links() -> None:
-    assert (
-        links_of(f"<img src='data:image/png;base64,AAAA'><a href></a><a href=''></a><a href='{'x' * 20_000}'></a>")
-        == []
-    )
+def test_inline_data_empty_sources_and_oversized_hrefs_are_no_links() -> None:
+    empty = "<a></a><area><img src=''><script src></script><iframe src=''></iframe><link href=''><embed href>"
+    assert links_of(f"<img src='data:image/png;base64,AAAA'><a href='{'x' * 20_000}'></a>{empty}") == []
+
+
+def test_an_empty_href_is_a_link_to_the_page_itself() -> None:
+    html = "<a href=''>top</a><a href>here</a><map><area href='' alt=all></map>"
+    assert links_of(html) == [("", "a", "", "top"), ("", "a", "", "here"), ("", "area", "", "all")]
 
 
 def test_link_texts_and_the_number_of_links_are_bounded() -> None:

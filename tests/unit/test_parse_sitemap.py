@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.parse import SITEMAP_URLS_MAX, Sitemap, SitemapURL, looks_like_sitemap, parse_sitemap
+from drumlin.parse.sitemap import LOC_BYTES_MAX, SITEMAP_CHARS_MAX
 
 URLSET = b"""<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="x">
@@ -24,10 +25,10 @@ def locations(body: bytes) -> list[str]:
     return [entry.loc for entry in parse_sitemap(body, "http://a.example/sitemap.xml").urls]
 
 
-def test_a_urlset_gives_locations_dates_and_priorities() -> None:
+def test_a_urlset_gives_locations_and_priorities() -> None:
     assert parse_sitemap(URLSET, "").urls == [
-        SitemapURL("http://a.example/?x=1&y=2", "2024-05-01", 0.8),
-        SitemapURL("http://a.example/b", "", None),
+        SitemapURL("http://a.example/?x=1&y=2", 0.8),
+        SitemapURL("http://a.example/b", None),
     ]
 
 
@@ -63,12 +64,12 @@ def test_rss_and_atom_give_the_pages_of_their_entries() -> None:
         b"<rss><channel><link>http://a.example/</link><item><title>t</title><link>http://a.example/1</link>"
         b"<pubDate>Wed, 01 May 2024 00:00:00 GMT</pubDate></item></channel></rss>"
     )
-    assert parse_sitemap(rss, "").urls == [SitemapURL("http://a.example/1", "Wed, 01 May 2024 00:00:00 GMT", None)]
+    assert parse_sitemap(rss, "").urls == [SitemapURL("http://a.example/1", None)]
     atom = (
         b"<feed><link href='http://a.example/'/><entry><link rel='self' href='/x'/><link rel='alternate' href='/1'/>"
         b'<updated>2024-05-01T00:00:00Z</updated></entry><entry><link href="/2"/></entry></feed>'
     )
-    assert parse_sitemap(atom, "").urls == [SitemapURL("/1", "2024-05-01T00:00:00Z", None), SitemapURL("/2", "", None)]
+    assert parse_sitemap(atom, "").urls == [SitemapURL("/1", None), SitemapURL("/2", None)]
 
 
 def test_entities_are_not_expanded() -> None:
@@ -186,3 +187,25 @@ def test_a_sitemap_in_utf16_is_read(encoding: str) -> None:
     )
     assert looks_like_sitemap("text/xml", body)
     assert locations(body) == ["http://a.example/é"]
+
+
+@pytest.mark.timeout(30)  # It took minutes when the end of each was looked for anew.
+@pytest.mark.parametrize("end", [b"", b"]]>"])
+def test_literal_texts_without_end_cost_no_more_than_their_bytes(end: bytes) -> None:
+    body = b"<urlset><url><loc>https://a.example/first</loc></url><url>" + b"<loc><![CDATA[" * 1_400_000 + end
+    assert locations(body)[0] == "https://a.example/first"
+
+
+def test_a_literal_text_that_is_too_long_is_left_out_and_what_follows_is_read() -> None:
+    long = b"<url><loc><![CDATA[https://a.example/" + b"x" * LOC_BYTES_MAX + b"]]></loc></url>"
+    right = b"<url><loc><![CDATA[https://a.example/right]]></loc></url>"
+    torn = b"<url><loc><![CDATA[https://a.example/torn"
+    assert locations(b"<urlset>" + long + right + torn) == ["https://a.example/right", "https://a.example/torn"]
+
+
+def test_a_long_base_makes_no_more_characters_than_a_sitemap_may_have() -> None:
+    base = b"http://a.example/" + b"x" * 1_900 + b"/"
+    entries = b"".join(b"<entry><link href='%d'/></entry>" % number for number in range(50_000))
+    found = locations(b"<feed xml:base='" + base + b"'>" + entries)
+    assert found[0] == base.decode() + "0"
+    assert sum(map(len, found)) < SITEMAP_CHARS_MAX + 2_000

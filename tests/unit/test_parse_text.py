@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.parse import TEXT_BYTES_MAX, parse
+from drumlin.parse import TEXT_BYTES_MAX
 from drumlin.parse.blocks import BLOCK_TAGS, mark_blocks
 from drumlin.parse.text import tidy
+from tests.harness.parsing import parse
 
 INLINE_TAGS = (
     "a abbr acronym area audio b bdi bdo big button canvas cite code data del dfn em embed font i iframe img input ins "
@@ -61,10 +62,48 @@ def test_an_href_that_swallows_a_block_is_as_a_browser_reads_it() -> None:
     assert page.hrefs == ["/x<p>y<p>"]
 
 
+def test_what_attributes_and_titles_say_has_no_marks() -> None:
+    page = parse(
+        b"<title>Foo<br>Bar</title><meta name=description content='One<br>two'><base href='/x<p>y/'>"
+        b"<link rel='canonical' href='/c<p>'><meta http-equiv=refresh content='0;url=/r<p>z'>"
+        b"<meta name=robots content='no<p>index'>"
+        b"<a rel='q<p>r' href=u>t</a><img src=i alt='a<br>b'><area href=v alt='c<hr>d'>",
+        "text/html",
+        "",
+    )
+    assert (page.title, page.description, page.robots) == ("Foo<br>Bar", "One<br>two", ["no<p>index"])
+    assert (page.base_href, page.canonical_href, page.refresh_href) == ("/x<p>y/", "/c<p>", "/r<p>z")
+    assert page.rels == ["canonical", "", "q<p>r", "", ""]
+    assert page.texts == ["", "", "t", "a<br>b", "c<hr>d"]
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<p>a\x0cb</p>", "a b"),
+        ("<p\x0cclass=x>a<a\x0chref=q>b</a>", "ab"),
+        ("<table>\x0c<tr>\x0c<td>x</table>y", "x\ny"),
+        ("<pre>one\x0ctwo</pre>", "one\x0ctwo"),
+        ("<pre><span>1</span>\n<a href=x>y</a>\x0cz</pre>", "1\ny\x0cz"),
+        ("<pre\x0cclass=y>a<b\x0cclass=x>b</b>\x0c<br>c</pre>d\x0ce", "ab\x0c\nc\nd e"),
+        ("<TEXTAREA>a\x0cb<br>c</TEXTAREA>d\x0c\x0ce", "a\x0cb<br>c\nd e"),
+        ("</pre>a\x0cb<pre>c\x0cd", "a b\nc\x0cd"),
+        ("<prefix>a\x0cb</prefix>", "a b"),
+    ],
+)
+def test_a_form_feed_of_the_page_is_white_space_and_kept_where_that_matters(html: str, text: str) -> None:
+    assert text_of(html) == text
+
+
+def test_tags_that_a_parser_drops_leave_no_trace_in_preformatted_text() -> None:
+    assert text_of("<pre>a</li>b\n c</td>d</pre>") == "ab\n cd"
+
+
 @given(st.binary(max_size=200))
 def test_marks_only_add_form_feeds(html: bytes) -> None:
-    # The one control character that the marking uses itself becomes a space.
-    assert mark_blocks(html).replace(b"\x0c", b"") == html.replace(b"\x0c", b"").replace(b"\x01", b" ")
+    # The one control character that the marking uses itself becomes a space, as do form feeds of the page.
+    marked = mark_blocks(html).replace(b"\x0c", b"").replace(b"\x1a", b" ")
+    assert marked == html.replace(b"\x0c", b" ").replace(b"\x01", b" ").replace(b"\x1a", b" ")
 
 
 def test_white_space_collapses_and_source_lines_do_not_show() -> None:
@@ -129,6 +168,23 @@ def test_a_raw_listing_keeps_its_tags() -> None:
 
 def test_line_breaks_and_blocks_within_preformatted_text_end_its_lines() -> None:
     assert text_of("<pre>a<br>  b<br><br>c<div>  d</div>e\n<div>f</div></pre>") == "a\n  b\n\nc\n  d\ne\nf"
+
+
+def test_what_is_not_shown_elsewhere_is_not_shown_in_preformatted_text() -> None:
+    html = (
+        "<pre>a<select><option>o</select>b<svg><g><text>s</text></g></svg>c<math><mi>m</mi></math>d"
+        "<video><b>v</b></video>e<noembed>n</noembed>f<object><p>o</p></object>g</pre>"
+    )
+    assert text_of(html) == "abcdefg"
+
+
+@pytest.mark.parametrize("tag", ["search", "dir", "option", "optgroup", "menu"])
+def test_words_in_blocks_that_are_rare_are_not_glued(tag: str) -> None:
+    assert mark_blocks(f"a<{tag}>b</{tag}>c".encode()) == f"a\x0c<{tag}>b\x0c</{tag}>c".encode()
+
+
+def test_a_marquee_begins_a_line() -> None:
+    assert text_of("a<marquee>b</marquee><p>c") == "a\nb\nc"
 
 
 def test_preformatted_text_has_no_scripts_and_may_be_nested() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from drumlin.coordinator.patience import Patience, first_in_backoff
 from drumlin.coordinator.totals import Totals
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.model import NewURLs, Settlement
 
 
@@ -52,7 +52,7 @@ def engine_with(*hosts: tuple[str, bool, float]) -> MemoryEngine:
         (lease,) = drive(
             engine.lease(0, "n", name, 0.0, until=9.0, hosts_max=1, urls_max=1, urls_per_host=1, only_hosts=[name])
         )
-        told = Settlement(name, lease.token, [], release=True, next_contact=next_contact, in_backoff=in_backoff)
+        told = Settlement(name, lease.lease_id, [], release=True, next_contact=next_contact, in_backoff=in_backoff)
         drive(engine.settle(0, [told], 0.0))
     return engine
 

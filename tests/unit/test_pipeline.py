@@ -10,9 +10,11 @@ import pytest
 from drumlin.errors import SiteError
 from drumlin.fetch.transfer import Transfer
 from drumlin.model import Capture
-from drumlin.pipeline import Pipeline, Reading, redirect_target
+from drumlin.pipeline import Pipeline
 from drumlin.protocol import NAMED_BY_ROBOTS, SITEMAPS_ELSEWHERE_MAX, Assignment
+from drumlin.reading import Reading, capture_of, redirect_target
 from drumlin.urls import Scope
+from drumlin.urls.resolver import PAGE_CHARS_MAX
 
 HOME = "http://a.test/"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
@@ -46,7 +48,7 @@ def transfer(body: bytes = PAGE, head: bytes = HEAD, status: int = 200) -> Trans
 
 def captured(made: Pipeline, arrived: Transfer, url: str = HOME, *, depth: int = 0, **task: Any) -> Capture:
     of = Assignment("n0:t/1.0.0.s", url, 5, 0.0, "a.test", 0.0, depth, **task)
-    capture = made.capture(arrived, of, "a.test", request=b"GET / HTTP/1.1\r\n\r\n", now=9.0)
+    capture = capture_of(arrived, of, "a.test", request=b"GET / HTTP/1.1\r\n\r\n", now=9.0)
     made.decode_body(capture)
     made.read([capture])
     return capture
@@ -64,6 +66,14 @@ def test_a_capture_keeps_what_was_sent_and_reads_what_it_says() -> None:
     assert capture.sketch is not None
     assert b"quick brown fox" in capture.text
     assert parsed == [HOME]
+
+
+def test_a_few_bytes_that_unpack_to_megabytes_are_the_sites_fault() -> None:
+    made = pipeline(body_decoded_bytes_max=64 << 20)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\n\r\n"
+    bomb = gzip.compress(gzip.compress(bytes(32 << 20)))
+    with pytest.raises(SiteError, match="larger than 4194304"):
+        captured(made, transfer(bomb, head))
 
 
 def test_a_body_that_does_not_decode_or_unpacks_to_too_much_is_the_sites_fault() -> None:
@@ -94,6 +104,28 @@ def test_the_links_of_a_page_whose_result_did_not_count_are_told_again_and_other
     assert (made.discover(capture).urls, made.discover(other).urls) == (told, [])
 
 
+def test_an_empty_href_means_the_base_or_the_page() -> None:
+    page = b"<a href=''>top</a>"
+    assert captured(pipeline(), transfer(page), "http://a.test/p?q=1").links.urls == ["http://a.test/p?q=1"]
+    assert captured(pipeline(), transfer(b"<base href=/o/>" + page)).links.urls == ["http://a.test/o/"]
+
+
+@pytest.mark.parametrize("body", [b"", b"<base href=/elsewhere/><p>Wait", PAGE])
+def test_a_refresh_header_is_a_link_as_a_meta_element_is(body: bytes) -> None:
+    made = pipeline()
+    head = HEAD.replace(b"\r\n\r\n", b"\r\nRefresh: 0; URL='n\xe9xt'\r\n\r\n")
+    capture = captured(made, transfer(body, head), "http://a.test/dir/page")
+    assert (capture.links.urls[-1], capture.links.kinds[-1]) == ("http://a.test/dir/n%E9xt", "refresh")
+    assert "http://a.test/dir/n%E9xt" in made.discover(capture).urls
+
+
+@pytest.mark.parametrize("said", [b"5", b"", b"0; url=mailto:a@b.test"])
+def test_a_refresh_header_that_only_reloads_is_no_link_and_one_to_no_web_address_leads_nowhere(said: bytes) -> None:
+    made = pipeline()
+    head = HEAD.replace(b"\r\n\r\n", b"\r\nRefresh: %b\r\n\r\n" % said)
+    assert made.discover(captured(made, transfer(b"<p>x", head))).urls == []
+
+
 def test_queries_of_links_are_written_in_the_encoding_of_their_page() -> None:
     page = "<link rel=canonical href=' /s?q=ж '><a href='/поиск?q=привет'>x</a>".encode("cp1251")
     capture = captured(pipeline(), transfer(page, HEAD.replace(b"utf-8", b"windows-1251")))
@@ -111,6 +143,21 @@ def test_urls_that_are_too_long_are_counted_and_long_ones_are_followed() -> None
     assert (found.urls, found.refused) == (["http://a.test" + long], {"url_length": 2})
 
 
+def test_another_site_cannot_have_a_page_asked_with_its_own_session() -> None:
+    page = (
+        b"<a href='http://b.test/q?b=2&amp;sid=5a5a5a5a5a5a5a5a5a5a&amp;a=1'>a</a>"
+        b"<a href='http://b.test/p;jsessionid=evil'>b</a><a href='http://b.test/?utm_source=x'>c</a>"
+        b"<a href='http://www.a.test/s;jsessionid=1'>d</a>"
+    )
+    made = pipeline(scope="any")
+    capture = captured(made, transfer(page))
+    told = ["http://b.test/q?b=2&a=1", "http://b.test/p", "http://b.test/", "http://www.a.test/s;jsessionid=1"]
+    assert made.discover(capture).urls == told
+    assert made.discover(capture).urls == []
+    made.tell_links_again(capture)
+    assert made.discover(capture).urls == told
+
+
 def test_what_is_told_is_what_was_linked() -> None:
     page = b"<a href='/q?b=2&amp;a=1&amp;utm_source=x'>a</a><a href='/%7eu;jsessionid=1'>b</a>"
     made = pipeline()
@@ -118,9 +165,29 @@ def test_what_is_told_is_what_was_linked() -> None:
     assert made.discover(capture).urls == ["http://a.test/q?b=2&a=1&utm_source=x", "http://a.test/%7eu;jsessionid=1"]
 
 
+def test_a_page_made_to_have_endless_urls_keeps_some_and_the_rest_are_counted() -> None:
+    links = b"".join(b"<a href=%d>x</a>" % number for number in range(20_000))
+    parsed: list[str] = []
+    made = pipeline(parsed, body_decoded_bytes_max=1 << 20)
+    capture = captured(made, transfer(b"<base href='/%b/'>%b" % (b"x" * 7_900, links)))
+    urls = capture.links.urls
+    assert 0 < sum(len(url or "") for url in urls) <= PAGE_CHARS_MAX
+    assert len(urls) == len(capture.links.kinds) == len(capture.links.rels) == len(capture.links.texts)
+    assert capture.links_bytes >= sum(len(url or "") for url in urls) - len(capture.body)
+    found = made.discover(capture)
+    assert found.urls == urls
+    assert found.refused == {"links_too_long": 20_000 - len(urls)}
+    assert sum(map(len, made._discovery._told._recent)) < 100 * len(urls), "long URLs are not kept whole"
+    assert made.discover(capture).urls == [], "and are known all the same"
+    assert set(parsed) == {HOME}
+    assert len(parsed) > 1, "whoever takes long over its links is named while it does"
+    made.tell_urls_again([url for url in urls if url is not None])
+    assert made.discover(capture).urls == urls
+
+
 def test_links_out_of_scope_are_counted() -> None:
     made = pipeline()
-    assert made.discover(captured(made, transfer())).refused == {"out_of_scope": 1}
+    assert made.discover(captured(made, transfer())).refused == {"out_of_scope": 1, "nofollow": 1}
 
 
 def test_the_links_of_a_page_that_says_it_is_not_there_are_counted_and_not_followed() -> None:
@@ -220,6 +287,31 @@ def test_a_trap_is_refused_and_counted() -> None:
     page = b'<a href="/calendar/2050/01">far</a><a href="/a/a/a/a/a/a/a/a/">deep</a>'
     found = made.discover(captured(made, transfer(page)))
     assert (found.urls, sum(found.refused.values())) == ([], 2)
+
+
+def test_links_that_nofollow_keeps_us_from_are_counted_once() -> None:
+    made = pipeline()
+    page = b'<a rel="nofollow" href="/x">x</a><a rel="nofollow" href="/y">y</a><a href="/y">y</a><img src="/i.png">'
+    found = made.discover(captured(made, transfer(page)))
+    assert (found.urls, found.refused) == (["http://a.test/y"], {"nofollow": 1})
+    assert made.discover(captured(made, transfer(page), "http://a.test/other")).refused == {}
+    followed = made.discover(captured(made, transfer(b'<a href="/x">x</a>'), "http://a.test/third"))
+    assert followed.urls == ["http://a.test/x"]
+
+
+def test_links_of_a_page_that_asks_for_it_are_counted_as_not_followed() -> None:
+    made = pipeline()
+    page = b'<meta name="robots" content="nofollow"><a href="/x">x</a><a href="/x">x</a><img src="/i.png">'
+    assert made.discover(captured(made, transfer(page))).refused == {"nofollow": 1}
+
+
+def test_links_beyond_the_depth_are_counted_unless_they_were_told_before() -> None:
+    made = pipeline(depth_max=1)
+    made.discover(captured(made, transfer(b'<a href="/x">x</a>')))
+    page = b'<a href="/x">x</a><a href="/y">y</a><a href="/z">z</a><img src="/i.png">'
+    deep = captured(made, transfer(page), "http://a.test/x", depth=1)
+    assert made.discover(deep).refused == {"depth": 2}
+    assert made.discover(deep).refused == {}
 
 
 @pytest.mark.parametrize(

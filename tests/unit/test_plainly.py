@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from drumlin.coordinator.messages import FetchResult
-from drumlin.coordinator.plainly import plainly
+from drumlin.api.messages.people import FetchResult
+from drumlin.api.plainly import plainly
 
 URL = "http://a.example/"
 

@@ -7,15 +7,16 @@ import gzip
 import os
 import signal
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drumlin.coordinator import reading
-from drumlin.coordinator.bodies import Refused
-from drumlin.coordinator.reading import UNREADABLE, Order, Reader, read_page
-from drumlin.coordinator.telling import Telling, ToldResult, telling_of
-from drumlin.pipeline import Reading
+from drumlin.api.intake import reading
+from drumlin.api.intake.reading import UNREADABLE, Order, Reader, read_page
+from drumlin.api.intake.telling import Telling, ToldResult, telling_of
+from drumlin.http.refusal import Refused
+from drumlin.reading import Reading
 
 READING = Reading(agent="drumlin", body_decoded_bytes_max=1 << 20)
 BODY = b"<title>A</title><p>Words. <a href=/b>b</a> <a href=/c rel=nofollow>c</a>"
@@ -120,3 +121,29 @@ def test_what_needs_no_parser_needs_no_process() -> None:
     assert not told().to_be_read
     assert not told(text_data_url="http://elsewhere.example/text").to_be_read
     assert not told(status_code=503, body=BODY).to_be_read, "a failure is no page"
+
+
+def test_the_process_gets_no_settings_because_one_may_hold_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRUMLIN_ENGINE", "redis://:hunter2@127.0.0.1:9/")
+
+    async def environment() -> bytes:
+        reader = Reader(READING)
+        await reader.read(told(body=BODY))
+        assert reader._process is not None
+        found = Path(f"/proc/{reader._process.pid}/environ").read_bytes()
+        await reader.close()
+        return found
+
+    inherited = asyncio.run(environment())
+    assert b"PATH=" in inherited
+    assert b"DRUMLIN_" not in inherited
+
+
+def test_the_process_imports_nothing_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "drumlin.py").write_text("raise SystemExit('this file is not the drumlin that was started')\n")
+    monkeypatch.chdir(tmp_path)
+    page = told(body=BODY)
+    read_by_process(page)
+    assert page.result.links == ["http://a.example/b"]

@@ -133,6 +133,51 @@ def test_stars_match_anything_and_a_final_dollar_the_end(pattern: str, path: str
 @pytest.mark.parametrize(
     ("pattern", "path", "matches"),
     [
+        ("/*A$", "/secret/x*", False),
+        ("/*A", "/secret/x*A", True),
+        ("/*24", "/private$x", False),
+        ("/*24", "/private$24", True),
+        ("/*C", "/w?titles=a|b", False),
+        ("/*C$", "/w?titles=a|b|C", True),
+        ("*2", "/x$y", False),
+        ("*2*4", "/x$y", False),
+        ("*%7*C", "/x|y", False),
+        ("/x%2", "/x*y", False),
+        ("/x%", "/x*y", False),
+        ("/x%2*", "/x*y", False),
+        ("/*%", "/x*y", False),
+        ("/*%", "/x*y%20", True),
+        ("/*x%2Ay", "/x*y", True),
+        ("/*%7C%7C", "/x|||", True),
+        ("/*%7C%", "/x|||", False),
+        ("/*%7C%7C$", "/x|||", True),
+        ("/x%7C%7C", "/x|||", True),
+        ("/x%7C%7", "/x|||", False),
+        ("/x%7C%7", "/x%7C%7C", True),
+        ("/*9$", "/café", False),
+        ("/*C3%A9", "/café", False),
+        ("/*%C3", "/café", True),
+        ("/*E$", "/a^", False),
+        ("/*B", "/a?{b}", False),
+    ],
+)
+def test_a_raw_character_is_one_symbol_though_it_is_compared_as_an_escape(
+    pattern: str, path: str, matches: bool
+) -> None:
+    assert allowed(everybody("Disallow: " + pattern), path) is not matches
+    assert allowed(everybody("Disallow: /", "Allow: " + pattern), path) is (matches and len(pattern) > 1)
+
+
+def test_a_url_made_to_be_slow_by_its_raw_characters_is_denied() -> None:
+    # Each match of the long piece begins within an escape of a raw `$`, and each has to be looked at.
+    rule = f"Disallow: /*4{'%24' * 700}*x"
+    assert allowed(everybody(rule), "/" + "$" * 800 + "x")
+    assert not allowed(everybody(rule), "/" + "$" * 8000 + "x")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
         ("/caf%C3%A9", "/caf%c3%a9", True),
         ("/café", "/caf%C3%A9", True),
         ("/caf%c3%a9", "/café", True),
@@ -282,10 +327,14 @@ def test_a_file_too_long_to_be_read_to_its_end_denies_everything() -> None:
     assert not robots.parse(body).allowed("googlebot", "http://h/")
 
 
+def remembered(body: bytes, agent: str) -> bytes | None:
+    return robots.decide(200, body, 0, "", 0.0, agent=agent).rules_body
+
+
 def test_of_a_long_file_only_the_rules_for_one_crawler_are_remembered() -> None:
     others = b"".join(b"User-agent: bot%d\nDisallow: /private/%d\n" % (one, one) for one in range(50_000))
     ours = b"User-agent: drumlin\nDisallow: /ours\nAllow: /ours/open\nCrawl-delay: 2.5\nSitemap: http://h/s.xml\n"
-    kept = robots.condensed(others + ours, "drumlin/1.0")
+    kept = remembered(others + ours, "drumlin/1.0")
     assert kept is not None
     assert len(kept) < 200
     rules = robots.parse(kept)
@@ -294,24 +343,24 @@ def test_of_a_long_file_only_the_rules_for_one_crawler_are_remembered() -> None:
     assert rules.allowed("drumlin", "/private/7")
     assert rules.crawl_delay("drumlin") == 2.5
     assert rules.sitemaps == ["http://h/s.xml"]
-    assert not robots.parse(robots.condensed(others + ours, "bot7") or b"").allowed("bot7", "/private/7")
+    assert not robots.parse(remembered(others + ours, "bot7") or b"").allowed("bot7", "/private/7")
 
 
 def test_a_short_file_is_remembered_as_it_is() -> None:
     body = b"User-agent: *\nDisallow: /x # because\n"
-    assert robots.condensed(body, "drumlin") is body
+    assert remembered(body, "drumlin") is body
 
 
 def test_rules_for_us_that_are_too_many_to_be_kept_are_not_kept_in_part() -> None:
     body = b"User-agent: *\n" + b"".join(b"Disallow: /path/number/%08d\n" % one for one in range(50_000))
     assert robots.KEPT_BYTES_MAX < len(body) < robots.BODY_BYTES_MAX
-    assert robots.condensed(body, "drumlin") is None
+    assert remembered(body, "drumlin") is None
 
 
 def test_more_rules_for_us_than_can_be_tried_on_every_url_are_not_kept_in_part() -> None:
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%d*x\n" % one for one in range(rules.RULES_MAX + 1))
     assert len(body) < robots.KEPT_BYTES_MAX
-    assert robots.condensed(body, "drumlin") is None
+    assert remembered(body, "drumlin") is None
 
 
 def test_a_file_of_more_lines_than_are_read_denies_everything() -> None:
@@ -372,6 +421,23 @@ def slow_match(pattern: str, path: str) -> bool:
 def slow_allowed(rules: list[tuple[bool, str]], path: str) -> bool:
     matching = [(len(pattern), allow) for allow, pattern in rules if slow_match(pattern, path)]
     return max(matching, default=(0, True))[1]
+
+
+# An escape that stands for a raw character of the URL, as one symbol, which is what the definition asks for.
+def with_symbols(text: str) -> str:
+    return text.replace("%7C", "|")
+
+
+raw_patterns = st.lists(st.sampled_from(["7", "C", "%", "%7C", "%7", "a", "*"]), max_size=6).map(
+    lambda parts: "/" + "".join(parts)
+)
+
+
+@settings(max_examples=500)
+@given(raw_patterns, st.sampled_from(["", "$"]), st.text("7Ca|", max_size=8))
+def test_raw_characters_are_matched_by_the_definition(pattern: str, end: str, path: str) -> None:
+    expected = not slow_match(with_symbols(pattern + end), "/" + path)
+    assert allowed(everybody("Disallow: " + pattern + end), "/" + path) is expected
 
 
 patterns = st.builds(lambda body, end: "/" + body + end, st.text("ab/*", max_size=6), st.sampled_from(["", "$"]))

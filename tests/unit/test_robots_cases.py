@@ -1,4 +1,4 @@
-"""The cases on which Google's parser and crawler-commons agree. They live outside the project, beside its checkout."""
+"""The cases on which Google's parser and crawler-commons agree. They are kept outside of the repository."""
 
 from __future__ import annotations
 

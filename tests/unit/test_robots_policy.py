@@ -6,14 +6,14 @@ import pytest
 
 from drumlin.model import FailureKind
 from drumlin.robots import BODY_BYTES_MAX, policy
-from drumlin.robots.policy import DEFAULT_POLICY, Decision, Policy, decide
+from drumlin.robots.policy import Decision, decide
 
 NOW = 1_000_000.0
 BODY = b"User-agent: *\nDisallow: /x"
 
 
-def answer(status: int | None, failure: str = "", redirects: int = 0, rules: Policy = DEFAULT_POLICY) -> Decision:
-    return decide(status, BODY, redirects, failure, NOW, policy=rules)
+def answer(status: int | None, failure: str = "", redirects: int = 0) -> Decision:
+    return decide(status, BODY, redirects, failure, NOW)
 
 
 @pytest.mark.parametrize("status", [200, 203, 206])
@@ -82,7 +82,6 @@ def test_five_redirects_are_followed_and_a_sixth_counts_as_missing() -> None:
 @pytest.mark.parametrize("failure", [FailureKind.REDIRECT_LIMIT, FailureKind.REDIRECT_LOOP, FailureKind.BAD_REDIRECT])
 def test_redirects_that_lead_nowhere_count_as_missing(failure: str) -> None:
     assert answer(302, failure).allow_all
-    assert answer(302, failure, rules=Policy(redirects_deny=True)).deny_all
 
 
 def test_caching_follows_the_site_between_ten_minutes_and_a_day() -> None:
@@ -92,29 +91,3 @@ def test_caching_follows_the_site_between_ten_minutes_and_a_day() -> None:
     assert expires(0) == policy.RULES_TTL_MIN_S
     assert expires(3600) == 3600
     assert expires(10**9) == policy.RULES_TTL_S
-
-
-def test_an_unreachable_file_is_never_forgiven_by_default() -> None:
-    decision = decide(503, b"", 0, "", NOW, unreachable_since=NOW - 365 * 86_400)
-    assert decision.deny_all
-    assert decision.retry
-
-
-def test_an_unreachable_file_can_be_forgiven_after_thirty_days() -> None:
-    lenient = Policy(forgive_unreachable_after_s=policy.FORGIVE_UNREACHABLE_RFC_S)
-    month_ago = NOW - policy.FORGIVE_UNREACHABLE_RFC_S
-    assert decide(503, b"", 0, "", NOW, unreachable_since=month_ago, policy=lenient).allow_all
-    assert decide(503, b"", 0, "", NOW, unreachable_since=month_ago + 1, policy=lenient).deny_all
-    assert decide(503, b"", 0, "", NOW, policy=lenient).deny_all
-
-
-def test_refused_access_can_deny_everything() -> None:
-    strict = Policy(refused_denies=True)
-    assert answer(403, rules=strict).deny_all
-    assert answer(401, rules=strict).deny_all
-    assert answer(404, rules=strict).allow_all
-    assert not answer(403, rules=strict).retry
-
-
-def test_a_missing_file_can_deny_everything() -> None:
-    assert answer(404, rules=Policy(missing_denies=True)).deny_all

@@ -1,4 +1,4 @@
-"""With a delay hosts are shared fairly among nodes, whoever asks first, and then stay where they are."""
+"""With a delay, hosts are shared fairly among nodes, whichever asks first, and then stay where they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.protocol import Heartbeat, WorkLease, WorkRequest
 from tests.harness.dispatching import Asker, Driven, batch_of, release
 
@@ -24,7 +24,7 @@ REST_S = 60.0
 
 
 def coordinators(count: int, hosts: int, *, delay_s: float = 1.0) -> list[Driven]:
-    """Coordinators of one frontier, all of whose hosts have more URLs than anybody will come to."""
+    """Coordinators of one frontier, in which every host has more URLs than will be fetched."""
     engine = MemoryEngine(4)
     config = CrawlConfig(delay_s=delay_s, lease_s=LEASE_S)
     made = [
@@ -138,7 +138,7 @@ def test_after_a_pause_the_node_that_asks_first_leaves_the_others_their_share() 
         node.step(100.0, wants=False)
     made.tick(100.0)
     drive(made.made.resume())
-    nodes[1].ask_at = 102.0  # it hears of the end of the pause with its next heartbeat
+    nodes[1].ask_at = 102.0  # it learns of the end of the pause with its next heartbeat
     run(nodes, 100.5, 3.0)
     assert [len(node.held) for node in nodes] == [9, 9]
 

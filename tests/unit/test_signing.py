@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.signing import CLOCK_SKEW_S, NONCE_BYTES, NONCE_KEPT_S, SignatureError, sign, verify
+from drumlin.access.signing import CLOCK_SKEW_S, NONCE_BYTES, NONCE_KEPT_S, SignatureError, sign, verify
 
 KEY = b"k" * 32
 NOW = 1_800_000_000.0

@@ -1,4 +1,4 @@
-"""Settings that change while a crawl runs: what coordinators make of it."""
+"""Settings that change while a crawl runs, and how coordinators follow them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from drumlin.config import SETTINGS, CrawlConfig
 from drumlin.config.changes import CHANGEABLE, changeable, changed
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.service import found
 from drumlin.coordinator.steering import Steering
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import ConfigError
 from drumlin.model import NewURLs, TaskState
 from drumlin.protocol import CrawlState, Heartbeat, WorkRequest
+from drumlin.serving.service import found_crawl
 from tests.harness.dispatching import Asker, Driven, batch_of, dispatcher, release, result
 
 BEAT = Heartbeat("active", 0.0, 0, config_version=0)
@@ -31,7 +31,7 @@ def change(made: Driven, now: float = 0.0, **values: Any) -> None:
 
 def second_of(made: Driven) -> Driven:
     first = made.made
-    config = drive(found(first.engine, None, []))[0] if drive(first.engine.get_meta("config")) else first.config
+    config = drive(found_crawl(first.engine, None, []))[0] if drive(first.engine.get_meta("config")) else first.config
     return Driven(Dispatcher(first.engine, config, [], chance=random.Random(2), name="second"))
 
 
@@ -136,15 +136,15 @@ def test_a_value_that_is_there_already_makes_no_version() -> None:
 def test_a_coordinator_with_the_flags_of_the_founding_or_of_today_joins_and_follows_and_others_are_refused() -> None:
     engine = MemoryEngine(1)
     founding = CrawlConfig(delay_s=2.0)
-    drive(found(engine, founding, []))
+    drive(found_crawl(engine, founding, []))
     drive(Steering(engine, founding, "c").change({"delay_s": 5.0, "per_host": 2}, 0.0))
     for flags in (founding, CrawlConfig(delay_s=5.0, per_host=2), None):
-        config, _ = drive(found(engine, flags, []))
+        config, _ = drive(found_crawl(engine, flags, []))
         again = Dispatcher(engine, config, [], chance=random.Random(1))
         drive(again.open())
         assert (again.config.delay_s, again.config.per_host) == (5.0, 2)
-    with pytest.raises(ConfigError, match="another delay"):
-        drive(found(engine, CrawlConfig(delay_s=3.0), []))
+    with pytest.raises(ConfigError, match="other values of delay"):
+        drive(found_crawl(engine, CrawlConfig(delay_s=3.0), []))
 
 
 def test_a_crawl_on_one_machine_keeps_what_was_set_unless_it_is_started_with_other_flags() -> None:
@@ -224,16 +224,49 @@ def given_urls(made: Driven, now: float, node: str = "n0") -> list[str]:
     return sorted(one.url for lease in Asker(made, node).work(now, hosts=50) for one in lease.assignments)
 
 
-def test_queued_urls_that_a_new_scope_leaves_out_are_settled_without_a_contact_and_counted() -> None:
+def test_queued_urls_that_a_new_scope_leaves_out_are_dead_letters_without_a_contact() -> None:
     made = dispatcher(["http://h0.test/"], scope="any", delay_s=0.0)
     queue(made, "http://h0.test/kept", "http://h0.test/private/1", "http://out.test/", "http://out.test/2")
     change(made, scope="host", exclude=["/private/"])
     assert given_urls(made, 1.0) == ["http://h0.test/", "http://h0.test/kept"]
-    assert made.totals(1.0).group("refused.") == {"scope_changed": 3}
+    assert made.totals(1.0).group("dead.") == {"scope_changed": 3}
     story = drive(made.made.engine.story(made.made.engine.shard_of("out.test"), "http://out.test/"))
     assert story is not None
-    assert story.state is TaskState.DONE
+    assert story.state is TaskState.DEAD
     assert made.totals(1.0).hosts_leased == 1, "a host of which nothing is left is given back"
+
+
+def test_what_a_narrower_scope_left_out_comes_back_with_a_wider_one_as_often_as_it_changes() -> None:
+    made = dispatcher(["http://h0.test/"], scope="any", delay_s=0.0)
+    queue(made, "http://a.test/private/", "http://b.test/private/", "http://b.test/more/")
+    change(made, 10.0, exclude=["private", "more"])
+    assert given_urls(made, 10.0) == ["http://h0.test/"]
+    change(made, 11.0, exclude=["private", "mor"])
+    made.tick(11.0)
+    assert given_urls(made, 11.0) == []
+    assert made.totals(11.0).group("dead.") == {"scope_changed": 3}
+    change(made, 12.0, exclude=["a.test"])
+    made.tick(12.0)
+    assert given_urls(made, 12.0) == ["http://b.test/more/", "http://b.test/private/"]
+    assert made.totals(12.0).group("dead.") == {"scope_changed": 1}
+    change(made, 13.0, exclude=[])
+    made.tick(13.0)
+    assert given_urls(made, 13.0) == ["http://a.test/private/"]
+    assert made.totals(13.0).group("dead.") == {}
+
+
+def test_a_coordinator_that_hears_late_of_a_wider_scope_brings_back_what_it_left_out_meanwhile() -> None:
+    made = dispatcher(["http://h0.test/"], scope="any", delay_s=0.0)
+    late = second_of(made)
+    queue(made, "http://a.test/private/")
+    change(made, 1.0, exclude=["private"])
+    late.tick(2.0)
+    change(made, 3.0, exclude=[])
+    made.tick(3.0)
+    given_urls(late, 3.5)
+    assert late.totals(3.5).dead == 1
+    late.tick(4.0)
+    assert late.totals(4.0).dead == 0
 
 
 def test_seeds_and_enqueued_urls_stay_in_every_scope_unless_they_are_excluded() -> None:
@@ -262,7 +295,7 @@ def test_a_long_queue_that_is_out_of_scope_does_not_hide_what_is_behind_it() -> 
         return [one.url for more in made.work("n0", renewal, now).leases for one in more.assignments]
 
     assert any("http://h0.test/last" in renewed(2.0 + turn) for turn in range(40))
-    assert made.totals(50.0).group("refused.") == {"scope_changed": 200}
+    assert made.totals(50.0).group("dead.") == {"scope_changed": 200}
 
 
 def test_a_host_whose_whole_queue_is_out_of_scope_is_emptied_in_one_request() -> None:
@@ -270,7 +303,7 @@ def test_a_host_whose_whole_queue_is_out_of_scope_is_emptied_in_one_request() ->
     queue(made, *(f"http://out.test/{n}" for n in range(500)))
     change(made, scope="host")
     assert given_urls(made, 1.0) == ["http://h0.test/"]
-    assert made.totals(1.0).group("refused.") == {"scope_changed": 500}
+    assert made.totals(1.0).group("dead.") == {"scope_changed": 500}
     assert made.totals(1.0).queued == 0
 
 

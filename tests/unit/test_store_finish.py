@@ -21,14 +21,15 @@ def writer(root: Path, node: str) -> WarcWriter:
 def test_the_indexes_of_all_nodes_become_one_each_time(tmp_path: Path) -> None:
     for node in ("a", "b"):
         made = writer(tmp_path, node)
-        made.append([make_capture(f"https://example.com/{node}")])
+        made.settle(made.store([make_capture(f"https://example.com/{node}")]))
         made.close()
     assert finish(tmp_path).read_bytes().count(b"\n") == 2
     assert finish(tmp_path).read_bytes().count(b"\n") == 2
 
 
 def test_a_node_at_work_or_a_journal_left_is_one_sentence_and_changes_nothing(tmp_path: Path) -> None:
-    writer(tmp_path, "a").append([make_capture()])
+    one = writer(tmp_path, "a")
+    one.settle(one.store([make_capture()]))
     lock = SpoolLock.take(tmp_path / "nodes" / "a")
     assert lock is not None
     with pytest.raises(BusyError, match=r"^Nodes are at work in .*: a\. Wait until they have left\.$"):
@@ -43,7 +44,8 @@ def test_a_node_at_work_or_a_journal_left_is_one_sentence_and_changes_nothing(tm
 
 
 def test_a_warc_left_open_by_a_node_whose_journals_are_done_is_finished(tmp_path: Path) -> None:
-    writer(tmp_path, "a").append([make_capture()])
+    one = writer(tmp_path, "a")
+    one.settle(one.store([make_capture()]))
     assert finish(tmp_path).read_bytes().count(b"\n") == 1
     assert list((tmp_path / "warc").glob("*.open")) == []
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from drumlin.store.lookup import find_fetches
+from drumlin.store.tables.lookup import find_fetches
 
 STORED = [
     "http://a.test/~u/p?b=2&a=1&utm_source=x",
@@ -25,13 +25,14 @@ def written(tables: Path) -> None:
         "fetch_time": pa.array(range(count), pa.timestamp("us")),
         "outcome": ["fetched"] * count,
         "fetch_status": [200] * count,
-        **{name: [""] * count for name in ("kind", "error", "node", "record_id")},
+        **{name: [""] * count for name in ("kind", "error", "node", "record_id", "redirect_to")},
     }
     pages = {
         "url": STORED,
         "fetch_time": fetches["fetch_time"],
         "warc_filename": [f"{number}.warc.gz" for number in range(count)],
         "warc_record_offset": list(range(count)),
+        **{name: [""] * count for name in ("found_on", "duplicate_of", "duplicate_kind")},
     }
     for name, columns in (("fetches", fetches), ("pages", pages)):
         (tables / name).mkdir(parents=True)

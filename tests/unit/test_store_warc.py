@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.disk import OPEN_SUFFIX
 from drumlin.errors import ConfigError, StorageError
 from drumlin.model import Capture, Duplicate
-from drumlin.store import WarcWriter, is_revisit, merge, read_capture, read_captures, record_id_of, repair
-from drumlin.store import warc as warc_module
-from drumlin.store.disk import OPEN_SUFFIX
-from drumlin.store.httpblock import stored_block
-from drumlin.store.reader import members, parse_record
-from drumlin.store.records import warc_date
+from drumlin.store import WarcWriter, is_revisit, merge, read_capture, record_id_of, repair
+from drumlin.store.warc import writer as warc_module
+from drumlin.store.warc.block import HEAD_BYTES_MAX, stored_block
+from drumlin.store.warc.reader import members, parse_record
+from drumlin.store.warc.records import warc_date
+from tests.harness.warcs import read_captures
 from tests.unit.store_captures import FETCHED, HTML, header_block, make_capture
 
 
@@ -37,8 +38,8 @@ def index_of(directory: Path) -> list[bytes]:
 def test_a_capture_learns_where_it_is_and_can_be_read_back(tmp_path: Path) -> None:
     captures = [make_capture(f"https://example.com/{n}", HTML + b"%d" % n) for n in range(5)]
     writer = new_writer(tmp_path)
-    writer.append(captures[:2])
-    writer.append(captures[2:])
+    writer.settle(writer.store(captures[:2]))
+    writer.settle(writer.store(captures[2:]))
     writer.close()
     for capture in captures:
         back = read_capture(tmp_path / capture.warc_filename, capture.warc_offset)
@@ -52,7 +53,7 @@ def test_a_capture_learns_where_it_is_and_can_be_read_back(tmp_path: Path) -> No
 
 def test_reading_where_no_capture_starts_is_a_storage_error(tmp_path: Path) -> None:
     writer = new_writer(tmp_path)
-    writer.append([make_capture()])
+    writer.settle(writer.store([make_capture()]))
     writer.close()
     for offset in (0, 1, 10_000_000):
         with pytest.raises(StorageError, match="no readable capture"):
@@ -62,7 +63,7 @@ def test_reading_where_no_capture_starts_is_a_storage_error(tmp_path: Path) -> N
 def test_a_file_has_its_final_name_only_when_closed(tmp_path: Path) -> None:
     writer = new_writer(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    writer.append([make_capture()])
+    writer.settle(writer.store([make_capture()]))
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [OPEN_SUFFIX, OPEN_SUFFIX]
     writer.close()
     writer.close()
@@ -76,7 +77,7 @@ def test_every_file_opens_with_warcinfo_and_rotation_loses_nothing(tmp_path: Pat
     writer = new_writer(tmp_path, rotate_bytes=4_000)
     captures = [make_capture(f"https://example.com/{n}") for n in range(30)]
     for start in range(0, 30, 7):
-        writer.append(captures[start : start + 7])
+        writer.settle(writer.store(captures[start : start + 7]))
     writer.close()
     files = sorted(tmp_path.glob("*.warc.gz"))
     assert len(files) > 3
@@ -91,7 +92,7 @@ def test_a_file_of_many_small_captures_is_rotated_too(tmp_path: Path, monkeypatc
     monkeypatch.setattr(warc_module, "CAPTURES_PER_FILE_MAX", 3)
     writer = new_writer(tmp_path)
     for n in range(7):
-        writer.append([make_capture(f"https://example.com/{n}")])
+        writer.settle(writer.store([make_capture(f"https://example.com/{n}")]))
     writer.close()
     assert len(list(tmp_path.glob("*.warc.gz"))) == 3
 
@@ -100,19 +101,19 @@ def test_a_batch_of_large_bodies_is_written_in_pieces(tmp_path: Path, monkeypatc
     monkeypatch.setattr(warc_module, "BATCH_BYTES_MAX", 2_000)
     writer = new_writer(tmp_path)
     captures = [make_capture(f"https://example.com/{n}") for n in range(10)]
-    writer.append(captures)
+    writer.settle(writer.store(captures))
     writer.close()
     assert [c.url for c in read_captures(tmp_path / writer.filename)] == [c.url for c in captures]
 
 
 def test_two_writers_of_one_node_never_share_a_file(tmp_path: Path) -> None:
     first, second = new_writer(tmp_path), new_writer(tmp_path)
-    first.append([make_capture()])
-    second.append([make_capture()])
+    first.settle(first.store([make_capture()]))
+    second.settle(second.store([make_capture()]))
     first.close()
     second.close()
     third = new_writer(tmp_path)
-    third.append([make_capture()])
+    third.settle(third.store([make_capture()]))
     third.close()
     assert len(list(tmp_path.glob("*.warc.gz"))) == 3
 
@@ -130,7 +131,7 @@ def test_an_exact_duplicate_becomes_a_revisit_that_names_the_original(tmp_path: 
     again = make_capture("https://example.com/copy", fetched=FETCHED + 9)
     again.duplicate = Duplicate(original.url, original.fetched, original.record_id)
     writer = new_writer(tmp_path)
-    writer.append([original, again])
+    writer.settle(writer.store([original, again]))
     writer.close()
     assert [kind for kind, _ in records_of(tmp_path / writer.filename)][-1] == "revisit"
     member = next(members(tmp_path / writer.filename, again.warc_offset))
@@ -192,7 +193,7 @@ def test_truncation_is_recorded(tmp_path: Path) -> None:
     writer = new_writer(tmp_path)
     capture = make_capture()
     capture.truncated = "length"
-    writer.append([capture])
+    writer.settle(writer.store([capture]))
     writer.close()
     record = parse_record(next(members(tmp_path / writer.filename, capture.warc_offset)))
     assert record is not None
@@ -203,7 +204,7 @@ def test_a_line_end_in_a_url_cannot_forge_a_field(tmp_path: Path) -> None:
     writer = new_writer(tmp_path)
     capture = make_capture()
     capture.url = "https://example.com/\r\nWARC-Type: metadata"
-    writer.append([capture])
+    writer.settle(writer.store([capture]))
     record = parse_record(next(members(tmp_path / (writer.filename + OPEN_SUFFIX), capture.warc_offset)))
     assert record is not None
     assert record.kind == "response"
@@ -214,7 +215,7 @@ def torn_copies(tmp_path: Path, captures: list[Capture]) -> tuple[Path, bytes, b
     source = tmp_path / "source"
     writer = new_writer(source)
     for capture in captures:
-        writer.append([capture])
+        writer.settle(writer.store([capture]))
     warc = source / (writer.filename + OPEN_SUFFIX)
     index = next(source.glob("*.cdxj.open"))
     return warc, warc.read_bytes(), index.read_bytes(), [c.warc_offset + c.warc_length for c in captures]
@@ -243,7 +244,7 @@ def test_a_tail_torn_at_any_byte_is_cut_after_the_last_whole_capture(tmp_path: P
 
 
 def settled_batch(directory: Path, surplus: set[int]) -> tuple[WarcWriter, list[Capture]]:
-    """Three captures of which those at the places in `surplus` did not count."""
+    """Three captures; those at the places in `surplus` did not count."""
     writer = new_writer(directory)
     captures = [make_capture(f"https://example.com/{n}") for n in range(3)]
     writer.settle(writer.store(captures), surplus)
@@ -309,7 +310,7 @@ def test_repair_settles_by_the_journals_whatever_was_written_of_it(tmp_path: Pat
     stored = writer.store(late)
     if marks_written:
         stored[0].file.settle([], [stored[0]])
-        # Told to count before, and not when asked again.
+        # The first answer said that it counts, the second one that it does not.
         stored[0].file.settle([stored[3]], [])
     never_journalled = make_capture("https://example.com/late/5")
     writer.store([never_journalled])
@@ -371,7 +372,8 @@ def test_a_file_without_a_whole_capture_disappears(tmp_path: Path) -> None:
 
 def test_repair_touches_only_the_files_of_the_node_it_is_asked_about(tmp_path: Path) -> None:
     for node in ("a", "b-a"):
-        new_writer(tmp_path, node).append([make_capture()])
+        one = new_writer(tmp_path, node)
+        one.settle(one.store([make_capture()]))
     sorting = tmp_path / "drumlin-20251009085320123-00009-b-a.cdxj.partial"
     sorting.write_bytes(b"")
     assert [r.path.name[-11:] for r in repair(tmp_path, "a")] == ["1-a.warc.gz"]
@@ -391,7 +393,7 @@ def test_repair_gives_a_finished_warc_the_index_it_lacks_and_changes_nothing_els
     writer = new_writer(tmp_path)
     odd = make_capture("https://example.com/odd", response_headers=b"HTTP/2 200\r\ncontent-type: Text/HTML;x\r\n\r\n")
     odd.headers = {"content-type": "Text/HTML;x"}
-    writer.append([make_capture(), odd])
+    writer.settle(writer.store([make_capture(), odd]))
     writer.close()
     before, content = index_of(tmp_path), (tmp_path / writer.filename).read_bytes()
     next(tmp_path.glob("*.cdxj")).unlink()
@@ -403,7 +405,7 @@ def test_repair_gives_a_finished_warc_the_index_it_lacks_and_changes_nothing_els
 
 def test_a_full_disk_is_one_sentence_and_leaves_a_valid_file(tmp_path: Path) -> None:
     writer = new_writer(tmp_path)
-    writer.append([make_capture()])
+    writer.settle(writer.store([make_capture()]))
     path = tmp_path / (writer.filename + OPEN_SUFFIX)
     size = path.stat().st_size
     late = make_capture("https://example.com/late", bytes(range(256)) * 4_000)
@@ -412,13 +414,13 @@ def test_a_full_disk_is_one_sentence_and_leaves_a_valid_file(tmp_path: Path) -> 
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1_000, limits[1]))
         with pytest.raises(StorageError, match=r"^Cannot write .*: the file may not grow further\."):
-            writer.append([late])
+            writer.settle(writer.store([late]))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
     assert path.stat().st_size == size
     assert late.warc_filename == ""
-    writer.append([late])
+    writer.settle(writer.store([late]))
     writer.close()
     assert [kind for kind, _ in records_of(tmp_path / writer.filename)].count("response") == 2
 
@@ -430,10 +432,10 @@ def test_an_unwritable_directory_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_merging_gives_one_sorted_index_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drumlin.store.cdxj.MERGE_FILES_MAX", 2)
+    monkeypatch.setattr("drumlin.store.warc.cdxj.MERGE_FILES_MAX", 2)
     writer = new_writer(tmp_path, rotate_bytes=2_000)
     for n in (5, 3, 9, 1, 7, 2, 8):
-        writer.append([make_capture(f"https://example.com/{n}")])
+        writer.settle(writer.store([make_capture(f"https://example.com/{n}")]))
     writer.close()
     first = merge(tmp_path).read_bytes()
     assert merge(tmp_path).read_bytes() == first
@@ -446,3 +448,33 @@ def test_merging_gives_one_sorted_index_each_time(tmp_path: Path, monkeypatch: p
 def test_dates_have_microseconds_and_round_rather_than_cut() -> None:
     assert warc_date(0.0) == "1970-01-01T00:00:00.000000Z"
     assert warc_date(1_760_000_000.999_999_9) == "2025-10-09T08:53:21.000000Z"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [b"X-Long: " + b"a" * 100_000],
+        [b"X-%d: %b" % (number, b"b" * 90) for number in range(1_000)],
+        [b"Set-Cookie: a=b"] * 20_000,
+        [b"X: " + b"a" * 31_000, b"Y: " + b"b" * 31_000],
+    ],
+    ids=["one long line", "many lines", "very many", "two that do not fit together"],
+)
+def test_a_head_that_is_too_long_for_readers_is_cut_and_says_so(fields: list[bytes]) -> None:
+    needed = [b"Content-Type: text/html", b"Location: /" + b"l" * 7_000, b"Content-Encoding: gzip"]
+    received = b"\r\n".join([b"HTTP/1.1 200 OK", *fields, *needed]) + b"\r\n\r\n"
+    block = stored_block(received, 200, 10)
+    assert len(block) <= HEAD_BYTES_MAX
+    lines = block.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    assert [line for line in lines if line in needed] == needed, "what says what the body is stays, in its order"
+    kept = [line for line in lines[1:] if line in fields]
+    left_out = len(fields) - len(kept)
+    missing = sum(map(len, fields)) - sum(map(len, kept))
+    assert lines[-1] == b"X-Crawler-Headers-Cut: %d fields, %d bytes" % (left_out, missing)
+    assert len(lines) == 1 + len(kept) + len(needed) + 1
+
+
+def test_a_head_that_just_fits_is_stored_as_received() -> None:
+    start = b"HTTP/1.1 200 OK\r\nX: "
+    received = start + b"a" * (HEAD_BYTES_MAX - len(start) - 4) + b"\r\n\r\n"
+    assert stored_block(received, 200, 10) == received

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from drumlin.cli.summary import print_report
-from drumlin.coordinator.api_people import STOPPED_BY_PERSON
-from drumlin.coordinator.report import make_report
+from drumlin.api.calls.people import STOPPED_BY_PERSON
+from drumlin.api.explaining.report import make_report
+from drumlin.cli.summary import ending, print_report
+from drumlin.config.record import CrawlRecord, Run
 from drumlin.engines.blocking import drive
-from drumlin.engines.memory import MemoryEngine
+from drumlin.engines.memory.engine import MemoryEngine
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,11 @@ def test_only_a_crawl_that_has_ended_is_called_finished(state: str, reason: str,
     shown = io.StringIO()
     print_report(Console(file=shown, width=200), report, Path("store"))
     assert shown.getvalue().startswith(said)
+
+
+def test_a_crawl_on_one_machine_is_gone_on_with_by_its_own_command() -> None:
+    report = drive(make_report(MemoryEngine(1), "draining", STOPPED_BY_PERSON, 1.0))
+    report.crawl = CrawlRecord(runs=[Run("2026-01-01T00:00:00Z", "0.1.0")])
+    assert ending(report).endswith("The same `drumlin crawl` command goes on.")
+    report.crawl = CrawlRecord()
+    assert ending(report).endswith("`drumlin resume` goes on.")

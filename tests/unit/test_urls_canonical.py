@@ -40,7 +40,13 @@ PAGE = "https://example.com/a/b?c=1"
         ("http://127.1/", "http://127.0.0.1/"),
         ("http://0x7f000001/", "http://127.0.0.1/"),
         ("http://1.2.3.4./", "http://1.2.3.4/"),
+        ("http://0177.0.0.01/", "http://127.0.0.1/"),
+        ("http://16909060/", "http://1.2.3.4/"),
         ("http://[0:0:0:0:0:0:0:1]:80/", "http://[::1]/"),
+        ("http://[::ffff:1.2.3.4]/a", "http://1.2.3.4/a"),
+        ("http://[0:0:0:0:0:FFFF:0102:0304]:8080/", "http://1.2.3.4:8080/"),
+        ("http://[::ffff:0:0]/", "http://0.0.0.0/"),
+        ("http://[64:ff9b::1.2.3.4]/", "http://[64:ff9b::102:304]/"),
         ("http://a_b.example.com/", "http://a_b.example.com/"),
     ],
 )
@@ -170,6 +176,11 @@ def test_a_session_in_the_path_is_no_identity_unless_a_dot_segment_would_remain(
         ("tel:+1", None),
         ("ftp://example.com/", None),
         ("httpx://example.com/", None),
+        ("İstanbul:tarih", "https://example.com/a/%C4%B0stanbul:tarih"),
+        ("ılık:a", "https://example.com/a/%C4%B1l%C4%B1k:a"),
+        ("ſ:x", "https://example.com/a/%C5%BF:x"),
+        ("\u212a:y", "https://example.com/a/%E2%84%AA:y"),
+        ("a\u212a:y", "https://example.com/a/a%E2%84%AA:y"),
     ],
 )
 def test_an_href_is_resolved_as_a_browser_would(href: str, url: str | None) -> None:
@@ -266,7 +277,19 @@ def test_the_authority_of_a_canonical_url_is_a_host(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "A.test", "a.test/x", "a.test/?q=1", "a.test?q", "u@a.test", "no host", "a.test:99999"]
+    "text",
+    [
+        "",
+        "A.test",
+        "a.test/x",
+        "a.test/?q=1",
+        "a.test?q",
+        "u@a.test",
+        "no host",
+        "a.test:99999",
+        "a.test.",
+        "[::ffff:102:304]",
+    ],
 )
 def test_anything_else_is_no_host(text: str) -> None:
     assert not is_host(text)

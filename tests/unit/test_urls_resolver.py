@@ -6,7 +6,7 @@ import pytest
 
 from drumlin.urls import LinkResolver, canonical
 from drumlin.urls import resolver as resolver_module
-from drumlin.urls.resolver import HREF_CACHED_MAX
+from drumlin.urls.resolver import HREF_CACHED_MAX, PAGE_CHARS_MAX
 
 
 class Joins:
@@ -75,8 +75,9 @@ def test_the_resolver_forgets_everything_rather_than_remember_too_much() -> None
         directories = resolver._directories
         held = sum(map(len, directories.values())) + sum(map(len, resolver._origins.values()))
         held += len(resolver._absolute)
-        assert held + len(directories) + len(resolver._origins) == resolver._entries
-        assert resolver._entries <= 100 + 2
+        held += sum(directory.depth for directory in directories.values())
+        assert held + len(resolver._origins) == resolver._entries
+        assert resolver._entries <= 100 + 3
 
 
 def test_a_page_with_more_links_than_fit_is_resolved_without_remembering() -> None:
@@ -90,4 +91,27 @@ def test_long_hrefs_are_not_remembered() -> None:
     resolver = LinkResolver()
     hrefs = ["a" * (HREF_CACHED_MAX + 1), "/" + "b" * HREF_CACHED_MAX, "http://h/" + "c" * HREF_CACHED_MAX]
     assert resolver.resolve("http://h/d/", hrefs) == [canonical(href, "http://h/d/") for href in hrefs]
-    assert resolver._entries == 2, "the origin and the directory"
+    assert resolver._entries == 3, "the origin, the directory and its parent"
+
+
+def test_a_long_base_makes_no_more_characters_than_a_page_may_have() -> None:
+    base, hrefs = f"http://h/{'x' * 7_900}/", [str(number) for number in range(50_000)]
+    resolver = LinkResolver()
+    urls = resolver.resolve(base, hrefs)
+    assert urls == [base + href for href in hrefs[: len(urls)]]
+    assert PAGE_CHARS_MAX - 8_000_000 < sum(len(url or "") for url in urls) <= PAGE_CHARS_MAX
+    assert resolver._entries == 1, "only the origin is remembered"
+
+
+def test_a_large_page_without_tricks_keeps_all_its_links() -> None:
+    base, hrefs = f"http://h/{'x' * 60}/", [f"page-{number}.html" for number in range(50_000)]
+    assert LinkResolver().resolve(base, hrefs) == [base + href for href in hrefs]
+
+
+def test_deep_directories_fill_no_memory() -> None:
+    resolver = LinkResolver(entries_max=1_000)
+    for number in range(100):
+        deep = f"http://h/{number}/{'a/' * 3_900}"
+        assert resolver.resolve(deep, ["x", "../y"]) == [deep + "x", deep[:-2] + "y"]
+        resolver.resolve(f"http://h/{number}/{'a/' * 140}", ["x"])
+        assert sum(directory.depth for directory in resolver._directories.values()) <= 1_000 + 150

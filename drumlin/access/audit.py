@@ -1,0 +1,98 @@
+"""The audit log: every change that a person makes, with who, what, when, from where and how it ended.
+
+An entry goes into the engine's table `audit`, shared by all coordinators, and with all its fields to the logger
+`drumlin.audit`. The table keeps the newest `ENTRIES_MAX` entries. Each coordinator trims it after every `TRIM_EVERY`
+entries that it wrote, so the table has at most `TRIM_EVERY` entries too many for each coordinator. No entry holds a
+secret.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+import msgspec
+
+from drumlin.access.tokens import TOKENS_TABLE, Identity, Role, TokenRecord
+from drumlin.engines.base import Engine
+from drumlin.lines import one_line
+from drumlin.logs import Event, event
+
+AUDIT_TABLE = "audit"
+ENTRIES_MAX = 10_000
+TRIM_EVERY = 256
+READ_MAX = 1_000
+TEXT_CHARS_MAX = 2_048
+
+_log = logging.getLogger("drumlin.audit")
+_MICROSECONDS = 1_000_000
+
+
+class AuditEntry(msgspec.Struct, frozen=True):
+    """One change. `outcome` is `done`, or the code of the error; `address` is where the request came from."""
+
+    time: float
+    token_id: str
+    name: str
+    role: Role
+    action: str
+    target: str
+    outcome: str
+    address: str
+
+
+class AuditLog:
+    """Writes and reads the audit log of a crawl."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._until_trim = 0
+
+    async def record(
+        self, who: Identity, action: str, target: str, outcome: str, address: str, now: float
+    ) -> AuditEntry:
+        """Note one change, or the attempt at one. The process's log has it even if the engine cannot store it."""
+        said = one_line(target[:TEXT_CHARS_MAX])[:TEXT_CHARS_MAX]
+        entry = AuditEntry(now, who.id, "", who.role, action, said, outcome, one_line(address))
+        try:
+            entry = msgspec.structs.replace(entry, name=one_line(await self._name(who.id)))
+        finally:
+            _log_entry(entry)
+        await self._engine.put_entries(AUDIT_TABLE, {_key(now): msgspec.msgpack.encode(entry)})
+        self._until_trim -= 1
+        if self._until_trim < 0:
+            self._until_trim = TRIM_EVERY
+            await self._trim()
+        return entry
+
+    async def read(self, *, limit: int = READ_MAX, before: float | None = None) -> list[AuditEntry]:
+        """The newest entries before a time, newest first; at most `READ_MAX` at once."""
+        entries = await self._engine.get_entries(AUDIT_TABLE)
+        end = None if before is None else _time_key(before)
+        keys = sorted((key for key in entries if end is None or key < end), reverse=True)
+        wanted = keys[: max(0, min(limit, READ_MAX))]
+        return [msgspec.msgpack.decode(entries[key], type=AuditEntry) for key in wanted]
+
+    async def _name(self, token_id: str) -> str:
+        stored = await self._engine.get_entry(TOKENS_TABLE, token_id)
+        return "" if stored is None else msgspec.msgpack.decode(stored, type=TokenRecord).name
+
+    async def _trim(self) -> None:
+        keys = sorted(await self._engine.get_entries(AUDIT_TABLE))
+        await self._engine.delete_entries(AUDIT_TABLE, keys[:-ENTRIES_MAX])
+
+
+def _log_entry(entry: AuditEntry) -> None:
+    who = f"{entry.role} {entry.name or entry.token_id}"
+    fields = {name: value for name, value in msgspec.structs.asdict(entry).items() if name != "time"}
+    extra = event(Event.AUDIT, **fields)
+    _log.info("%s from %s: %s %s: %s", who, entry.address, entry.action, entry.target, entry.outcome, extra=extra)
+
+
+def _key(now: float) -> str:
+    """A key that sorts by time. Its random part keeps two entries of the same microsecond apart."""
+    return f"{_time_key(now)}-{secrets.token_hex(4)}"
+
+
+def _time_key(time: float) -> str:
+    return f"{max(0, int(time * _MICROSECONDS)):020d}"

@@ -1,0 +1,407 @@
+"""A coordinator on HTTP: one ASGI application for nodes, for workers that take one URL at a time, and for people.
+
+Every request goes through the same steps: find its route, check who sent it and whether that sender may make it, read
+its body within limits, check its signature, decode its message, call the route's function, and answer in JSON or
+MessagePack. There is no framework: at hundreds of requests a second it would cost more than the work itself.
+
+Guarantees: every refusal and failure is `{"error": {"code", "message", "hint"}}` with a fitting status; the bodies of
+all requests together are held within `BODIES_BYTES_MAX`; nothing that a client sends ends the process; every answer
+names the id of its request, by which the log can be searched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from drumlin.access.audit import AuditLog
+from drumlin.access.tokens import AccessControl, Role, check_node_id
+from drumlin.api.bodies import JSON, Receive, Send, answers_in, decompress, encode, reply, reply_refused
+from drumlin.api.calls.hosts import HostCalls
+from drumlin.api.calls.metrics import RequestMetrics
+from drumlin.api.calls.nodes import NodeCalls
+from drumlin.api.calls.people import PeopleCalls
+from drumlin.api.calls.settings import SettingsCalls
+from drumlin.api.calls.single import SingleCalls
+from drumlin.api.explaining.shown import on_calendar
+from drumlin.api.gate import Gate, Origin
+from drumlin.api.intake.bundles import QUOTA_BYTES
+from drumlin.api.intake.workers import Intake
+from drumlin.api.openapi import document
+from drumlin.api.request_log import RefusalLog, request_ids
+from drumlin.api.routing import (
+    HEAD,
+    TARGET_BYTES_MAX,
+    Call,
+    PreparedRoute,
+    Route,
+    Router,
+    Stream,
+    Text,
+    read_query,
+    send_stream,
+)
+from drumlin.api.watch import Watch
+from drumlin.coordinator.breathing import LoopLanes
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.health import Health, Part, refusal
+from drumlin.coordinator.totals import Totals
+from drumlin.errors import Cause, DrumlinError, StorageError
+from drumlin.http.refusal import Refused
+from drumlin.logs import Event, current_request, event
+from drumlin.protocol import Failure, paths
+
+BODIES_BYTES_MAX = 512 * 1024 * 1024
+"""How much the bodies of all requests under way may have together, decompressed."""
+HEADER_BYTES_MAX = 32 * 1024
+IGNORED_BODY_BYTES_MAX = 1024
+"""A body of up to this size is read and ignored if the call takes none: some clients always send something."""
+UNPACKED_AT_ONCE_BYTES = 1024 * 1024
+TOO_LARGE = 413
+BUSY_RETRY_S = 1.0
+ENGINE_RETRY_S = 1.0
+NOTE_FAILED_S = 0.5
+"""How long writing to the audit log may take for a change that failed, probably because the engine did."""
+# The server gives the names of headers in lower case, as bytes.
+TIME_HEADER = paths.TIME_HEADER.lower().encode()
+REQUEST_HEADER = paths.REQUEST_HEADER.lower().encode()
+SIGNATURE_HEADER = paths.SIGNATURE_HEADER.lower().encode()
+COMPRESSION_EXPECTED = 10
+"""How many times larger a compressed body is expected to become; only used to reserve room for it."""
+
+log = logging.getLogger("drumlin.coordinator")
+
+
+class CoordinatorApp:
+    """The ASGI application. `on_failure` is called when a node cannot go on, and `on_broken` when the engine or the
+    store fails a request. `store` is where bundles go, and pages of workers that have no store themselves. `endpoint`
+    is the address at which nodes reach this coordinator."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        access: AccessControl,
+        on_failure: Callable[[Failure], None],
+        on_broken: Callable[[DrumlinError], None] | None = None,
+        engine_time: EngineTime,
+        store: Path | None = None,
+        endpoint: str = "",
+        sync: bool = False,
+        bundle_quota_bytes: int = QUOTA_BYTES,
+    ) -> None:
+        self.bug: Exception | None = None
+        """The first unexpected exception, which whoever runs the server should raise."""
+        self._engine = dispatcher.engine
+        self._access = access
+        self._on_broken = on_broken
+        self._time = engine_time
+        self.health = Health()
+        self._dispatcher = dispatcher
+        self.watch = Watch(
+            dispatcher.engine,
+            store,
+            self.health,
+            engine_time.today,
+            on_loss=self._note_loss,
+            after_loss=self._loss_not_over,
+        )
+        dispatcher.lanes = LoopLanes()
+        self._misdeeds = dispatcher.misdeeds
+        self._audit = AuditLog(dispatcher.engine)
+        self._gate = Gate(dispatcher, self._audit)
+        self._requests = RequestMetrics()
+        self._refusals = RefusalLog()
+        self._request_ids = request_ids()
+        self._bodies_bytes = 0
+        self.intake = Intake(dispatcher, store, engine_time=engine_time, sync=sync)
+        self._nodes = NodeCalls(
+            dispatcher,
+            access,
+            self._gate,
+            self.intake,
+            engine_time=engine_time,
+            on_failure=on_failure,
+            store=store,
+            endpoint=endpoint,
+            bundle_quota_bytes=bundle_quota_bytes,
+        )
+        self._people = PeopleCalls(
+            dispatcher,
+            self._gate,
+            self._audit,
+            self._requests,
+            self.health,
+            self.watch,
+            engine_time=engine_time,
+            work_may_have_come=self.work_may_have_come,
+        )
+        self._router = Router(self._routes(dispatcher))
+
+    def _routes(self, dispatcher: Dispatcher) -> list[Route]:
+        """All calls, and the one that describes them."""
+        routes = [
+            *self._nodes.routes(),
+            *SingleCalls(dispatcher, self._gate, self.intake, self.work_may_have_come).routes(),
+            *HostCalls(dispatcher, self.intake).routes(),
+            *SettingsCalls(dispatcher, self.work_may_have_come).routes(),
+            *self._people.routes(),
+        ]
+        description = Route(
+            method="GET",
+            path=paths.OPENAPI,
+            summary="This document",
+            answer=self._describe,
+            permission=None,
+            gives=dict,
+            gives_media_types=(JSON,),
+        )
+        return [*routes, description]
+
+    @cached_property
+    def _document(self) -> bytes:
+        """Made on the first request, so a crawl on one machine starts without it."""
+        return encode(document(self._router.routes, controlled=self._access.signed), JSON)
+
+    async def _describe(self, call: Call, message: None) -> Text:
+        return Text(self._document, JSON)
+
+    @property
+    def drained(self) -> asyncio.Event:
+        """Set when the crawl may have nothing left, so a tick should look."""
+        return self._nodes.drained
+
+    def work_may_have_come(self) -> None:
+        """Wake the nodes that wait for work."""
+        self._nodes.work_may_have_come()
+
+    def ticked(self, totals: Totals, now: float) -> None:
+        """To be called after each tick: nodes that wait may have work again, and the figures are new."""
+        self.work_may_have_come()
+        self._people.ticked(totals, now)
+
+    def close(self) -> None:
+        """End the streams that would never end by themselves, so the server can stop."""
+        self._people.close()
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = dict(scope["headers"])
+        media_type = answers_in(headers.get(b"accept", b"").decode("latin-1"))
+        call = Call(scope, headers, receive, media_type, self._time.reading())
+        request = next(self._request_ids)
+        # Each request is answered in a task of its own, so this holds for this request alone.
+        current_request.set(request)
+
+        async def send_dated(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                own = ((TIME_HEADER, b"%d" % (self._time.reading() * 1000)), (REQUEST_HEADER, request.encode()))
+                message["headers"] = [*message["headers"], *own]
+            elif call.method == HEAD:
+                message["body"] = b""
+            await send(message)
+
+        started = time.perf_counter()
+        status = await self._attempt(call, send_dated)
+        self._requests.observe(call.name, status, time.perf_counter() - started)
+
+    async def _attempt(self, call: Call, send: Send) -> int:
+        """Serve a request, or say why not; returns the status that was sent."""
+        try:
+            return await self._serve(call, send)
+        except Refused as refused:
+            failed = refused
+        except DrumlinError as broken:
+            self._note_broken(call, broken)
+            code = broken.code or "unavailable"
+            failed = Refused(503, code, broken.message, broken.hint, retry_after_s=ENGINE_RETRY_S)
+        except Exception as bug:
+            self.bug = self.bug or bug
+            log.exception("a request failed in a way nobody foresaw: %s", call.name, extra=event(Event.BUG))
+            failed = Refused(500, "bug", "The coordinator failed; its log says how.")
+        # The traceback refers to this frame, and the frame to the exception. Such a cycle would keep the request's body
+        # in memory until the garbage collector runs.
+        failed = failed.with_traceback(None)
+        failed.closes = failed.closes or call.body_unread
+        self._refusals.note(call, failed, time.perf_counter())
+        await reply_refused(send, failed, call.media_type)
+        return failed.status
+
+    def _note_broken(self, call: Call, broken: DrumlinError) -> None:
+        """Report a failure to `health`. Failures of the engine's own disk have other codes than those of the store."""
+        in_store = isinstance(broken, StorageError) and broken.code.startswith(Part.STORE)
+        self.health.reported(Part.STORE if in_store else Part.ENGINE, broken, self._time.today())
+        self.watch.look_soon()
+        if self._on_broken is not None:
+            self._on_broken(broken)
+
+    async def _note_loss(self) -> None:
+        await self._dispatcher.losses.note(await self._time.now())
+
+    def _loss_not_over(self) -> DrumlinError | None:
+        return self._dispatcher.losses.problem(self._time.reading(), self._dispatcher.config.lease_s)
+
+    async def _serve(self, call: Call, send: Send) -> int:
+        _check_head(call)
+        prepared = self._router.find(call)
+        self._refuse_after_loss(prepared.route)
+        reserved = self._reserve(prepared, call)
+        try:
+            if prepared.route.streams_body:
+                # A large body may take long even if the engine is well, so no limit on waiting applies.
+                answer = await self._work(prepared, call)
+            else:
+                async with self.health.patience():
+                    answer = await self._work(prepared, call)
+        finally:
+            self._bodies_bytes -= reserved
+        return await _respond(send, call, answer)
+
+    def _refuse_after_loss(self, route: Route) -> None:
+        """Refuse calls that need the engine while it may have forgotten leases and URLs (`coordinator/losses.py`)."""
+        trouble = self.health.trouble(Part.ENGINE)
+        needs_engine = route.permission is not None and not route.without_engine
+        if needs_engine and trouble is not None and trouble.code == Cause.LOST:
+            raise refusal(trouble)
+
+    async def _work(self, prepared: PreparedRoute, call: Call) -> Any:
+        if prepared.route.without_engine and self.health.trouble(Part.ENGINE) is not None:
+            call.now = self._time.reading()
+        elif prepared.route.permission is not None:
+            # If this coordinator was frozen or cut off, its time is stale and `now` asks the engine.
+            call.now = await self._time.now()
+        call.calendar = self._time.calendar
+        await self._pass(call)
+        message = await self._message(prepared, call)
+        await self._pass_named(call, message)
+        try:
+            return on_calendar(await self._answer(call, message), call.calendar)
+        finally:
+            if self._misdeeds:
+                await self._gate.account(call.identity, call.now, Origin(call.address, call.today))
+
+    # The sender
+
+    async def _pass(self, call: Call) -> None:
+        """Check who sent a request before any of its body is read."""
+        route = call.route
+        if route.permission is None:
+            return
+        node_id = call.parameters.get("node_id")
+        if node_id is not None:
+            check_node_id(node_id)
+        if route.node_of is None:
+            call.identity = self._access.check(call.authorization, route.permission, node_id, call.today)
+            await self._gate.admit(call.identity, call.now, Origin(call.address, call.today))
+        else:
+            # The message says for which node it acts; whether it may act at all is checked now.
+            call.identity = self._access.check_unnamed(call.authorization, route.permission, call.today)
+
+    async def _pass_named(self, call: Call, message: Any) -> None:
+        """Check whether the sender may act for the node that its message names, or for itself if it names none."""
+        route = call.route
+        if route.node_of is None or route.permission is None:
+            return
+        own = call.identity.id if call.identity.role is Role.NODE else None
+        node_id = route.node_of(message) or own
+        call.identity = self._access.check(call.authorization, route.permission, node_id, call.today)
+        await self._gate.admit(call.identity, call.now, Origin(call.address, call.today))
+
+    # The message
+
+    def _reserve(self, prepared: PreparedRoute, call: Call) -> int:
+        """Reserve room for a body and its decompressed form; refused when the bodies under way have taken it all."""
+        if prepared.format is None or not call.body_unread:
+            return 0
+        length = call.header(b"content-length")
+        size = int(length) if length.isascii() and length.isdigit() else prepared.route.body_bytes_max
+        if b"content-encoding" in call.headers:
+            size *= COMPRESSION_EXPECTED
+        size = min(size, prepared.route.body_bytes_max)
+        if self._bodies_bytes + size > BODIES_BYTES_MAX:
+            message = "Too many large requests are under way."
+            raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=BUSY_RETRY_S)
+        self._bodies_bytes += size
+        return size
+
+    async def _message(self, prepared: PreparedRoute, call: Call) -> Any:
+        route = prepared.route
+        if route.streams_body:
+            return None
+        if prepared.format is None:
+            if call.body_unread:
+                await call.read_body(IGNORED_BODY_BYTES_MAX)
+            return read_query(call.query, route.takes) if route.takes is not None else None
+        body = await call.read_body(route.body_bytes_max)
+        if route.signed:
+            header = call.header(SIGNATURE_HEADER)
+            await self._access.verify(self._engine, call.node_id, header, call.method, call.target, body, call.now)
+        encoding = call.header(b"content-encoding")
+        if encoding:
+            body = await _decompressed(body, encoding, route.body_bytes_max)
+        self._gate.weigh(call.identity, len(body), call.now)
+        return prepared.format.decode(body, call.header(b"content-type"))
+
+    async def _answer(self, call: Call, message: Any) -> Any:
+        """Call the route's function, and note in the audit log what a person changed."""
+        route = call.route
+        if not route.writes or call.identity.role is Role.NODE:
+            return await route.answer(call, message)
+        try:
+            answer = await route.answer(call, message)
+        except Refused as refused:
+            await self._note(call, message, refused.code)
+            raise
+        except BaseException:
+            # What made it fail, for instance an engine that hangs, may make writing the entry fail too.
+            with contextlib.suppress(DrumlinError, TimeoutError):
+                async with asyncio.timeout(NOTE_FAILED_S):
+                    await self._note(call, message, "failed")
+            raise
+        await self._note(call, message, "done")
+        return answer
+
+    async def _note(self, call: Call, message: Any, outcome: str) -> None:
+        said = call.note or (encode(message, JSON).decode() if message is not None else "")
+        target = f"{call.path} {said}".strip()
+        await self._audit.record(call.identity, call.route.writes, target, outcome, call.address, call.today)
+
+
+async def _decompressed(body: bytes, encoding: str, bytes_max: int) -> bytes:
+    """The body without its encoding. A body that unpacks to many megabytes is unpacked in another thread."""
+    try:
+        return decompress(body, encoding, min(bytes_max, UNPACKED_AT_ONCE_BYTES))
+    except Refused as refused:
+        if refused.status != TOO_LARGE or bytes_max <= UNPACKED_AT_ONCE_BYTES:
+            raise
+    return await asyncio.to_thread(decompress, body, encoding, bytes_max)
+
+
+def _check_head(call: Call) -> None:
+    if len(call.path) + len(call.query) > TARGET_BYTES_MAX:
+        raise Refused(414, "target_too_long", f"Path and query may have at most {TARGET_BYTES_MAX} bytes.")
+    if sum(map(len, call.headers)) + sum(map(len, call.headers.values())) > HEADER_BYTES_MAX:
+        raise Refused(431, "headers_too_large", f"Headers may have at most {HEADER_BYTES_MAX} bytes.")
+
+
+async def _respond(send: Send, call: Call, answer: Any) -> int:
+    status = call.route.status
+    if isinstance(answer, Stream):
+        await send_stream(send, call.receive, answer, head_only=call.method == HEAD)
+    elif isinstance(answer, Text):
+        await reply(send, status, answer.body, answer.media_type)
+    elif answer is None:
+        status = 204
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+    else:
+        await reply(send, status, encode(answer, call.media_type), call.media_type)
+    return status

@@ -1,0 +1,6 @@
+"""The calls of the API, one file for each group of callers. Each makes routes of what the dispatcher can do.
+
+- `nodes`: nodes that work in batches; `single`: workers that take one URL at a time.
+- `people`, `hosts`, `settings`: how the crawl stands, its hosts and URLs, and the levers to change it.
+- `figures`, `events`, `metrics`: the same figures when asked for, live, and for Prometheus.
+"""

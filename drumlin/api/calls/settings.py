@@ -1,0 +1,143 @@
+"""Changing a crawl's settings while it runs: `PATCH /api/v1/crawl`.
+
+The change is in force at this coordinator when the call is answered and at the others within a second; nodes follow it
+with their next heartbeat. The message's type is made from the table of settings, so bounds are the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+
+from drumlin.access.tokens import Permission
+from drumlin.api.messages.people import WebURL
+from drumlin.api.routing import Call, Route
+from drumlin.config import CrawlConfig
+from drumlin.config.changes import CHANGEABLE, SEEDS
+from drumlin.config.key import Kind, Setting
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.engines.base import Added
+from drumlin.errors import ConfigError
+from drumlin.frontier import priority_of
+from drumlin.http.refusal import Refused
+from drumlin.model import NewURLs
+from drumlin.protocol import paths
+from drumlin.urls import by_host, canonical
+
+PATTERNS_MAX = 100
+PATTERN_CHARS_MAX = 1_000
+SEEDS_MAX = 1_000
+COUNT_MAX = 1 << 53
+"""The largest whole number that every reader of JSON understands."""
+DURATION_S_MAX = 1e10
+CHANGE_BYTES_MAX = 4 * 1024 * 1024
+FIELDS = tuple(setting.field for setting in CHANGEABLE.values())
+HINT = f"These can change while a crawl runs: {', '.join([*FIELDS, SEEDS])}."
+
+
+_TYPE_NAME = r"[!#$%&'+.^_`|~0-9a-z-]+"
+TYPE_RULE_PATTERN = rf"^(\*/\*|{_TYPE_NAME}/(\*|{_TYPE_NAME}))=[0-9]{{1,12}}([kMG]B|[KMG]iB)?$"
+"""A media type and the most bytes that may be fetched of it, as `drumlin.config.types` reads them."""
+
+
+def _type_of(setting: Setting) -> Any:
+    """What a setting may be set to, with its bounds."""
+    key = setting.key
+    if key.kind is Kind.CHOICE:
+        return Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(key.choices)})]
+    if key.kind is Kind.PATTERNS:
+        pattern = Annotated[str, msgspec.Meta(max_length=PATTERN_CHARS_MAX, extra_json_schema={"format": "regex"})]
+        return Annotated[list[pattern], msgspec.Meta(max_length=PATTERNS_MAX)]
+    if key.kind is Kind.TYPES:
+        rule = Annotated[str, msgspec.Meta(max_length=PATTERN_CHARS_MAX, pattern=TYPE_RULE_PATTERN)]
+        return Annotated[list[rule], msgspec.Meta(max_length=PATTERNS_MAX)]
+    number, most = (float, DURATION_S_MAX) if key.kind is Kind.DURATION else (int, COUNT_MAX)
+    bounds = msgspec.Meta(ge=key.minimum, le=most if key.maximum is None else key.maximum)
+    return Annotated[number, bounds] | None if setting.default is None else Annotated[number, bounds]
+
+
+CrawlChange = msgspec.defstruct(
+    "CrawlChange",
+    [(setting.field, _type_of(setting) | msgspec.UnsetType, msgspec.UNSET) for setting in CHANGEABLE.values()]
+    + [(SEEDS, Annotated[list[WebURL], msgspec.Meta(max_length=SEEDS_MAX)], msgspec.field(default_factory=list))],
+    namespace={
+        "__doc__": "Which of the crawl's settings to change; those left out stay as they are. A budget of null means "
+        "no limit. `seeds` are further URLs to begin from.",
+        "HINT": HINT,
+    },
+    module=__name__,
+    forbid_unknown_fields=True,
+)
+
+
+class SettingChange(msgspec.Struct):
+    """The value of a setting before and after a change."""
+
+    before: Any
+    after: Any
+
+
+class SettingsView(msgspec.Struct):
+    """The outcome of a change. `version` counts the changes since the crawl was founded; `seeds_added` is how many of
+    the seeds were new."""
+
+    version: int
+    config_hash: str
+    changed: dict[str, SettingChange]
+    seeds_added: int = 0
+
+
+class SettingsCalls:
+    """The call that changes settings. `work_may_have_come` wakes nodes that wait: a wider scope brings work."""
+
+    def __init__(self, dispatcher: Dispatcher, work_may_have_come: Callable[[], None]) -> None:
+        self._dispatcher = dispatcher
+        self._work_may_have_come = work_may_have_come
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(
+                method="PATCH",
+                path=paths.CRAWL,
+                summary="Change budgets, delay, scope or pace while the crawl runs",
+                answer=self.change,
+                permission=Permission.OPERATE,
+                takes=CrawlChange,
+                gives=SettingsView,
+                body_bytes_max=CHANGE_BYTES_MAX,
+                writes="crawl.change",
+            )
+        ]
+
+    async def change(self, call: Call, message: Any) -> SettingsView:
+        seeds = _canonical(message.seeds)
+        values = {field: value for field in FIELDS if (value := getattr(message, field)) is not msgspec.UNSET}
+        try:
+            before, after = await self._dispatcher.change_settings(values, call.now)
+        except ConfigError as wrong:
+            raise Refused(422, "invalid", wrong.message, wrong.hint) from wrong
+        changed = differences(before, after)
+        call.note = msgspec.json.encode({**changed, **({SEEDS: seeds} if seeds else {})}).decode()
+        added = await self._add_seeds(seeds, call.now)
+        self._work_may_have_come()
+        return SettingsView(self._dispatcher.steering.version, after.config_hash(), changed, added)
+
+    async def _add_seeds(self, seeds: list[str], now: float) -> int:
+        offered = [NewURLs(host, urls, priority_of(0)) for host, urls in by_host(seeds).items()]
+        return (await self._dispatcher.enqueue(offered, now)).count(Added.ADDED) if offered else 0
+
+
+def differences(before: CrawlConfig, after: CrawlConfig) -> dict[str, SettingChange]:
+    was, has = msgspec.to_builtins(before), msgspec.to_builtins(after)
+    return {field: SettingChange(was[field], has[field]) for field in has if was[field] != has[field]}
+
+
+def _canonical(hrefs: list[str]) -> list[str]:
+    urls = [(href, canonical(href)) for href in hrefs]
+    wrong = next((href for href, url in urls if not url), None)
+    if wrong is not None:
+        hint = "Write it like https://example.com/."
+        raise Refused(422, "invalid", f"The seed {wrong[:200]!r} is not a web address.", hint)
+    return [url for _, url in urls if url]

@@ -1,0 +1,84 @@
+"""Why a URL that pages link to never entered the frontier: the rules that keep it out, and the pages that name it."""
+
+from __future__ import annotations
+
+from drumlin.api.messages.hosts import NOT_FOLLOWED, URLStory
+from drumlin.config import CrawlConfig
+from drumlin.frontier import NOFOLLOW, TrapFilter, TrapLimits
+from drumlin.lines import counted
+from drumlin.parse import ASSET_KINDS, FOLLOWED_KINDS
+from drumlin.store.tables.lookup import StoredLink
+from drumlin.urls import Scope, host_of, identity
+
+PAGES_NAMED_MAX = 3
+_OUT = {
+    "scope": "--scope {scope} leaves it out.",
+    "exclude": "--exclude leaves it out.",
+    "include": "It matches no --include.",
+}
+_NOTHING_NOW = (
+    "No present rule keeps it out: it is about to be queued, or earlier settings or --host-urls-max left it out."
+)
+
+
+def unfollowed_story(url: str, links: list[StoredLink], scope: Scope, config: CrawlConfig, year: int) -> URLStory:
+    """The story of a URL that pages link to but that was never queued."""
+    story = ["It was never queued.", *why_not_followed(url, links, scope, config, year)]
+    return URLStory(
+        url=url,
+        host=host_of(url),
+        state=NOT_FOLLOWED,
+        found_on=links[0].page,
+        redirects=[],
+        priority=None,
+        depth=None,
+        attempts=None,
+        first_seen=None,
+        retry_at=None,
+        capture_id="",
+        lease_node="",
+        lease_until=None,
+        dead_letter=None,
+        story=story,
+        host_state=None,
+        path="/" + url.split("/", 3)[3],
+        discovered_from=links[0].page,
+        next_fetch_after=None,
+        status=NOT_FOLLOWED,
+        last_crawled=None,
+        fetches=[],
+    )
+
+
+def why_not_followed(url: str, links: list[StoredLink], scope: Scope, config: CrawlConfig, year: int) -> list[str]:
+    """A sentence for what keeps the URL out, and one for each of the first pages that link to it."""
+    out = left_out(url, scope, config)
+    trap = TrapFilter(TrapLimits(depth_max=None)).reject(identity(url), 1, year)
+    rules = [*([out] if out else []), *([f"It looks like one of endlessly many ({trap})."] if trap else [])]
+    kept_out = [_kept_out(link, config) for link in links]
+    pages = [f"{link.page} {why or 'links to it'}." for link, why in zip(links, kept_out, strict=True)]
+    unexplained = not rules and not all(kept_out)
+    return [*rules, *dict.fromkeys(pages[:PAGES_NAMED_MAX]), *([_NOTHING_NOW] if unexplained else [])]
+
+
+def left_out(url: str, scope: Scope, config: CrawlConfig) -> str:
+    """The setting that leaves a URL out, in a sentence; empty if none does."""
+    rule = scope.why_not(url)
+    return _OUT[rule].format(scope=config.scope) if rule else ""
+
+
+def _kept_out(link: StoredLink, config: CrawlConfig) -> str:
+    """How the page refers to the URL and why that is not followed; empty if this link would be."""
+    if link.kind in ASSET_KINDS:
+        return "" if config.assets else f"shows it ({link.kind}), which is fetched with --assets"
+    if link.kind not in FOLLOWED_KINDS:
+        return f"names it ({link.rel or link.kind}), which is not a link to follow"
+    if link.nofollow:
+        return "links to it, and asks that its links are not followed (nofollow)"
+    if NOFOLLOW in link.rel:
+        return "links to it with rel=nofollow, which is not followed"
+    if link.soft_404:
+        return "links to it, but looks like a page for missing pages: its links are not followed (soft 404)"
+    if config.depth is not None and link.depth >= config.depth:
+        return f"links to it, {counted(link.depth + 1, 'link')} from a seed and so beyond --depth {config.depth}"
+    return ""

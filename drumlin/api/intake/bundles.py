@@ -1,0 +1,217 @@
+"""Bundles: captures of nodes that cannot write to the store. A coordinator checks them and puts them into the store.
+
+A bundle (`drumlin.store.bundles`) is written to a folder below `STORE/incoming/NODE` and compared with the SHA-256 that
+the node sent. Another process checks its files, then its rows are compared with its receipts. Only then do its files
+get their names in the store.
+
+Guarantees: when a bundle is answered with `stored` it is on the disk, safe from power loss. Sending it again changes
+nothing. Every file is named after its segment and that segment's node, and contains only results of that node, each
+with a receipt. So nobody can overwrite files of other nodes or of coordinators. Existing files are never changed, and a
+segment's `pages` come last, because a segment counts once they exist. Bodies are never held in memory whole, a bundle
+that comes too slowly is cut off, and what one node may send in all is bounded.
+
+A coordinator cannot tell whether a page is what its site really sent: it must believe a node about what the node
+fetched. It believes it about nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import filecmp
+import hashlib
+import logging
+import math
+import os
+import re
+import shutil
+from pathlib import Path
+
+from drumlin.access.misdeeds import Misdeed
+from drumlin.api.bodies import BODY_GRACE_S, BODY_RATE_MIN
+from drumlin.api.intake.checking import check_bundle
+from drumlin.api.routing import Call
+from drumlin.config import CoordinatorConfig
+from drumlin.config.quantities import format_size
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.taking.receipts import unsettled
+from drumlin.disk import sync_directory, translated_disk_errors
+from drumlin.http.refusal import Refused
+from drumlin.logs import Event, event
+from drumlin.protocol import BundleStored
+from drumlin.protocol.paths import SHA256_HEADER
+from drumlin.protocol.refusals import RefusalCode
+from drumlin.store.bundles import BODY, BUNDLE_BYTES_MAX, RECEIPTS, RECEIPTS_BYTES_MAX, Verdict, belongs, unpacked
+from drumlin.store.names import node_of_segment
+
+WRITE_BYTES = 1024 * 1024
+BUNDLES_AT_ONCE_MAX = 8
+QUOTA_BYTES = CoordinatorConfig().bundle_quota_bytes
+"""How much one node may send in all, by default."""
+QUOTA_RETRY_S = 300.0
+COUNTER = "bundle_bytes."
+"""The start of the names of counters, kept in the first shard, of how much each node has sent."""
+COUNTER_SHARD = 0
+LEFTOVER_S = 2 * BUNDLE_BYTES_MAX / BODY_RATE_MIN
+"""If nothing was written to a folder for this long, its coordinator has died: no bundle takes even half as long."""
+INCOMING = "incoming"
+_DIGEST_HEADER = SHA256_HEADER.lower().encode()
+# Refusals that no drumlin node can cause, however it was killed.
+LIES = frozenset({RefusalCode.NOT_A_BUNDLE, RefusalCode.NOT_SETTLED})
+
+log = logging.getLogger("drumlin.coordinator")
+
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+def check_bundle_id(bundle_id: str) -> None:
+    if not node_of_segment(bundle_id):
+        raise Refused(400, RefusalCode.BAD_BUNDLE_ID, "A bundle's id is the name of its segment, NODE-TIME-SERIAL.")
+
+
+class Bundles:
+    """Takes bundles into a store; without a store it refuses them. A node may send `quota_bytes` in all."""
+
+    def __init__(self, dispatcher: Dispatcher, store: Path | None, quota_bytes: int = QUOTA_BYTES) -> None:
+        self._dispatcher = dispatcher
+        self._store = store
+        self._quota_bytes = quota_bytes
+        self._running = 0
+
+    async def take(self, call: Call) -> BundleStored:
+        """Store the bundle that a request carries."""
+        if self._store is None:
+            hint = "Give the coordinator a --store, or the node."
+            raise Refused(409, "no_store", "This coordinator keeps no store.", hint)
+        digest = call.header(_DIGEST_HEADER)
+        if _SHA256.fullmatch(digest) is None:
+            raise Refused(400, "no_digest", f"{SHA256_HEADER} must hold the body's SHA-256 in hexadecimal.")
+        if self._running >= BUNDLES_AT_ONCE_MAX:
+            message = f"{BUNDLES_AT_ONCE_MAX} bundles are being taken already."
+            raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=5.0)
+        self._running += 1
+        try:
+            await self._check_quota(call.node_id)
+            return await self._take(self._store, call, digest)
+        except Refused as refused:
+            self._note(call, refused)
+            raise
+        finally:
+            self._running -= 1
+
+    async def _check_quota(self, node: str) -> None:
+        totals = await self._dispatcher.totals(0.0)
+        if totals.counters.get(COUNTER + node, 0) >= self._quota_bytes:
+            message = f"Node {node} has sent its {format_size(self._quota_bytes)} of bundles."
+            hint = "Raise --bundle-quota at the coordinators."
+            raise Refused(429, "over_quota", message, hint, retry_after_s=QUOTA_RETRY_S, closes=True)
+
+    async def _take(self, store: Path, call: Call, digest: str) -> BundleStored:
+        segment = call.parameters["bundle_id"]
+        # Each attempt has its own folder, because the same bundle may come twice at once.
+        folder = store / INCOMING / call.node_id / f"{segment}.{os.urandom(4).hex()}"
+        with translated_disk_errors(store):
+            try:
+                await asyncio.to_thread(folder.mkdir, parents=True)
+                if await _receive(call, folder / BODY) != digest:
+                    raise Refused(
+                        409, RefusalCode.DAMAGED, f"The body is not what {SHA256_HEADER} says.", "Send it again."
+                    )
+                verdict = await check_bundle(folder, segment)
+                await asyncio.to_thread(self._check_settled, folder, segment, verdict)
+                added = await asyncio.to_thread(_publish_all, folder, store, verdict.members)
+            finally:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        if added:
+            await self._dispatcher.engine.count(COUNTER_SHARD, {COUNTER + call.node_id: verdict.bytes})
+        return BundleStored()
+
+    def _check_settled(self, folder: Path, segment: str, verdict: Verdict) -> None:
+        """Refuse a bundle with a row that has no receipt, or with a file that is not named after the segment."""
+        if not verdict.claims or not all(belongs(member, segment) for member in verdict.members):
+            raise Refused(409, RefusalCode.NOT_A_BUNDLE, "The check of the bundle went wrong.")
+        with unpacked(folder, RECEIPTS).open("rb") as file:
+            receipts = frozenset(file.read(RECEIPTS_BYTES_MAX).decode("ascii", "replace").split())
+        claim = unsettled(self._dispatcher.seals, verdict.claims, receipts, segment, node_of_segment(segment))
+        if claim is not None:
+            message = f"The bundle tells of a result that was not settled: {claim.outcome} {claim.url[:200]}"
+            raise Refused(409, RefusalCode.NOT_SETTLED, message)
+
+    def _note(self, call: Call, refused: Refused) -> None:
+        said = event(Event.REFUSED, node=call.node_id, code=refused.code)
+        log.warning("refused a bundle of node %s: %s", call.node_id, refused.message, extra=said)
+        if refused.code in LIES:
+            self._dispatcher.misdeeds.note(call.node_id, Misdeed.BAD_BUNDLE)
+
+
+def sweep(store: Path, now: float) -> None:
+    """Remove what dead coordinators left of bundles; `now` is by the clock that dates files."""
+    for folder in (store / INCOMING).glob("*/*"):
+        if _written(folder) < now - LEFTOVER_S:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _written(folder: Path) -> float:
+    """When something was last written to a folder; infinity if another coordinator is removing it."""
+    try:
+        return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return math.inf
+
+
+async def _receive(call: Call, part: Path) -> str:
+    """Write the body to a file as it comes; returns its SHA-256."""
+    digest, received, started = hashlib.sha256(), 0, asyncio.get_running_loop().time()
+    waiting = bytearray()
+    with part.open("xb") as file:
+        try:
+            async with asyncio.timeout(BODY_GRACE_S) as limit:
+                more = True
+                while more:
+                    event = await call.receive()
+                    if event["type"] == "http.disconnect":
+                        raise Refused(400, "disconnected", "The connection ended before the body did.", closes=True)
+                    chunk, more = event.get("body", b""), event.get("more_body", False)
+                    received += len(chunk)
+                    if received > call.route.body_bytes_max:
+                        message = f"A bundle may have at most {call.route.body_bytes_max} bytes."
+                        raise Refused(413, RefusalCode.TOO_LARGE, message, "Make smaller bundles.", closes=True)
+                    digest.update(chunk)
+                    waiting += chunk
+                    if len(waiting) >= WRITE_BYTES or not more:
+                        await asyncio.to_thread(file.write, bytes(waiting))
+                        waiting.clear()
+                    limit.reschedule(started + BODY_GRACE_S + received / BODY_RATE_MIN)
+        except TimeoutError:
+            raise Refused(408, "too_slow", f"The bundle came too slowly: {received} bytes.", closes=True) from None
+    return digest.hexdigest()
+
+
+def _publish_all(folder: Path, store: Path, members: list[str]) -> bool:
+    """Give the files of a bundle their names in the store, `pages` last; returns whether any was new."""
+    files = [(unpacked(folder, member), store / member) for member in members]
+    for file, target in files:
+        if target.exists():
+            _check_same(file, target)
+    files.sort(key=lambda entry: entry[1].parent.name == "pages")
+    added = [_publish(file, target) for file, target in files]
+    return any(added)
+
+
+def _publish(file: Path, target: Path) -> bool:
+    """Give a file its name in the store. If it is there already, from an earlier sending, its content must be equal;
+    returns whether it was new."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    added = True
+    try:
+        os.link(file, target)
+    except FileExistsError:
+        _check_same(file, target)
+        added = False
+    sync_directory(target.parent)
+    return added
+
+
+def _check_same(file: Path, target: Path) -> None:
+    if not filecmp.cmp(file, target, shallow=False):
+        message = f"Another {target.name} is stored already."
+        raise Refused(409, RefusalCode.BUNDLE_EXISTS, message, "Give each segment a name of its own.")

@@ -1,0 +1,136 @@
+"""What a coordinator says to people about hosts and single URLs. The rules of `drumlin.api.messages.people` apply here
+too."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from drumlin.api.messages.people import (
+    DELAY_S_MAX,
+    LIST_DEFAULT,
+    PAGES_MAX,
+    DeadLetterView,
+    HostStandingName,
+    Limit,
+    RobotsRules,
+)
+from drumlin.protocol import URLText
+
+NOT_FOLLOWED: Final = "not_followed"
+URLState = Literal["queued", "scheduled", "leased", "done", "dead", "not_followed"]
+"""A `TaskState`, or `not_followed`: pages link to the URL, but the frontier never accepted it."""
+
+
+class HostsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    state: Literal["ready", "waiting", "leased", "blocked", "backoff"] = "ready"
+    limit: Limit = LIST_DEFAULT
+
+
+class BackOffView(msgspec.Struct):
+    """Why a host is in back-off on one scheme: the kind of failure and its message, since when, after how many tries in
+    vain, and when it is tried next. `asked` says that the site asked for this pause."""
+
+    kind: str
+    error: str
+    since: float
+    tries: int
+    next_try: float
+    asked: bool
+
+
+class HostView(msgspec.Struct):
+    """One host: its queue, pace and lease, and why it is in this state. `rate_limit` is in contacts a second, null
+    without one. `last_crawled_by` is the node that holds it now; earlier holders are not remembered."""
+
+    host: str
+    domain: str
+    shard: int
+    state: HostStandingName
+    why: str
+    queued: int
+    urls: int
+    pages: int
+    bytes: int
+    next_contact: float
+    delay_s: float
+    lease_node: str
+    lease_until: float | None
+    blocked: bool
+    budget: int | None
+    robots: dict[str, RobotsRules]
+    max_concurrent: int
+    min_delay_ms: int
+    rate_limit: float | None
+    last_crawled_by: str | None
+    last_crawled_at: float | None = None
+    backoff: dict[str, BackOffView] = {}
+
+
+class HostsView(msgspec.Struct):
+    hosts: list[HostView]
+
+
+class HostChange(msgspec.Struct, forbid_unknown_fields=True):
+    """What to change for a host; fields left out stay as they are. With a null `delay_s` the crawl's delay applies.
+    `budget` is how many pages to fetch of it at most, null for no limit."""
+
+    delay_s: Annotated[float, msgspec.Meta(ge=0, le=DELAY_S_MAX)] | msgspec.UnsetType | None = msgspec.UNSET
+    blocked: bool | msgspec.UnsetType = msgspec.UNSET
+    budget: Annotated[int, msgspec.Meta(ge=0, le=PAGES_MAX)] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class URLQuery(msgspec.Struct, forbid_unknown_fields=True):
+    url: URLText
+
+
+class FetchView(msgspec.Struct):
+    """One attempt on a URL as the tables of the store have it. Its rows are in the files named `segment`; its page, if
+    there is one, may also be a record in a WARC file."""
+
+    crawl_time: float
+    node_id: str
+    outcome: str
+    status_code: int
+    kind: str
+    error: str
+    result_id: str
+    segment: str
+    page: bool
+    warc_filename: str
+    warc_record_offset: int | None
+    redirect_to: str = ""
+    duplicate_of: str = ""
+    duplicate_kind: str = ""
+
+
+class URLStory(msgspec.Struct):
+    """What the frontier and the store know about one URL, and sentences that tell it. `discovered_from`,
+    `next_fetch_after` and `status` are `found_on`, `retry_at` and `state` under the names that other crawlers use. A
+    URL in state `not_followed` was never queued although pages link to it; its story says why.
+    `change_frequency_score` is always null, because it is not measured yet."""
+
+    url: str
+    host: str
+    state: URLState
+    found_on: str
+    redirects: list[str]
+    priority: int | None
+    depth: int | None
+    attempts: int | None
+    first_seen: float | None
+    retry_at: float | None
+    capture_id: str
+    lease_node: str
+    lease_until: float | None
+    dead_letter: DeadLetterView | None
+    story: list[str]
+    host_state: HostView | None
+    path: str
+    discovered_from: str
+    next_fetch_after: float | None
+    status: URLState
+    last_crawled: float | None
+    fetches: list[FetchView]
+    change_frequency_score: float | None = None

@@ -1,0 +1,135 @@
+"""Tests the engine and the store every second by writing something small to each, and tells `Health` what it found.
+
+So within `LOOK_EVERY_S` + `LOOK_S_MAX` it is known if the engine is full, frozen, cut off or read-only, or if the store
+is full or does not answer. A test that hangs is not waited for, and no second one is begun beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from drumlin.coordinator.health import Health, Part
+from drumlin.disk import translated_disk_errors
+from drumlin.engines.base import Engine
+from drumlin.errors import Cause, DrumlinError, StorageError
+
+LOOK_EVERY_S = 1.0
+LOOK_S_MAX = 2.0
+FRESH_S = LOOK_EVERY_S + 2 * LOOK_S_MAX
+"""If the last test is older than this, `be_fresh` makes a new one."""
+READ_S = 0.05
+ROOM_HINT = "Free some space: the crawl then goes on. Start nodes again that ended because there was none."
+PROBE_BYTES = 64 * 1024
+"""More than a file system stores inside an inode, so writing it needs room on the disk."""
+PROBE_NAME = ".drumlin-probe-"
+
+
+class Watch:
+    """Keeps `health` up to date. `clock` must run even while the engine is gone, and never jump."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Path | None,
+        health: Health,
+        clock: Callable[[], float],
+        *,
+        on_loss: Callable[[], Awaitable[None]] | None = None,
+        after_loss: Callable[[], DrumlinError | None] = lambda: None,
+    ) -> None:
+        """`on_loss` is called when the engine has lost data; `after_loss` says whether calls must still be refused
+        because of an earlier loss."""
+        self._on_loss = on_loss
+        self._after_loss = after_loss
+        self._engine = engine
+        self._store = store
+        self._health = health
+        self._clock = clock
+        self._looked = -FRESH_S
+        self._looking: asyncio.Task[None] | None = None
+        self._trying: asyncio.Future[None] | None = None
+        self._soon = asyncio.Event()
+
+    async def run(self) -> None:
+        """Test again and again, forever."""
+        while True:
+            self._soon.clear()
+            await self.look()
+            try:
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._soon.wait()
+            except TimeoutError:
+                continue
+
+    def look_soon(self) -> None:
+        """Make the next test come at once, because something failed."""
+        self._soon.set()
+
+    async def be_fresh(self) -> None:
+        """Test now, unless that was done a moment ago."""
+        if asyncio.get_running_loop().time() - self._looked >= FRESH_S:
+            await self.look()
+
+    async def look(self) -> None:
+        """Test now; callers that come meanwhile wait for the same test."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look())
+        await asyncio.shield(self._looking)
+
+    async def _look(self) -> None:
+        engine, store = await asyncio.gather(self._look_at_engine(), self._look_at_store())
+        self._looked = asyncio.get_running_loop().time()
+        self._health.looked(Part.ENGINE, engine, self._clock())
+        self._health.looked(Part.STORE, store, self._clock())
+
+    async def _look_at_engine(self) -> DrumlinError | None:
+        try:
+            await self._engine.check(LOOK_S_MAX)
+        except DrumlinError as problem:
+            if problem.code == Cause.LOST and self._on_loss is not None:
+                with contextlib.suppress(DrumlinError):
+                    await self._on_loss()
+            return problem
+        return self._after_loss()
+
+    async def _look_at_store(self) -> DrumlinError | None:
+        if self._store is None:
+            return None
+        trying = self._trying or asyncio.ensure_future(asyncio.to_thread(try_store, self._store))
+        self._trying = trying
+        await asyncio.wait([trying], timeout=LOOK_S_MAX)
+        # If this process itself was too busy to notice in time, give the thread's result a chance to arrive.
+        await asyncio.sleep(0 if trying.done() else READ_S)
+        if not trying.done():
+            hint = "Check the disk, or the server that it is mounted from."
+            return StorageError(f"{self._store} does not answer.", hint, code=Cause.STORE_SILENT)
+        # Another test may have waited for the same attempt and have begun the next one.
+        self._trying = None if self._trying is trying else self._trying
+        problem = trying.exception()
+        if problem is None or isinstance(problem, DrumlinError):
+            return problem
+        return StorageError(f"Cannot write to {self._store}: {problem}.", code=Cause.STORE_FAILED)
+
+
+def try_store(store: Path) -> None:
+    """Write a little to the store and remove it again; a `StorageError` says why that failed."""
+    try:
+        with translated_disk_errors(store):
+            store.mkdir(parents=True, exist_ok=True)
+            _write_and_remove(store / f"{PROBE_NAME}{os.getpid()}")
+    except StorageError as problem:
+        # Nodes that send bundles keep them and send them again, but nodes that write to this store have ended.
+        hint = ROOM_HINT if problem.code == Cause.STORE_FULL else problem.hint
+        raise StorageError(problem.message, hint, code=problem.code) from problem
+
+
+def _write_and_remove(path: Path) -> None:
+    try:
+        with path.open("wb", buffering=0) as file:
+            file.write(bytes(PROBE_BYTES))
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,137 @@
+"""How `--help` of a verb looks: its options in groups, the most used first, and examples at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+OWN = "Options"
+LINE_CHARS_MAX = 200
+"""How long the sentence about a command may be. It is wrapped, and not cut off as click would."""
+# Names of settings, whose parameters begin with `setting_`. Options in no group come first, as the verb's own.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "What to crawl": ("scope", "include", "exclude", "types", "assets", "sitemaps"),
+    "How much": ("depth", "pages_max", "bytes_max", "time_max", "host_urls_max"),
+    "How politely": ("delay", "per_host", "contact", "user_agent", "robots_ttl", "allow_private", "cookies"),
+    "Limits of one request": (
+        *("connect_timeout", "fetch_timeout", "speed_min", "speed_window", "header_bytes_max", "body_bytes_max"),
+        *("body_decoded_bytes_max", "redirects_max", "accept_encoding"),
+    ),
+    "After a failure": ("retries_max", "backoff_base", "backoff_max", "host_patience", "patience"),
+    "Duplicates": ("near_duplicates", "near_overlap_percent"),
+    "On this machine": ("out", "nodes", "concurrency", "engine", "sync", "lease", "affinity"),
+}
+ACCESS = {
+    "Which crawl": ("out", "setting_coordinator"),
+    "Access": tuple(
+        f"setting_{name}"
+        for name in ("token", "token_file", "ca", "cert", "key", "client_ca", "trusted_proxy", "insecure", "auth")
+    ),
+}
+SHOWING = "Output"
+_SHOWING = (
+    *("setting_json", "setting_quiet", "setting_color", "setting_log_format", "setting_log_level"),
+    *("config_file", "quiet"),
+)
+_SECTION_OF = {
+    **{f"setting_{name}": title for title, names in GROUPS.items() for name in names},
+    **{name: title for title, names in ACCESS.items() for name in names},
+    **dict.fromkeys(_SHOWING, SHOWING),
+}
+_PLACE = {name: place for place, name in enumerate(_SECTION_OF)}
+_ORDER = (OWN, *GROUPS, *ACCESS, SHOWING)
+
+EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "crawl": (
+        ("one part of a site", "drumlin crawl https://example.org/docs/ --scope prefix --out docs"),
+        ("many seeds, with a budget", "drumlin crawl -i seeds.txt --pages-max 10000 --bytes-max 2GB"),
+        ("slowly, and with an address", "drumlin crawl example.org --delay 5s --contact me@example.net"),
+    ),
+    "fetch": (
+        ("what would a crawl do with this page?", "drumlin fetch https://example.org/"),
+        ("its text, or its links", "drumlin fetch https://example.org/ --links"),
+    ),
+    "demo": (("keep what it leaves in ./demo", "drumlin demo --out demo"),),
+    "config show": (("what would this crawl use, and why?", "drumlin config show --origin --delay 5s"),),
+    "status": (("watch a crawl", "drumlin status --watch --out docs"),),
+    "why": (
+        ("what happened to this page?", "drumlin why https://example.org/docs/a --out docs"),
+        ("why is nothing fetched?", "drumlin why --out docs"),
+    ),
+    "report": (("for a program", "drumlin report --out docs --json"),),
+    "hosts list": (("which hosts cannot be reached?", "drumlin hosts --state out-of-reach --out docs"),),
+    "hosts show": (("one host", "drumlin hosts show example.org --out docs"),),
+    "hosts set": (("ask it less often", "drumlin hosts set example.org --delay 10s --out docs"),),
+    "nodes list": (("who is at work?", "drumlin nodes --coordinator https://c1.example.org:8700"),),
+    "nodes drain": (("let one leave", "drumlin nodes drain n3 --out fleet"),),
+    "nodes quarantine": (("keep one out", "drumlin nodes quarantine n3 --out fleet"),),
+    "nodes release": (("let it in again", "drumlin nodes release n3 --out fleet"),),
+    "audit": (("the last ten changes", "drumlin audit --limit 10 --out fleet"),),
+    "pause": (("hold a crawl", "drumlin pause --out docs"),),
+    "resume": (("go on", "drumlin resume --out docs"),),
+    "stop": (("end it", "drumlin stop --out docs"),),
+    "set": (
+        ("ask sites less often", "drumlin set delay 5s --out docs"),
+        ("leave a part out from now on", "drumlin set exclude '/calendar/' --out docs"),
+    ),
+    "enqueue": (("fetch this soon", "drumlin enqueue https://example.org/new --priority 9 --out docs"),),
+    "dead-letters list": (("what timed out?", "drumlin dead-letters --kind timeout --out docs"),),
+    "dead-letters retry": (("try a host again", "drumlin dead-letters retry --host example.org --out docs"),),
+    "dead-letters drop": (("forget all", "drumlin dead-letters drop --all --out docs"),),
+    "fleet up": (("four nodes on this machine", "drumlin fleet up --nodes 4 https://example.org/"),),
+    "fleet status": (("who is there?", "drumlin fleet status"),),
+    "fleet down": (("end it; `fleet up` goes on", "drumlin fleet down"),),
+    "coordinator": (
+        (
+            "found a crawl",
+            "drumlin coordinator --listen 127.0.0.1:8700 --engine rocksdb:q example.org",
+        ),
+    ),
+    "node": (("join a crawl", "drumlin node --coordinator https://c1:8700 --token-file join --store docs"),),
+    "store finish": (("after a fleet has ended", "drumlin store finish fleet/store"),),
+    "tokens create": (("let nodes join", "drumlin tokens create --role join --engine redis://10.0.0.7/docs"),),
+    "tokens list": (("who has one?", "drumlin tokens list --engine redis://10.0.0.7/docs"),),
+    "tokens revoke": (("make one void", "drumlin tokens revoke 3f2a --engine redis://10.0.0.7/docs"),),
+    "certs create": (("for two machines", "drumlin certs create certs --host c1.example.org"),),
+    "certs show": (("until when are they good?", "drumlin certs show certs"),),
+}
+
+
+class Verb(click.Command):
+    """A command whose help is grouped and ends with examples."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {title: [] for title in _ORDER}
+        options = [parameter for parameter in self.get_params(context) if isinstance(parameter, click.Option)]
+        for option in sorted(options, key=lambda option: _PLACE.get(option.name or "", len(_PLACE))):
+            if (record := option.get_help_record(context)) is not None:
+                groups[_SECTION_OF.get(option.name or "", OWN)].append(record)
+        for title, records in groups.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(EXAMPLES.get(context.command_path.split(" ", 1)[-1], ()), formatter)
+
+
+def write_examples(examples: Sequence[tuple[str, str]], formatter: click.HelpFormatter) -> None:
+    """Write command lines to copy, each after a line that says what it is for."""
+    if not examples:
+        return
+    with formatter.section("Examples"):
+        for what, line in examples:
+            formatter.write(f"{'':{formatter.current_indent}}# {what}\n")
+            formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class VerbFamily(click.Group):
+    """A verb with commands of its own."""
+
+    command_class = Verb
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        named = [(name, self.commands[name]) for name in self.list_commands(context)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(LINE_CHARS_MAX)) for name, one in named])

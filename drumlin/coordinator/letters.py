@@ -1,0 +1,53 @@
+"""Queues dead letters again or drops them, and keeps the counters of how many there are of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from drumlin.engines.base import Engine
+from drumlin.model import DeadLetter, FailureKind
+
+LETTERS_AT_ONCE = 10_000
+LETTERS_OF_HOST_MAX = 1_000_000
+"""How many dead letters of one host are searched for given URLs."""
+
+
+def dead_counter(kind: FailureKind) -> str:
+    """The name of the counter of dead letters of a kind."""
+    return f"dead.{kind}"
+
+
+async def revive_kind(engine: Engine, kind: FailureKind, now: float) -> None:
+    """Queue all dead letters of one kind again."""
+    for shard in range(engine.shard_count):
+        while letters := await engine.dead_letters(shard, kind=kind, limit=LETTERS_AT_ONCE):
+            await revive(engine, letters, now)
+
+
+async def revive(engine: Engine, letters: Iterable[DeadLetter], now: float) -> int:
+    """Queue these dead letters again; returns how many were still there to be queued."""
+    changed = 0
+    for (shard, kind), urls in _by_shard_and_kind(engine, letters).items():
+        changed += await _gone(engine, shard, kind, await engine.revive(shard, urls, now))
+    return changed
+
+
+async def drop(engine: Engine, letters: Iterable[DeadLetter]) -> int:
+    """Count these dead letters as done; returns how many were still there."""
+    changed = 0
+    for (shard, kind), urls in _by_shard_and_kind(engine, letters).items():
+        changed += await _gone(engine, shard, kind, await engine.drop(shard, urls))
+    return changed
+
+
+async def _gone(engine: Engine, shard: int, kind: FailureKind, count: int) -> int:
+    if count:
+        await engine.count(shard, {dead_counter(kind): -count})
+    return count
+
+
+def _by_shard_and_kind(engine: Engine, letters: Iterable[DeadLetter]) -> dict[tuple[int, FailureKind], list[str]]:
+    urls: dict[tuple[int, FailureKind], list[str]] = {}
+    for letter in letters:
+        urls.setdefault((engine.shard_of(letter.host), letter.kind), []).append(letter.url)
+    return urls

@@ -1,0 +1,49 @@
+"""A waiting line for work that cannot all be done at once, in which nobody can take all places.
+
+Requests are served in their order, except that one owner may have only so many at work and in line. So a node that
+sends large batches without a pause waits for its own batches, and other nodes do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+
+from drumlin.http.refusal import Refused
+
+
+class FairLine:
+    """`at_once` requests have their turn, at most `each` of one owner; `most` may be here in all, `each_most` of one
+    owner."""
+
+    def __init__(self, *, at_once: int, each: int, most: int, each_most: int, retry_after_s: float) -> None:
+        self._turns = asyncio.Semaphore(at_once)
+        self._each = each
+        self._most = most
+        self._each_most = each_most
+        self._retry_after_s = retry_after_s
+        self._counts: Counter[str] = Counter()
+        self._own_turns: dict[str, asyncio.Semaphore] = {}
+
+    def __len__(self) -> int:
+        """How many requests wait or have their turn."""
+        return self._counts.total()
+
+    @contextlib.asynccontextmanager
+    async def turn(self, owner: str) -> AsyncIterator[None]:
+        """Wait for a turn and have it while the context lasts; raises `Refused` if too many wait already."""
+        if len(self) >= self._most or self._counts[owner] >= self._each_most:
+            message = "Too many batches of results wait."
+            raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=self._retry_after_s)
+        own = self._own_turns.setdefault(owner, asyncio.Semaphore(self._each))
+        self._counts[owner] += 1
+        try:
+            async with own, self._turns:
+                yield
+        finally:
+            self._counts[owner] -= 1
+            if not self._counts[owner]:
+                del self._counts[owner]
+                self._own_turns.pop(owner, None)

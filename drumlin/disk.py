@@ -1,0 +1,154 @@
+"""How files are written, by whichever part: a kill or a full disk leaves the old content or the new, never a part.
+
+`write_whole` replaces a small file. `AppendFile` is for files that grow, and `replace` gives a finished one its final
+name. Errors of the operating system become a `StorageError` that says what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from drumlin.errors import Cause, StorageError
+
+OPEN_SUFFIX: Final = ".open"
+"""A file whose name ends so is still being appended to, or was when its process died."""
+PARTIAL_SUFFIX: Final = ".partial"
+"""A file whose name ends so is being written as a whole; one that is found after a crash is useless."""
+
+READABLE: Final = 0o644
+PRIVATE: Final = 0o600
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+_REASONS: Final = {
+    errno.ENOSPC: ("the disk is full", "Free some space and run the same command again: it resumes."),
+    errno.EDQUOT: ("the disk quota is used up", "Raise the quota and run the same command again: it resumes."),
+    errno.EFBIG: ("the file may not grow further", "Raise the limit on file sizes and run the same command again."),
+    errno.EIO: ("the disk reported an input/output error", "Check the disk before resuming the crawl."),
+    errno.EROFS: ("the file system is read-only", "Choose a directory that can be written."),
+    errno.EACCES: ("permission was denied", "Choose a directory that this user may write."),
+}
+
+
+def storage_error(path: Path, cause: OSError) -> StorageError:
+    """One clear sentence for a failed read or write of `path`, and what to do next."""
+    reason, hint = _REASONS.get(cause.errno or 0, (cause.strerror or str(cause), ""))
+    code = Cause.STORE_FULL if cause.errno in FULL else Cause.STORE_FAILED
+    return StorageError(f"Cannot write {path}: {reason}.", hint, code=code)
+
+
+@contextmanager
+def translated_disk_errors(folder: Path) -> Iterator[None]:
+    """Turn the operating system's errors about disks into a StorageError; other errors stay as they are."""
+    try:
+        yield
+    except OSError as cause:
+        if cause.errno not in _REASONS:
+            raise
+        raise storage_error(Path(cause.filename or folder), cause) from cause
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in `directory` survive a power cut."""
+    sync_file(directory)
+
+
+def sync_file(path: Path) -> None:
+    """Make what was written to `path` survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as cause:
+        raise storage_error(path, cause) from cause
+
+
+def replace(source: Path, target: Path, *, sync: bool = False) -> None:
+    """Give a finished file its final name, atomically."""
+    try:
+        source.replace(target)
+        if sync:
+            sync_directory(target.parent)
+    except OSError as cause:
+        raise storage_error(target, cause) from cause
+
+
+def write_whole(
+    target: Path, content: bytes, *, sync: bool = False, mode: int = READABLE, rivals: bool = False
+) -> None:
+    """Write a file atomically: after a kill it has its old content or the new one, never a part. With `rivals`, other
+    processes may be writing the same file; the last of them wins."""
+    unique = f".{secrets.token_hex(4)}" if rivals else ""
+    partial = target.with_name(target.name + unique + PARTIAL_SUFFIX)
+    remove(partial)
+    file = AppendFile(partial, sync=sync, mode=mode)
+    try:
+        file.append(content)
+    finally:
+        file.close()
+    replace(partial, target, sync=sync)
+
+
+class AppendFile:
+    """A new file that only grows. `append` writes its argument completely, or raises and leaves the file as it was."""
+
+    def __init__(self, path: Path, *, sync: bool = False, mode: int = READABLE) -> None:
+        self.path = path
+        self.size = 0
+        self._sync = sync
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(path, flags, mode)
+            if sync:
+                sync_directory(path.parent)
+        except OSError as cause:
+            raise storage_error(path, cause) from cause
+
+    def append(self, content: bytes) -> None:
+        """Write `content` with one system call where the kernel takes it whole."""
+        try:
+            self._write(content)
+            if self._sync:
+                os.fdatasync(self._descriptor)
+        except OSError as cause:
+            self.cut(self.size)
+            raise storage_error(self.path, cause) from cause
+        self.size += len(content)
+
+    def sync(self) -> None:
+        """Make what was appended survive a power cut; needed only if the file was opened without `sync`."""
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as cause:
+            raise storage_error(self.path, cause) from cause
+
+    def cut(self, size: int) -> None:
+        """Drop what lies beyond `size`. Shrinking needs no space, so it works on a full disk."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as cause:
+            raise storage_error(self.path, cause) from cause
+        self.size = size
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, content: bytes) -> None:
+        written = os.write(self._descriptor, content)
+        rest = memoryview(content)
+        while written < len(rest):
+            rest = rest[written:]
+            written = os.write(self._descriptor, rest)

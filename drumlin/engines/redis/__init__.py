@@ -1,0 +1,7 @@
+"""The engine on Redis or Valkey, one server or a cluster, shared by many coordinators. Read `engine` first.
+
+The folder `lua` is the frontier itself: each call on a shard runs one of its functions, and so is atomic; its
+`layout.lua` explains every key. `records` is the Python side of these layouts; `commands` builds the calls of the
+functions. `client` and `topology` find and reach the servers, `founding` creates a frontier, `check` says what is wrong
+with a server, `contents` finds duplicate contents, and `address` reads `redis://` addresses.
+"""

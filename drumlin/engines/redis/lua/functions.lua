@@ -1,0 +1,37 @@
+-- Registers the functions that `drumlin.engines.redis.commands` calls.
+
+local function register(name, body, flags)
+  local function callback(keys, arguments)
+    if not call then set_names() end
+    return body(keys, arguments)
+  end
+  redis.register_function({function_name = 'drumlin_@VERSION@_' .. name, callback = callback, flags = flags or {}})
+end
+
+register('add', add)
+register('lease', lease)
+register('visit', visit)
+register('forget_hosts', forget_hosts)
+register('extend', extend)
+register('settle', settle)
+register('expire', expire)
+register('release_nodes', release_nodes)
+register('strike', strike)
+register('reprioritise', reprioritise)
+register('revive', revive)
+register('drop', drop)
+register('set_delay', set_delay)
+register('hurry', hurry)
+register('count', count)
+register('claim', claim)
+register('keep_time', keep_time)
+register('record_contents', record_contents)
+register('record_new', record_new)
+register('preview', preview, {'no-writes'})
+register('preview_held', preview_held, {'no-writes'})
+register('find', find, {'no-writes'})
+register('story', story, {'no-writes'})
+register('dead_letters', dead_letters, {'no-writes'})
+register('host_state', host_state, {'no-writes'})
+register('hosts', hosts, {'no-writes'})
+register('stats', stats, {'no-writes'})

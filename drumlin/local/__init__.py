@@ -1,0 +1,10 @@
+"""A whole crawl on one machine. Read `crawl` first: this process coordinates, and one child process per core fetches.
+
+- `keepers`, `processes`: start the nodes, notice when they end, and start them again.
+- `restarting`: what has to be done when a crawl is started again with other settings.
+- `troubles`: what does not go well, in a few lines for the live display.
+- `standing`: answers questions about a crawl that is not running, as if it were.
+
+Invariants: one lock on the crawl directory is held as long as any process of the crawl lives, so no two crawls work in
+it; every process may be killed at any moment, and the same command resumes the crawl.
+"""

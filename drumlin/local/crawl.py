@@ -1,0 +1,485 @@
+"""A whole crawl on one machine: this process coordinates, one child process per core fetches, and they talk over a Unix
+socket.
+
+The crawl directory holds everything: `frontier/` (the engine), `warc/`, `tables/`, `nodes/` (each node's journal),
+`logs/`, `run/` (the socket), `crawl.json`, `report.json`. Whatever is killed, the same command resumes the crawl: the
+engine knows what is settled, the journals know what was stored but not yet settled, and the leases of a dead process
+end when its successor registers under the same name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import math
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from drumlin.access.tokens import SECRET_BYTES, OpenAccess, crawl_secret
+from drumlin.api.app import CoordinatorApp
+from drumlin.api.explaining.report import (
+    COMPLETE_KEY,
+    ELAPSED_KEY,
+    REPORT_NAME,
+    YES,
+    Report,
+    elapsed_before_s,
+    make_report,
+)
+from drumlin.api.explaining.seed_fates import fruitless_seeds
+from drumlin.api.unix_socket import private_socket
+from drumlin.config import CrawlConfig, ProcessConfig
+from drumlin.config.record import RECORD_NAME, CrawlRecord
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.patience import PATIENCE, Patience
+from drumlin.coordinator.resketching import WHY, has_older_sketches, make_sketches_anew, note_sketches
+from drumlin.coordinator.steering import CONFIG_KEY
+from drumlin.coordinator.totals import Totals
+from drumlin.disk import write_whole
+from drumlin.engines import open_engine
+from drumlin.engines.base import Engine
+from drumlin.errors import EXIT_INTERNAL, BusyError, DrumlinError, StorageError
+from drumlin.garbage_collection import collect_seldom, set_apart_what_is_loaded
+from drumlin.lines import tell
+from drumlin.local.keepers import Keepers
+from drumlin.local.restarting import CONFIG_BEFORE_KEY, differences, follow_differences
+from drumlin.local.troubles import Troubles
+from drumlin.logs import identify, logging_to
+from drumlin.node.keeping.archive import CrawlPaths
+from drumlin.node.keeping.past import past_finds
+from drumlin.node.limits import allow_open_files
+from drumlin.node.main import NodeOptions
+from drumlin.protocol import CrawlState, Failure
+from drumlin.serving.service import (
+    CONNECTIONS_WAITING_MAX,
+    GC_THRESHOLDS,
+    Listen,
+    run_server,
+)
+from drumlin.store import discard_unfinished, merge
+from drumlin.store.spools import JOURNAL_SUFFIX, KEPT_SUFFIX
+
+# Few, since a batch of results touches most shards and each of them costs a write. Several nodes may share a shard.
+SHARD_COUNT = 4
+TICK_S = 0.25
+LOCK_WAIT_S = 10.0
+LEAVE_WAIT_S = 90.0
+STORE_WAIT_S = 30.0
+"""How long nodes may take, after a signal, to store the pages that were in flight."""
+SOCKET_FOLDER_BYTES_MAX = 95
+OWN_FOLDERS = ("frontier", "warc", "tables", "nodes", "logs", "run")
+SOCKET_ADDRESS = "address"
+"""The name of the file in `run/` that holds the path of the socket."""
+SOCKET_PROBE_S = 2.0
+HEARTBEAT_S = 0.5
+
+
+class CrawlDirectory:
+    """The crawl directory, with a lock that is held as long as any process of the crawl lives: the nodes inherit its
+    file descriptor, and the kernel releases the lock when the last process is gone."""
+
+    def __init__(self, root: Path, on_wait: Callable[[str], None] = tell) -> None:
+        """`on_wait` is called with a sentence if another process holds the directory."""
+        self.root = root
+        self._on_wait = on_wait
+        self.paths = CrawlPaths(root)
+        self._lock_fd = -1
+
+    def open(self) -> None:
+        try:
+            self.make_folders()
+            self._lock_fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as cause:
+            reason = cause.strerror or str(cause)
+            raise StorageError(f"Cannot write to {self.root}: {reason}.", "Choose another --out.") from cause
+        self._lock(fcntl.LOCK_EX)
+
+    def hold(self) -> None:
+        """Keep crawls from beginning here while somebody looks at this one. Writes nothing, and others may look too."""
+        try:
+            self._lock_fd = os.open(self.root / "lock", os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        except OSError as cause:
+            reason = cause.strerror or str(cause)
+            raise StorageError(f"Cannot read {self.root}: {reason}.", "Look at it as a user who may.") from cause
+        self._lock(fcntl.LOCK_SH)
+
+    def make_folders(self) -> None:
+        for folder in (self.root, self.paths.warc, self.paths.tables, self.paths.spools, self.root / "logs"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def _lock(self, kind: int) -> None:
+        """Take the lock. Processes of a killed crawl may need a moment to end, so wait; after that, another crawl must
+        be at work here."""
+        deadline = time.monotonic() + LOCK_WAIT_S
+        said = False
+        while True:
+            try:
+                fcntl.flock(self._lock_fd, kind | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if not said:
+                    self._on_wait(f"Another process is at work in {self.root}: waiting up to {LOCK_WAIT_S:g} s for it.")
+                    said = True
+                if time.monotonic() > deadline:
+                    hint = "Wait for it, stop it, or choose another --out."
+                    raise BusyError(f"Another crawl is running in {self.root}.", hint) from None
+                time.sleep(0.05)
+
+    @property
+    def lock_fd(self) -> int:
+        """The descriptor that nodes inherit, so the lock is held until the last of them is gone."""
+        return self._lock_fd
+
+    def clear(self) -> None:
+        """Remove the crawl that is here; other files in the directory stay."""
+        for name in OWN_FOLDERS:
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        for name in (REPORT_NAME, RECORD_NAME):
+            (self.root / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+class LocalCrawl:
+    """Runs one crawl to its end, its budget or its interruption."""
+
+    def __init__(
+        self,
+        process: ProcessConfig,
+        config: CrawlConfig,
+        seeds: list[str],
+        *,
+        fresh: bool = False,
+        on_progress: Callable[[Totals, LocalCrawl], None],
+        on_changes: Callable[[list[str]], None] = lambda changed: None,
+        on_wait: Callable[[str], None] = tell,
+    ) -> None:
+        """`fresh` removes the crawl that is in the directory and begins anew. `on_changes` is called with what differs
+        from the last start, if anything does; `on_wait` with a sentence if another crawl is at work there."""
+        self.config = config
+        self._process = process
+        self._out = Path(process.out).absolute()
+        self._fresh = fresh
+        self.directory = CrawlDirectory(self._out, on_wait)
+        self.dispatcher: Dispatcher
+        self.started = time.monotonic()
+        self.elapsed_before_s = 0.0
+        self._troubles = Troubles(seeds)
+        self._patience = Patience(process.patience_s)
+        self._seeds = seeds
+        self._on_progress = on_progress
+        self._on_changes = on_changes
+        self._record = CrawlRecord()
+        self._failure: Failure | None = None
+        self._interrupts = 0
+        self._interrupted_at = math.inf
+        self._keepers = Keepers(self.directory.paths, process.nodes or os.cpu_count() or 1)
+        self._socket_path = ""
+        self._socket: socket.socket
+        self._time: EngineTime
+
+    def run(self) -> Report:
+        """Crawl; the report says how it ended. Raises DrumlinError if the crawl could not go on."""
+        # Checked here so the user sees the error. Every node would only write it to its log and die, again and again.
+        allow_open_files(self._process.concurrency)
+        self.directory.open()
+        if self._fresh:
+            self.directory.clear()
+            self.directory.make_folders()
+        self._socket_path = _socket_path(self._out)
+        try:
+            with private_socket(self._socket_path, CONNECTIONS_WAITING_MAX, "Choose another --out.") as self._socket:
+                # Nodes are forked before the frontier is opened, because its threads would make forking unsafe. Their
+                # first requests wait in the socket until the coordinator serves it.
+                set_apart_what_is_loaded()
+                self._keepers.fork_all(self._node_options(), self._socket, self.directory.lock_fd)
+                return asyncio.run(self._run_on_frontier())
+        finally:
+            self._keepers.end_all()
+            Path(self._socket_path).unlink(missing_ok=True)
+            self.directory.close()
+
+    def _node_options(self) -> NodeOptions:
+        """What every node is told; each has a name of its own besides."""
+        process, endpoint = self._process, f"unix:{self._socket_path}"
+        pid, log = os.getpid(), process.log
+        return NodeOptions("", endpoint, self._out, process.concurrency, process.sync, parent_pid=pid, log=log)
+
+    async def _run_on_frontier(self) -> Report:
+        spec = self._process.engine or f"rocksdb:{self._out / 'frontier'}"
+        shard_count = None if self._process.engine else SHARD_COUNT
+        engine = await open_engine(spec, shard_count=shard_count, sync=self._process.sync)
+        try:
+            self._time = EngineTime(engine)
+            # Begins when the engine is open: a person who waits for that should hear why.
+            with logging_to(self._log("coordinator"), self._process.log):
+                async with self._time.running():
+                    report = await self._run(engine)
+        except BaseException:
+            # If the frontier could not be written, closing it fails too, with a less useful message than the first.
+            with contextlib.suppress(DrumlinError):
+                await engine.close()
+            raise
+        await engine.close()
+        return report
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.elapsed_before_s + time.monotonic() - self.started
+
+    @property
+    def in_flight(self) -> float:
+        """How many requests are under way: the sum of the averages that nodes reported with their last heartbeats."""
+        return sum(record.current_load for record in self.dispatcher.nodes.records())
+
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest page that was fetched but not settled has waited."""
+        return max((record.lag_s for record in self.dispatcher.nodes.records()), default=0.0)
+
+    async def _run(self, engine: Engine) -> Report:
+        self.elapsed_before_s = await elapsed_before_s(engine)
+        self.dispatcher = Dispatcher(
+            engine,
+            self.config,
+            self._seeds,
+            chance=random.Random(),  # noqa: S311  # spreads retries; nothing secret
+            elapsed_s=self.elapsed_before_s,
+            heartbeat_s=HEARTBEAT_S,
+        )
+        # The settings of the last start are kept until everything that differs has been applied: if this process is
+        # killed in between, the next one still sees the difference.
+        before = await engine.get_meta(CONFIG_BEFORE_KEY) or await engine.get_meta(CONFIG_KEY)
+        await engine.put_meta(CONFIG_BEFORE_KEY, before or b"")
+        await self.dispatcher.steering.start_with(self.config, await self._time.now())
+        await self.dispatcher.open()
+        identify(crawl=self.dispatcher.crawl_id)
+        await self._begin_record(msgspec.json.decode(before, type=CrawlConfig) if before else None)
+        await engine.put_meta(CONFIG_BEFORE_KEY, b"")
+        await self.dispatcher.seed(self._seeds, await self._time.now())
+        totals = await self.dispatcher.totals(await self._time.now())
+        was_finished = await engine.get_meta(COMPLETE_KEY) == YES and not self._spools_left()
+        already_finished = was_finished and not totals.pending
+        if not already_finished:
+            await engine.put_meta(COMPLETE_KEY, b"")
+            await self.dispatcher.resume()
+            await self._keepers.release_all(self.dispatcher, self._time)
+            await self._try_again()
+            discard_unfinished(self.directory.paths.tables)
+            await self._crawl_noted()
+            # The crawl counts as complete only after its index is merged: if we are killed before, the next run merges.
+            merge(self.directory.paths.warc)
+            await engine.put_meta(COMPLETE_KEY, YES if self.dispatcher.state is CrawlState.FINISHED else b"")
+        else:
+            self.dispatcher.state = CrawlState.FINISHED
+        elapsed_s = self.elapsed_before_s if already_finished else self.elapsed_s
+        now = await self._time.now()
+        report = await make_report(engine, self.dispatcher.state, self.dispatcher.stop_reason, elapsed_s, now)
+        report.already_finished = already_finished
+        report.interrupted = self._interrupts > 0
+        tables = self.directory.paths.tables
+        report.fruitless_seeds = await fruitless_seeds(engine, tables, self._seeds, report.pages)
+        self._record.end(_ending(report), report.pages, self._time.today())
+        write_whole(self._out / RECORD_NAME, self._record.file())
+        report.crawl = self._record.told()
+        report.write(self._out / REPORT_NAME)
+        return report
+
+    async def _try_again(self) -> None:
+        """Try hosts that were out of reach at once, because the user has started the crawl again. (What a site asked
+        for with Retry-After is still obeyed by the nodes.)"""
+        engine, now = self.dispatcher.engine, await self._time.now()
+        for shard in range(engine.shard_count):
+            await engine.hurry(shard, now, delay_default_s=self.config.delay_s)
+
+    async def _begin_record(self, before: CrawlConfig | None) -> None:
+        """Note this run in `crawl.json`, say what differs from the last start, and apply it."""
+        engine = self.dispatcher.engine
+        known, changed = CrawlRecord.read(self._out), list[str]()
+        self._record = known or CrawlRecord()
+        if before is not None:
+            seeds = self._record.seeds or self._seeds
+            changed = differences(before, self.config, seeds, self._seeds)
+            self._on_changes(changed)
+            discard_unfinished(self.directory.paths.tables)
+            if self.config.near_duplicates and await has_older_sketches(engine):
+                self._on_changes([WHY])
+                await make_sketches_anew(engine, self.directory.paths.tables)
+            past = past_finds(self.directory.paths, self.config)
+            now, year = await self._time.now(), datetime.fromtimestamp(self._time.today(), UTC).year
+            await follow_differences(self.dispatcher, before, seeds, self._seeds, past, now, year)
+        else:
+            await note_sketches(engine)
+        self._record.begin(self._seeds, self.config, changed, self._time.today())
+        write_whole(self._out / RECORD_NAME, self._record.file())
+
+    def _spools_left(self) -> bool:
+        return any(any(self.directory.paths.spools.glob(f"*/*{suffix}")) for suffix in (JOURNAL_SUFFIX, KEPT_SUFFIX))
+
+    # Processes
+
+    async def _crawl_noted(self) -> None:
+        """Crawl. If the crawl cannot go on, `crawl.json` says why; otherwise it would look as if it had been killed."""
+        try:
+            await self._crawl()
+        except DrumlinError as broken:
+            # Most often the disk is full, and then this cannot be written either.
+            with contextlib.suppress(DrumlinError, OSError):
+                self._record.end(f"failed: {broken.message}", self.dispatcher.latest.pages, self._time.today())
+                write_whole(self._out / RECORD_NAME, self._record.file())
+            raise
+
+    async def _crawl(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._interrupt)
+        listen = Listen(unix=self._socket_path)
+        secret = await crawl_secret(self.dispatcher.engine, secrets.token_bytes(SECRET_BYTES))
+        app = CoordinatorApp(
+            self.dispatcher,
+            access=OpenAccess(secret),
+            on_failure=self._fail,
+            on_broken=lambda broken: self._fail(Failure(broken.message, broken.hint, broken.exit_code)),
+            engine_time=self._time,
+            store=self._out,
+            sync=self._process.sync,
+            endpoint=listen.endpoint,
+        )
+        collect_seldom(*GC_THRESHOLDS)
+        async with app.intake.running(), run_server(app, listen, [self._socket], drain=False):
+            try:
+                await self._supervise(app)
+            finally:
+                self._keepers.end_all()
+        if self._failure is not None:
+            raise _failure_error(self._failure)
+
+    async def _supervise(self, app: CoordinatorApp) -> None:
+        keepers = self._keepers.keep_all(lambda: self._failure is not None)
+        try:
+            ended = await self._watch(app, keepers)
+            if ended:
+                await asyncio.wait(keepers, timeout=LEAVE_WAIT_S)
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+
+    async def _watch(self, app: CoordinatorApp, keepers: list[asyncio.Task[None]]) -> bool:
+        """Tick until the crawl has ended; False if it must stop at once."""
+        while True:
+            if app.bug is not None:
+                raise app.bug
+            if self._failure is not None or self._interrupts > 1 or self._waits_in_vain:
+                return False
+            if self._interrupts:
+                await self.dispatcher.stop("interrupted")
+            now = await self._time.now()
+            totals = await self.dispatcher.tick(now, self.elapsed_s)
+            await self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
+            app.ticked(totals, now)
+            await self._heed_troubles(totals)
+            self._on_progress(totals, self)
+            self._keepers.end_hung_parses()
+            self._keepers.end_kept_out()
+            for keeper in keepers:
+                if keeper.done():
+                    keeper.result()
+            if all(keeper.done() for keeper in keepers):
+                return True
+            await self._until_tick(app, keepers)
+
+    @property
+    def _waits_in_vain(self) -> bool:
+        """Whether a node seems to be stuck: since the first signal, nodes had more time to finish than one fetch takes.
+        Killing it loses nothing, because what it has fetched is in its journal."""
+        return time.monotonic() > self._interrupted_at + self.config.fetch_timeout_s + STORE_WAIT_S
+
+    async def _heed_troubles(self, totals: Totals) -> None:
+        """Collect troubles for the display, and stop the crawl if for `--patience` nothing was left but hosts that are
+        out of reach."""
+        engine, now, at = self.dispatcher.engine, await self._time.now(), time.monotonic()
+        await self._troubles.look(engine, totals, now, at)
+        running = self.dispatcher.state is CrawlState.RUNNING
+        if running and self._patience.is_out(totals, at) and await self._patience.nothing_else_left(engine, now):
+            await self.dispatcher.stop(PATIENCE)
+
+    @property
+    def troubles(self) -> list[str]:
+        """What does not go well, in a few lines."""
+        return [*self._keepers.sent_away, *self._troubles.lines]
+
+    async def _until_tick(self, app: CoordinatorApp, keepers: list[asyncio.Task[None]]) -> None:
+        """Sleep until the next tick, or until the last URL is settled or a node has left."""
+        drained = asyncio.create_task(app.drained.wait())
+        waited = [keeper for keeper in keepers if not keeper.done()] + [drained]
+        await asyncio.wait(waited, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+        drained.cancel()
+        app.drained.clear()
+
+    def _log(self, name: str) -> Path:
+        return self._out / "logs" / f"{name}.log"
+
+    # Endings
+
+    def _interrupt(self) -> None:
+        self._interrupts += 1
+        self._interrupted_at = min(self._interrupted_at, time.monotonic())
+
+    def _fail(self, failure: Failure) -> None:
+        self._failure = self._failure or failure
+
+
+def _ending(report: Report) -> str:
+    """How a run ended, in a word or two."""
+    return "interrupted" if report.interrupted else report.stop_reason or report.state
+
+
+def _socket_path(out: Path) -> str:
+    """The path of the coordinator's socket, in a folder that other users cannot enter. It is in the crawl directory, or
+    in the temporary folder if the path would be longer than the kernel allows."""
+    own = folder = str(out / "run")
+    os.makedirs(own, mode=0o700, exist_ok=True)
+    os.chmod(own, 0o700)
+    if len(os.fsencode(folder)) > SOCKET_FOLDER_BYTES_MAX:
+        folder = tempfile.mkdtemp(prefix="drumlin-")
+    path = f"{folder}/socket"
+    Path(path).unlink(missing_ok=True)
+    (out / "run" / SOCKET_ADDRESS).write_text(path)
+    return path
+
+
+def socket_of(out: Path) -> str | None:
+    """The socket of the coordinator of the crawl that runs in this directory; None if no crawl runs here."""
+    try:
+        path = (out / "run" / SOCKET_ADDRESS).read_text()
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(SOCKET_PROBE_S)
+            probe.connect(path)
+    except OSError:
+        return None
+    return path
+
+
+def _failure_error(failure: Failure) -> DrumlinError:
+    error = DrumlinError(failure.message, failure.hint)
+    error.exit_code = failure.exit_code or EXIT_INTERNAL
+    return error

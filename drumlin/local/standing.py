@@ -1,0 +1,173 @@
+"""Answers for a crawl on one machine that is not running: the coordinator's own application, without a server.
+
+So questions (`status`, `why`, ...) and most changes work on a finished, stopped or killed crawl as on a running one,
+and both give the same answers. Meanwhile we hold the lock of the crawl directory, so no crawl can begin in it, and no
+process of an earlier one is alive. Hence nodes that did not leave have died, and their leases are over. The first
+question after a kill writes this down, if it can. Apart from that, questions write nothing, so they work on a full disk
+and on a disk that we may only read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from drumlin.access.tokens import SECRET_BYTES, OpenAccess
+from drumlin.api.app import CoordinatorApp
+from drumlin.api.explaining.report import elapsed_before_s
+from drumlin.api.messages.people import Reason, WhyIdle
+from drumlin.client.remote import CoordinatorError, Remote, read_answer
+from drumlin.config import SETTINGS, CrawlConfig
+from drumlin.config.record import CrawlRecord
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.engine_time import StandingTime
+from drumlin.coordinator.steering import CONFIG_KEY
+from drumlin.engines import open_engine
+from drumlin.engines.base import Engine
+from drumlin.errors import EngineError, StorageError
+from drumlin.local.crawl import CrawlDirectory
+from drumlin.protocol import PRESENT, CrawlState, paths
+
+ONLY_RUNNING = ("/crawl/pause", "/crawl/resume", "/crawl/stop", "/drain", "/quarantine")
+"""The ends of paths of calls that make sense only while processes run: the next run begins with all its nodes."""
+GO_ON = "The same `drumlin crawl` command goes on with it."
+
+
+class StandingCrawl(Remote):
+    """Answers for the crawl in `out`, whose frontier is in that directory too. Must be closed."""
+
+    standing = True
+
+    def __init__(self, out: Path) -> None:
+        super().__init__([])
+        self._out = out
+        self._directory = CrawlDirectory(out)
+        self._directory.hold()
+        self._writes = False
+        self._runner = asyncio.Runner()
+        self._engine: Engine | None = None
+        self._app: CoordinatorApp
+        self._dispatcher: Dispatcher
+
+    def close(self) -> None:
+        self._close_engine()
+        self._runner.close()
+        self._directory.close()
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> Any:
+        if (method == "POST" and path.endswith(ONLY_RUNNING)) or (method == "PATCH" and path == paths.CRAWL):
+            raise CoordinatorError(f"No crawl is running in {self._out}.", self._runner.run(self._go_on()))
+        if not self._writes:
+            self._write_if_needed(must=method != "GET")
+        status, answer = self._runner.run(self._answer(method, path, body or b""))
+        return read_answer(str(self._out), status, answer)
+
+    def _write_if_needed(self, *, must: bool) -> None:
+        """Open the frontier for writing, if the request changes something (`must`) or nodes of a killed crawl still
+        count as present."""
+        if must:
+            self._begin_to_write()
+        elif self._runner.run(self._was_killed()):
+            try:
+                self._begin_to_write()
+            except StorageError:
+                self._close_engine()
+                self._writes = False
+                self._directory.close()
+                self._directory.hold()
+
+    async def _was_killed(self) -> bool:
+        if self._engine is None:
+            await self._open()
+        nodes = await self._dispatcher.node_records()
+        return any(node.status in PRESENT for node in nodes)
+
+    def _begin_to_write(self) -> None:
+        self._close_engine()
+        self._directory.close()
+        self._directory.open()
+        self._writes = True
+        self._runner.run(self._open())
+
+    def _close_engine(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            self._runner.run(engine.close())
+
+    async def _open_engine(self) -> Engine:
+        place = f"rocksdb:{self._out / 'frontier'}"
+        if not self._writes:
+            # This fails if another version or a process killed at its start left the frontier incomplete: then it has
+            # to be completed, which needs writing.
+            with contextlib.suppress(EngineError, OSError):
+                return await open_engine(place, read_only=True)
+        return await open_engine(place)
+
+    async def _open(self) -> None:
+        engine = self._engine = await self._open_engine()
+        saved = await engine.get_meta(CONFIG_KEY)
+        config = msgspec.json.decode(saved, type=CrawlConfig) if saved else CrawlConfig()
+        # The chance does not matter: it spreads retries and picks samples of what nodes send, and neither happens here.
+        record = CrawlRecord.read(self._out)
+        seeds = record.seeds if record else []
+        self._dispatcher = Dispatcher(engine, config, seeds, chance=random.Random(0), ends=False)  # noqa: S311
+        await self._dispatcher.open()
+        engine_time = StandingTime(engine)
+        if self._writes:
+            await engine.release_nodes(await self._dispatcher.nodes.lose_all(engine), await engine_time.now())
+        self._app = CoordinatorApp(
+            self._dispatcher,
+            access=OpenAccess(bytes(SECRET_BYTES)),
+            on_failure=lambda _: None,
+            engine_time=engine_time,
+            store=self._out,
+        )
+
+    async def _answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        if self._engine is None:
+            await self._open()
+        if path == paths.WHY_IDLE:
+            return 200, msgspec.json.encode(await self._why_idle())
+        parts, sent = urlsplit(path), list[dict[str, Any]]()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(event: dict[str, Any]) -> None:
+            sent.append(event)
+
+        headers = [(b"accept", b"application/json"), (b"content-length", b"%d" % len(body))]
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": parts.path,
+            "raw_path": parts.path.encode(),
+            "query_string": parts.query.encode(),
+            "headers": [*headers, *([(b"content-type", b"application/json")] if body else [])],
+            "client": None,
+        }
+        await self._app(scope, receive, send)
+        return sent[0]["status"], b"".join(event.get("body", b"") for event in sent[1:])
+
+    async def _why_idle(self) -> WhyIdle:
+        if self._dispatcher.state is CrawlState.FINISHED:
+            return WhyIdle(idle=True, reasons=[Reason("finished", "The crawl is finished.")])
+        said = f"No process of this crawl runs. {await self._go_on()}"
+        return WhyIdle(idle=True, reasons=[Reason("not_running", said)])
+
+    async def _go_on(self) -> str:
+        """A sentence that says how to resume the crawl. If a budget is spent, it would stop again at once."""
+        if self._engine is None:
+            await self._open()
+        dispatcher = self._dispatcher
+        totals = await dispatcher.totals(0.0)
+        spent = dispatcher.budget.exhausted(totals.pages, totals.bytes, await elapsed_before_s(dispatcher.engine))
+        if not spent:
+            return GO_ON
+        return f"It has spent its {SETTINGS[spent].flag}: with a larger one the same `drumlin crawl` command goes on."

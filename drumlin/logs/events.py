@@ -1,0 +1,78 @@
+"""What can happen to a process, by name, and the ids that say to whom.
+
+An event's name stays the same when its sentence changes, so programs can wait for it. `docs/how-to/read-logs.md` lists
+all of them.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from enum import StrEnum
+
+ID_FIELDS = ("crawl", "coordinator", "node", "lease", "request")
+"""The ids that are shown to people too; other fields are in lines of JSON only, because the sentence says them."""
+FIELDS = "drumlin_fields"
+"""The attribute of a log record that holds its fields."""
+
+
+class Event(StrEnum):
+    """The name of something that happened."""
+
+    STARTED = "started"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    JOINED = "joined"
+    JOINED_AGAIN = "joined_again"
+    REFUSED = "refused"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    LEFT = "left"
+    FAILED = "failed"
+    SILENT = "silent"
+    MISDEED = "misdeed"
+    QUARANTINED = "quarantined"
+    RELEASED = "released"
+    RESTARTED = "restarted"
+    COORDINATOR_LOST = "coordinator_lost"
+    COORDINATOR_BACK = "coordinator_back"
+    COORDINATOR_STRANGE = "coordinator_strange"
+    ENGINE_LOST = "engine_lost"
+    ENGINE_BACK = "engine_back"
+    STORE_LOST = "store_lost"
+    STORE_BACK = "store_back"
+    STORE_COMPLETE = "store_complete"
+    LEADS = "leads"
+    FOLLOWS = "follows"
+    CRAWL_STATE = "crawl_state"
+    SETTINGS_CHANGED = "settings_changed"
+    AUDIT = "audit"
+    BUG = "bug"
+
+
+current_request: ContextVar[str] = ContextVar("current_request", default="")
+"""The id of the request that is being answered; empty outside of requests."""
+
+_process_ids: dict[str, str] = {}
+
+
+def event(kind: Event, **fields: str | float) -> dict[str, object]:
+    """The `extra` of a log entry: what happened, and to whom. Fields without a value are left out."""
+    return {FIELDS: {"event": str(kind), **{name: value for name, value in fields.items() if value != ""}}}
+
+
+def identify(**ids: str) -> None:
+    """Note ids that stand in every further entry of this process; an empty one is forgotten."""
+    _process_ids.update(ids)
+    for name in [name for name, value in _process_ids.items() if not value]:
+        del _process_ids[name]
+
+
+def forget_ids() -> None:
+    """Begin without ids, as a process does."""
+    _process_ids.clear()
+
+
+def common_ids() -> dict[str, str]:
+    """The ids of this process and of the request that it is answering."""
+    request = current_request.get()
+    return {**_process_ids, "request": request} if request else dict(_process_ids)

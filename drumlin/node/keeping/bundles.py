@@ -1,0 +1,147 @@
+"""Bundles: how the captures of a node that cannot write to the store get there through a coordinator.
+
+A complete segment becomes one plain tar of its WARC files, their indexes, its three tables and the receipts of its
+results (`drumlin.store.bundles`); then its parts are removed. The tar waits in the node's spool folder until a
+coordinator has stored it. A kill at any moment does no harm: the tar exists as a whole or not at all, and if one is
+sent a second time, the coordinator changes nothing. If a coordinator refuses a bundle for good, it is put aside, a line
+says so, and the next one is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tarfile
+from collections.abc import Collection, Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+from drumlin.config import NodeConfig
+from drumlin.disk import PARTIAL_SUFFIX, remove, replace, translated_disk_errors, write_whole
+from drumlin.node.calling.answers import Refusal
+from drumlin.node.calling.client import FOREVER, CoordinatorClient
+from drumlin.protocol import BundleStored, paths
+from drumlin.protocol.refusals import NEVER_STORED
+from drumlin.store.bundles import RECEIPTS, TABLES
+
+SPOOL_BYTES_MAX = NodeConfig().spool_max_bytes
+"""How much may wait on disk to be sent, by default."""
+BUNDLE_SUFFIX = ".tar"
+LOOK_EVERY_S = 1.0
+REFUSED_FOLDER = "refused"
+
+
+def bundle_path(folder: Path, name: str) -> Path:
+    return folder / (name + BUNDLE_SUFFIX)
+
+
+def make_bundle(root: Path, folder: Path, name: str, warcs: Collection[str], receipts: Sequence[str]) -> None:
+    """Pack the files of a segment into one tar in `folder`, and remove them from `root`. If nothing of the segment
+    counted (no receipts), nothing has to be sent, so they are only removed."""
+    members = list(_members(name, warcs))
+    if receipts:
+        _pack(root, members, "\n".join(receipts).encode(), bundle_path(folder, name))
+    for member in members:
+        remove(root / member)
+
+
+def _pack(root: Path, members: Sequence[str], receipts: bytes, target: Path) -> None:
+    partial = target.with_name(target.name + PARTIAL_SUFFIX)
+    with translated_disk_errors(target.parent):
+        with partial.open("wb") as file:
+            with tarfile.open(fileobj=file, mode="w") as bundle:
+                for member in members:
+                    bundle.add(root / member, member, filter=_plain)
+                listed = tarfile.TarInfo(RECEIPTS)
+                listed.size = len(receipts)
+                bundle.addfile(listed, BytesIO(receipts))
+            file.flush()
+            # After the parts are removed, this is the only copy.
+            os.fsync(file.fileno())
+    replace(partial, target, sync=True)
+
+
+def _members(name: str, warcs: Collection[str]) -> Iterator[str]:
+    for warc in sorted(warcs):
+        yield f"warc/{warc}"
+        yield f"warc/{warc.removesuffix('.warc.gz')}.cdxj"
+    for table in TABLES:
+        yield f"tables/{table}/{name}.parquet"
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The member without the name and number of the user who made it."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+class BundleUploads:
+    """Sends the bundles in a folder, one at a time, and removes each that is stored."""
+
+    def __init__(self, node: str, client: CoordinatorClient, folder: Path) -> None:
+        self._node = node
+        self._client = client
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        self._look_at = 0.0
+        self.waiting_bytes = 0
+        """How many bytes the bundles that are not yet stored take on disk, as of the last look."""
+
+    def due(self) -> float:
+        return FOREVER if self._file is not None else self._look_at
+
+    def step(self, now: float) -> None:
+        """Send the oldest bundle, if none is on its way."""
+        if self._file is not None or now < self._look_at:
+            return
+        waiting = self.waiting()
+        self.waiting_bytes = sum(path.stat().st_size for path in waiting)
+        if waiting:
+            self._send(waiting[0])
+        else:
+            self._look_at = now + LOOK_EVERY_S
+
+    def waiting(self) -> list[Path]:
+        return sorted(self._folder.glob("*" + BUNDLE_SUFFIX))
+
+    def _send(self, bundle: Path) -> None:
+        self._file = file = bundle.open("rb")
+        headers = [f"{paths.SHA256_HEADER}: {hashlib.file_digest(file, 'sha256').hexdigest()}"]
+        name = bundle.name.removesuffix(BUNDLE_SUFFIX)
+
+        def stored(_: BundleStored) -> None:
+            self._sent(file)
+            remove(bundle)
+
+        def refused(refusal: Refusal) -> bool:
+            if refusal.code not in NEVER_STORED:
+                return False
+            self._sent(file)
+            put_aside(bundle, refusal)
+            return True
+
+        self._client.upload(
+            paths.BUNDLE.format(node_id=self._node, bundle_id=name),
+            file,
+            headers,
+            BundleStored,
+            stored,
+            on_refused=refused,
+        )
+
+    def _sent(self, file: BinaryIO) -> None:
+        file.close()
+        self._file = None
+
+
+def put_aside(bundle: Path, refusal: Refusal) -> None:
+    """Keep a bundle that no coordinator will store, with the reason in a text file beside it, for people to look at."""
+    folder = bundle.parent / REFUSED_FOLDER
+    folder.mkdir(exist_ok=True)
+    write_whole(folder / f"{bundle.name}.txt", f"{refusal.code}: {refusal.message}\n".encode())
+    replace(bundle, folder / bundle.name)
+    sys.stderr.write(f"drumlin node: a bundle was refused and is kept in {folder}: {refusal.message}\n")
+    sys.stderr.flush()

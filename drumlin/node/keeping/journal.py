@@ -1,0 +1,142 @@
+"""A node's journal: what it has archived, written before the coordinator is told, and what the coordinator answered.
+
+For each batch, the journal of a segment has the results and the places of their captures in the WARC files, and later
+the answer to the batch. It is deleted when the segment's tables are complete. So a journal that is found at start is
+that of a node that died: batches without an answer are sent again (settling twice changes nothing), and the rows of
+everything that counted are made again from the archive.
+
+A frame (`drumlin.store.frames`) is one batch or answer in MessagePack.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from drumlin.disk import AppendFile, remove
+from drumlin.protocol import Accepted, KnownPage, Rejection, Result
+from drumlin.store import FetchRecord
+from drumlin.store.frames import framed, frames
+
+NOTHING_SENT = Accepted(0, 0, [])
+"""The answer to a batch that has only contacts, about which no coordinator is asked."""
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """One result, with what its table rows need and the archive does not have. If `warc_filename` is empty, nothing was
+    captured."""
+
+    result: Result
+    fetch: FetchRecord
+    warc_filename: str
+    warc_offset: int
+    found_on: str
+
+
+class ContactEntry(msgspec.Struct, array_like=True):
+    """A contact that settles no URL: its row, the lease under which it was made, and the place of its answer in the
+    archive, if there was one."""
+
+    fetch: FetchRecord
+    lease_id: str
+    warc_filename: str
+    warc_offset: int
+
+
+class JournalBatch(msgspec.Struct, array_like=True, tag=0):
+    """What was archived together. The results of the entries are sent together; the contacts are not sent."""
+
+    entries: list[Entry]
+    contacts: list[ContactEntry] = []
+
+
+class Answer(msgspec.Struct, array_like=True, tag=1):
+    """What the coordinator made of batch number `batch` of this journal: which of its results did not count, which
+    repeat an earlier page, and the receipts of those that counted, if they will go into a bundle."""
+
+    batch: int
+    rejected: list[int]
+    duplicates: list[KnownPage]
+    receipts: list[str] = []
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(JournalBatch | Answer)
+
+
+def answer_of(batch: int, accepted: Accepted) -> Answer | None:
+    """The answer as it is kept in a journal. None if the coordinator says that a result belongs to another node,
+    because a later answer may be different."""
+    if any(rejected.reason == Rejection.NOT_YOURS for rejected in accepted.rejected):
+        return None
+    return Answer(batch, accepted.rejected_at, accepted.duplicates, kept_receipts(accepted))
+
+
+def kept_receipts(accepted: Accepted) -> list[str]:
+    return [receipt for receipt in accepted.receipts if receipt]
+
+
+class Journal:
+    """The journal of the segment being written."""
+
+    def __init__(self, path: Path, *, sync: bool = False) -> None:
+        self.path = path
+        self._batches = 0
+        self._file = AppendFile(path, sync=sync)
+
+    def append(self, batch: JournalBatch) -> int:
+        """Write a batch and return its number. Once this returns, the batch survives kill -9, and with `sync` a power
+        loss."""
+        self._file.append(_frame(batch))
+        self._batches += 1
+        return self._batches - 1
+
+    def answered(self, answer: Answer) -> None:
+        self._file.append(_frame(answer))
+
+    def delete(self) -> None:
+        """Remove the journal, because the segment's tables are complete."""
+        self._file.close()
+        remove(self.path)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class FoundJournal:
+    """The journal of a dead node. If its last frame is torn, it is read up to that."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.batches: list[JournalBatch] = []
+        self.answers: dict[int, Answer] = {}
+        self._end = 0
+        self._read(path.read_bytes())
+
+    def _read(self, data: bytes) -> None:
+        for content, end in frames(data):
+            self._end = end
+            frame = _decoder.decode(content)
+            if isinstance(frame, JournalBatch):
+                self.batches.append(frame)
+            else:
+                self.answers[frame.batch] = frame
+
+    def answered(self, answer: Answer) -> None:
+        """Write an answer to the journal, so the next node that finds this journal need not ask again."""
+        self.answers[answer.batch] = answer
+        frame = _frame(answer)
+        with self.path.open("r+b") as file:
+            os.truncate(file.fileno(), self._end)
+            file.seek(self._end)
+            file.write(frame)
+        self._end += len(frame)
+
+    def delete(self) -> None:
+        remove(self.path)
+
+
+def _frame(content: JournalBatch | Answer) -> bytes:
+    return framed(_encoder.encode(content))

@@ -1,0 +1,112 @@
+"""When a crawl has ended, a coordinator merges the index of the store and writes `report.json`, without being asked.
+
+A crawl has ended when it is finished or was stopped. Then its nodes leave, and the store is complete once the last one
+has left, also of those that send bundles. If something comes later all the same (a node that was away sends its last
+bundles, or URLs are added), the store is finished again. Of several coordinators that have the store, the one that
+holds a claim in the engine does it. The leader cannot simply do it, since it may be a coordinator without the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from drumlin.api.explaining.report import COMPLETE_KEY, ELAPSED_KEY, REPORT_NAME, YES, make_report
+from drumlin.config.record import CrawlRecord
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.errors import DrumlinError
+from drumlin.logs import Event, event
+from drumlin.protocol import ENDED, PRESENT, THROUGH_COORDINATOR, NodeRecord, NodeStatus
+from drumlin.store.finish import finish
+from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME
+
+CLAIM = "finisher"
+CLAIM_S = 5.0
+SILENT_S_MAX = 30.0
+"""How long to wait for a silent node that sends bundles: it may be busy with its last one, or cut off."""
+
+log = logging.getLogger("drumlin.coordinator")
+
+
+class Finisher:
+    """Finishes the store of a crawl, beside everything else that its coordinator does."""
+
+    def __init__(self, dispatcher: Dispatcher, store: Path) -> None:
+        self._dispatcher = dispatcher
+        self._store = store
+        self._work: asyncio.Task[None] | None = None
+        self._done: frozenset[str] | None = None
+        """The indexes that were merged; None if the store is not complete, or this coordinator does not know."""
+        self._told = ""
+
+    async def tick(self, now: float) -> None:
+        """Begin to finish the store, if there is anything to do and this coordinator holds the claim."""
+        dispatcher = self._dispatcher
+        if self._work is not None and not self._work.done():
+            return
+        if dispatcher.state not in ENDED:
+            await self._reopen()
+            return
+        if not await dispatcher.engine.claim(CLAIM, dispatcher.name, now, until=now + CLAIM_S):
+            self._done = None
+            return
+        if await self._bundles_to_come(now):
+            await self._reopen()
+            return
+        indexes = await asyncio.to_thread(_indexes, self._store)
+        if indexes != self._done:
+            self._work = asyncio.create_task(self._finish(indexes))
+
+    async def close(self) -> None:
+        """Begin nothing more. A merge that is running ends by itself; if it is killed, it is done again later."""
+        if self._work is not None:
+            self._work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._work
+
+    async def _reopen(self) -> None:
+        engine = self._dispatcher.engine
+        self._done = None
+        if await engine.get_meta(COMPLETE_KEY) == YES:
+            await engine.put_meta(COMPLETE_KEY, b"")
+
+    async def _bundles_to_come(self, now: float) -> bool:
+        """Whether nodes that send bundles are there, or were there lately. Nodes that write to the store themselves
+        need no such check: they hold locks in it."""
+        records = await self._dispatcher.node_records()
+        senders = [one for one in records if one.metadata.get("store") == THROUGH_COORDINATOR]
+        return any(one.status in PRESENT or _may_come_back(one, now) for one in senders)
+
+    async def _finish(self, indexes: frozenset[str]) -> None:
+        dispatcher = self._dispatcher
+        try:
+            if not indexes:
+                # Perhaps nothing was ever stored here: no page was fetched, or all workers keep what they fetch.
+                await asyncio.to_thread((self._store / "warc").mkdir, parents=True, exist_ok=True)
+            await asyncio.to_thread(finish, self._store)
+            elapsed_s = float(await dispatcher.engine.get_meta(ELAPSED_KEY) or 0.0)
+            report = await make_report(dispatcher.engine, dispatcher.state, dispatcher.stop_reason, elapsed_s)
+            report.crawl = CrawlRecord.of(dispatcher.scope_of_seeds(), dispatcher.config).told()
+            await asyncio.to_thread(report.write, self._store / REPORT_NAME)
+            await dispatcher.engine.put_meta(COMPLETE_KEY, YES)
+        except DrumlinError as waits:
+            self._tell(f"The store is not complete yet. {waits}", {})
+            return
+        self._done = indexes
+        said = event(Event.STORE_COMPLETE, pages=report.pages)
+        self._tell(f"The store in {self._store} is complete: {report.pages} pages.", said)
+
+    def _tell(self, sentence: str, extra: dict[str, object]) -> None:
+        if sentence != self._told:
+            self._told = sentence
+            log.info("%s", sentence, extra=extra)
+
+
+def _may_come_back(record: NodeRecord, now: float) -> bool:
+    return record.status in (NodeStatus.FAILED, NodeStatus.QUIET) and now - record.last_seen < SILENT_S_MAX
+
+
+def _indexes(store: Path) -> frozenset[str]:
+    return frozenset(path.name for path in (store / "warc").glob("*" + CDXJ_SUFFIX) if path.name != INDEX_NAME)

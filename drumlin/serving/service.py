@@ -1,0 +1,387 @@
+"""One coordinator process: the engine, the dispatcher, the application on a server, and a tick every second.
+
+`run_server` is what every coordinator has in common: `drumlin.local` runs one on a Unix socket beside its nodes, and
+`serve` runs one by itself, for `drumlin coordinator`. A coordinator keeps nothing that others need: it can be killed at
+any moment, and others on the same engine go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from drumlin.access.tokens import SECRET_BYTES, AccessControl, OpenAccess, crawl_secret
+from drumlin.api.app import CoordinatorApp
+from drumlin.api.explaining.report import ELAPSED_KEY
+from drumlin.api.intake.bundles import QUOTA_BYTES, sweep
+from drumlin.api.listening import listening_on
+from drumlin.api.wire import LimitedProtocol
+from drumlin.clock import monotonic
+from drumlin.config import CrawlConfig, settings_of
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.health import Part
+from drumlin.coordinator.resketching import make_sketches_anew_in_turn, note_sketches
+from drumlin.coordinator.steering import CONFIG_KEY, Steering
+from drumlin.engines import open_engine
+from drumlin.engines.base import Engine
+from drumlin.errors import BusyError, ConfigError, DrumlinError
+from drumlin.garbage_collection import collect_seldom
+from drumlin.logs import Event, event, identify, without_secrets
+from drumlin.protocol import ENDED
+from drumlin.serving.failure_log import FailureLog
+from drumlin.serving.finishing import Finisher
+from drumlin.serving.freed_memory import FreedMemory
+from drumlin.tls import check_validity, server_context
+from drumlin.urls import domain_of
+
+log = logging.getLogger("drumlin.coordinator")
+
+TICK_S = 1.0
+# Longer than any heartbeat interval: a node's connection is kept, and with it its TLS session.
+KEEP_ALIVE_S = 75
+CONNECTIONS_WAITING_MAX = 4096
+DRAIN_S = 10
+CERTIFICATES_CHECKED_EVERY_S = 86_400.0
+FLUSH_S = 5.0
+"""How long writing the last news of nodes to the engine may take when a coordinator ends."""
+GC_THRESHOLDS = (100_000, 50, 100)
+SHARDS_ASKED_MAX = 3
+SHARD_COUNT_FLEET = 128
+SEEDS_KEY = "seeds"
+FINISH_KEY = "finish"
+YES, NO = b"1", b"0"
+
+
+class Listen(msgspec.Struct, frozen=True):
+    """Where a coordinator listens: a Unix socket, or an address with or without TLS."""
+
+    host: str = ""
+    port: int = 0
+    unix: str = ""
+    certificate: Path | None = None
+    key: Path | None = None
+    client_authority: Path | None = None
+    """Only clients with a certificate of this authority may connect."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose X-Forwarded-For is believed."""
+
+    @property
+    def endpoint(self) -> str:
+        if self.unix:
+            return f"unix:{self.unix}"
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{name}:{self.port}"
+
+
+class ServiceOptions(msgspec.Struct, frozen=True):
+    """The options of one coordinator process. `finish`: whether the crawl ends when nothing is left, or waits for more
+    URLs. This one belongs to the crawl, since any coordinator may lead it: None leaves it as it is, True and False
+    change it for all coordinators."""
+
+    engine: str
+    listen: Listen
+    store: Path | None = None
+    public_endpoint: str = ""
+    auth: bool = True
+    finish: bool | None = None
+    shard_count: int | None = None
+    name: str = ""
+    sync: bool = False
+    bundle_quota_bytes: int = QUOTA_BYTES
+
+    def __repr__(self) -> str:
+        """Without the engine's password."""
+        return f"<ServiceOptions {self.listen.endpoint}: engine {without_secrets(self.engine)}, store {self.store}>"
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: whoever runs it has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def run_server(
+    app: CoordinatorApp, listen: Listen, sockets: list[socket.socket], *, drain: bool
+) -> AsyncIterator[None]:
+    """Serve `app` on these sockets for as long as the context lasts. With `drain`, requests that are under way at its
+    end are still answered."""
+    config = uvicorn.Config(
+        app,
+        http=LimitedProtocol,
+        log_config=None,
+        # The application logs what goes wrong. uvicorn would also complain if it ends while nodes wait for answers,
+        # which is not an error.
+        log_level="critical",
+        lifespan="off",
+        access_log=False,
+        server_header=False,
+        # Anybody can send X-Forwarded-For, so it counts only from the proxies that the user named.
+        proxy_headers=bool(listen.trusted_proxies),
+        forwarded_allow_ips=list(listen.trusted_proxies),
+        timeout_keep_alive=KEEP_ALIVE_S if not listen.unix else 3600,
+        timeout_graceful_shutdown=DRAIN_S,
+        backlog=CONNECTIONS_WAITING_MAX,
+        ssl_context_factory=_context_factory(listen),
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets))
+    try:
+        await _until_started(server, serving, listen)
+        yield
+    finally:
+        app.close()
+        if drain:
+            server.should_exit = True
+            await serving
+        else:
+            # uvicorn checks only every tenth of a second whether it should exit; with nobody to answer, that is wasted.
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+            for listener in server.servers:
+                listener.close()
+
+
+def _context_factory(listen: Listen) -> Callable[..., ssl.SSLContext] | None:
+    if listen.certificate is None or listen.key is None:
+        return None
+    context = server_context(listen.certificate, listen.key, listen.client_authority)
+    return lambda *_: context
+
+
+def _check_certificates(listen: Listen) -> None:
+    """Warn of certificates that expire soon; ConfigError if one has expired. Clients would only see that the connection
+    fails."""
+    for path in (listen.certificate, listen.client_authority):
+        if path is not None:
+            for warning in check_validity(path, time.time()):
+                log.warning("%s", warning)
+
+
+async def _keep_checking_certificates(listen: Listen) -> None:
+    """Check again every day, since certificates may expire while a long crawl runs."""
+    while True:
+        await asyncio.sleep(CERTIFICATES_CHECKED_EVERY_S)
+        try:
+            _check_certificates(listen)
+        except ConfigError as expired:
+            log.error("%s", expired)
+
+
+async def _until_started(server: uvicorn.Server, serving: asyncio.Task[None], listen: Listen) -> None:
+    while not server.started:
+        if serving.done():
+            with contextlib.suppress(SystemExit):
+                serving.result()
+            raise BusyError(f"Cannot listen on {listen.endpoint}.", "Is another program using it? Choose another.")
+        await asyncio.sleep(0.01)
+
+
+def shards_to_found(engine: str) -> int | None:
+    """With how many shards the frontier of a fleet is founded; None for Redis, where it depends on the masters."""
+    return None if engine.startswith("redis") else SHARD_COUNT_FLEET
+
+
+async def serve(
+    options: ServiceOptions, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]
+) -> None:
+    """Be a coordinator until SIGTERM or SIGINT. `config` founds the crawl; if the crawl exists, it must have the same
+    settings (see `found`)."""
+    listen = options.listen
+    _check_certificates(listen)
+    with listening_on(listen.host, listen.port, listen.unix, CONNECTIONS_WAITING_MAX) as sockets:
+        engine = await open_engine(options.engine, shard_count=options.shard_count, sync=options.sync)
+        try:
+            await _Service(options, engine, sockets).run(config, seeds, on_ready)
+        finally:
+            await engine.close()
+
+
+class _Service:
+    """One coordinator process."""
+
+    def __init__(self, options: ServiceOptions, engine: Engine, sockets: list[socket.socket]) -> None:
+        self.options = options
+        self.engine = engine
+        self._sockets = sockets
+        self.time = EngineTime(engine)
+        self._stopping = asyncio.Event()
+        self._elapsed_s = 0.0
+        self._finisher: Finisher | None = None
+        self._ticked = 0.0
+        self._failures = FailureLog()
+
+    async def run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        domain_of("example.com")  # loads the list of public suffixes, which takes half a second, before nodes wait
+        async with self.time.running():
+            await self._run(config, seeds, on_ready)
+
+    def _stop(self) -> None:
+        log.info("answering the requests under way, then stopping", extra=event(Event.STOPPING))
+        self._stopping.set()
+
+    async def _run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
+        options = self.options
+        config, scope_seeds = await found_crawl(self.engine, config, seeds)
+        access = await self._access()
+        dispatcher = Dispatcher(
+            self.engine,
+            config,
+            scope_seeds,
+            chance=random.Random(),  # noqa: S311  # spreads retries; nothing secret
+            name=options.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
+            shards_asked_max=SHARDS_ASKED_MAX if options.engine.startswith("redis") else None,
+            ends=False,
+        )
+        if options.finish is not None:
+            await self.engine.put_meta(FINISH_KEY, YES if options.finish else NO)
+        identify(coordinator=dispatcher.name)
+        await dispatcher.open()
+        identify(crawl=dispatcher.crawl_id)
+        await dispatcher.seed(seeds, await self.time.now())
+        app = CoordinatorApp(
+            dispatcher,
+            access=access,
+            on_failure=lambda failure: self._failures.note(failure, monotonic()),
+            engine_time=self.time,
+            store=options.store,
+            endpoint=options.public_endpoint or options.listen.endpoint,
+            sync=options.sync,
+            bundle_quota_bytes=options.bundle_quota_bytes,
+        )
+        if options.store is not None:
+            await asyncio.to_thread(sweep, options.store, time.time())
+            self._finisher = Finisher(dispatcher, options.store)
+        collect_seldom(*GC_THRESHOLDS)
+        serving = run_server(app, options.listen, self._sockets, drain=True)
+        async with app.intake.running(), serving, _watching(app, options.listen):
+            on_ready(dispatcher)
+            ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
+            resketching = asyncio.create_task(self._make_sketches_anew(dispatcher))
+            await asyncio.wait([ticking, asyncio.ensure_future(self._stopping.wait())], return_when="FIRST_COMPLETED")
+            await _cancelled(resketching)
+            await _cancelled(ticking)
+        if self._finisher is not None:
+            await self._finisher.close()
+        with contextlib.suppress(DrumlinError, TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                await dispatcher.nodes.flush(self.engine)
+        log.info("stopped", extra=event(Event.STOPPED))
+
+    async def _make_sketches_anew(self, dispatcher: Dispatcher) -> None:
+        """Make sketches in the present format for pages of an earlier version. If the engine or the store cannot be
+        reached now, the next start does it."""
+        store = self.options.store
+        if store is not None and dispatcher.config.near_duplicates:
+            try:
+                await make_sketches_anew_in_turn(self.engine, store / "tables", dispatcher.name, self.time.now)
+            except DrumlinError as broken:
+                log.warning("near-duplicates of stored pages are not found yet: %s", broken.message)
+
+    async def _keep_ticking(self, app: CoordinatorApp, access: AccessControl, dispatcher: Dispatcher) -> None:
+        memory = FreedMemory()
+        while True:
+            await self._tick(app, access, dispatcher)
+            await memory.look(monotonic())
+            await asyncio.sleep(TICK_S)
+
+    async def _access(self) -> AccessControl:
+        secret = await crawl_secret(self.engine, secrets.token_bytes(SECRET_BYTES))
+        access = AccessControl(secret) if self.options.auth else OpenAccess(secret)
+        await access.refresh(self.engine)
+        return access
+
+    async def _tick(self, app: CoordinatorApp, access: AccessControl, dispatcher: Dispatcher) -> None:
+        """Do what is due now. If the engine cannot be reached, the next tick tries again; nodes go on meanwhile."""
+        try:
+            now = await self.time.now()
+            await access.refresh(self.engine)
+            await self._count_time(dispatcher, now)
+            dispatcher.ends = await self.engine.get_meta(FINISH_KEY) == YES
+            totals = await dispatcher.tick(now, self._elapsed_s)
+            dispatcher.nodes.let_go(now)
+            app.ticked(totals, now)
+            if self._finisher is not None:
+                await self._finisher.tick(now)
+        except DrumlinError as broken:
+            app.health.reported(Part.ENGINE, broken, self.time.today())
+            app.watch.look_soon()
+        # Its traceback is in the log; a coordinator goes on.
+        app.bug = None
+
+    async def _count_time(self, dispatcher: Dispatcher, now: float) -> None:
+        """Add the time since the last tick to the crawl's running time, if this coordinator leads: so leaders that
+        follow one another count into one sum, and no second counts twice."""
+        spent_s, self._ticked = now - (self._ticked or now), now
+        if dispatcher.leads and dispatcher.state not in ENDED:
+            saved = await self.engine.get_meta(ELAPSED_KEY)
+            self._elapsed_s = (float(saved) if saved else 0.0) + spent_s
+            await self.engine.put_meta(ELAPSED_KEY, repr(self._elapsed_s).encode())
+
+
+async def found_crawl(engine: Engine, config: CrawlConfig | None, seeds: list[str]) -> tuple[CrawlConfig, list[str]]:
+    """The settings with which the crawl was founded, and the seeds of its scope. If there is no crawl yet, it is
+    founded now with `config` and `seeds`.
+
+    If several coordinators do so at once, the first one wins, since each value is written only if it is absent. The
+    seeds are written before the settings: if the process is killed in between, the next one sees that there are no
+    settings and writes what is missing. A `config` for a crawl that exists must be equal to the settings of its
+    founding, or to those that are in force by now; otherwise ConfigError.
+    """
+    saved = await engine.get_meta(CONFIG_KEY)
+    if saved is None:
+        await note_sketches(engine)
+        await engine.put_meta_if_absent(SEEDS_KEY, msgspec.msgpack.encode(seeds))
+        saved = await engine.put_meta_if_absent(CONFIG_KEY, msgspec.json.encode(config or CrawlConfig()))
+    known = msgspec.json.decode(saved, type=CrawlConfig)
+    if config is not None and config != known and config != await _in_force(engine, known):
+        crawl = settings_of("crawl")
+        differing = ", ".join(one.name for one in crawl if getattr(config, one.field) != getattr(known, one.field))
+        hint = "Leave these options out to join the crawl as it is; `drumlin set` changes some of them while it runs."
+        raise ConfigError(f"The crawl on this engine was founded with other values of {differing}.", hint)
+    stored = await engine.get_meta(SEEDS_KEY)
+    return known, msgspec.msgpack.decode(stored, type=list[str]) if stored else []
+
+
+async def _in_force(engine: Engine, founded: CrawlConfig) -> CrawlConfig:
+    steering = Steering(engine, founded, "")
+    await steering.follow()
+    return steering.config
+
+
+@contextlib.asynccontextmanager
+async def _watching(app: CoordinatorApp, listen: Listen) -> AsyncIterator[None]:
+    """Watch the engine, the store and the certificates for as long as the context lasts."""
+    watching = [asyncio.create_task(app.watch.run()), asyncio.create_task(_keep_checking_certificates(listen))]
+    try:
+        yield
+    finally:
+        for one in watching:
+            await _cancelled(one)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """End a task that would go on for ever. If an exception has ended it before, that is raised here."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,63 @@
+"""Reads from stored pages what the search for duplicates needs: domain, digest and text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from drumlin.errors import StorageError
+from drumlin.store.tables.schema import PAGES
+from drumlin.store.tables.segments import PARQUET_SUFFIX
+
+BATCH_ROWS: Final = 500
+COLUMNS: Final = [
+    "url",
+    "url_host_registered_domain",
+    "content_digest",
+    "text",
+    "fetch_time",
+    "fetch_status",
+    "record_id",
+]
+_DIGEST_KIND: Final = "sha256:"
+
+
+class PastPage(NamedTuple):
+    """A page with a text; `digest` is that of its body."""
+
+    url: str
+    domain: str
+    digest: bytes
+    text: bytes
+    fetched: float
+    record_id: str
+
+
+def past_pages(tables: Path) -> Iterator[list[PastPage]]:
+    """All stored pages that have a text and succeeded, in batches."""
+    for path in sorted((tables / PAGES).glob("*" + PARQUET_SUFFIX)):
+        try:
+            yield from _pages_in(path)
+        except (OSError, pa.ArrowException) as cause:
+            raise StorageError(f"Cannot read {path}: {cause}.") from cause
+
+
+def _pages_in(path: Path) -> Iterator[list[PastPage]]:
+    with pq.ParquetFile(path) as pages:
+        # Files of early versions lack some of these columns, and are skipped.
+        if set(COLUMNS) <= set(pages.schema_arrow.names):
+            for batch in pages.iter_batches(BATCH_ROWS, columns=COLUMNS):
+                rows: list[dict[str, Any]] = batch.to_pylist()
+                yield [
+                    _page(row) for row in rows if row["text"] and row["content_digest"] and row["fetch_status"] < 300
+                ]
+
+
+def _page(row: dict[str, Any]) -> PastPage:
+    digest = bytes.fromhex(row["content_digest"].removeprefix(_DIGEST_KIND))
+    domain, fetched = row["url_host_registered_domain"] or "", row["fetch_time"].timestamp()
+    return PastPage(row["url"], domain, digest, row["text"].encode(), fetched, row["record_id"] or "")

@@ -1,0 +1,66 @@
+"""Every verb's help fits 80 columns, groups its options and ends with examples that its own parser understands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from drumlin.cli.help import EXAMPLES as VERB_EXAMPLES
+from drumlin.cli.help import GROUPS
+from drumlin.cli.main import EXAMPLES, drumlin
+from drumlin.config import names_of
+from drumlin.config.processes import LOG_SETTINGS
+
+WIDTH = 80
+# Words of developers. Flags and names in JSON may have them, sentences for people must not.
+JARGON = ("leased", " leases", "settle", "frontier", "shard", "back-off", "shingle", "fsync", "heartbeat", "dequeue")
+
+
+def paths(command: click.Command = drumlin, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name="drumlin")
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from paths(inner, (*path, name))
+
+
+def shown(path: tuple[str, ...]) -> str:
+    done = CliRunner().invoke(drumlin, [*path, "--help"], env={"COLUMNS": str(WIDTH)}, prog_name="drumlin")
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.parametrize("path", list(paths()), ids=" ".join)
+def test_help_fits_a_terminal_and_needs_no_glossary(path: tuple[str, ...]) -> None:
+    said = shown(path)
+    assert [line for line in said.splitlines() if len(line) > WIDTH] == []
+    assert [word for word in JARGON if word in said.lower()] == []
+    family = "Commands:" in said
+    assert family or "Examples:" in said
+
+
+def test_settings_are_in_groups() -> None:
+    said = shown(("crawl",))
+    for title in GROUPS:
+        assert f"\n{title}:\n" in said
+    grouped = {name for names in GROUPS.values() for name in names} | {"json", "quiet", "color", *LOG_SETTINGS}
+    assert {*names_of("crawl"), *names_of("process")} == grouped
+
+
+@pytest.mark.parametrize(
+    "line", [line for _, line in EXAMPLES] + [line for lines in VERB_EXAMPLES.values() for _, line in lines]
+)
+def test_examples_are_command_lines_that_are_understood(line: str) -> None:
+    program, *arguments = shlex.split(line)
+    assert program == "drumlin"
+    context = drumlin.make_context("drumlin", arguments)
+    while isinstance(context.command, click.Group):
+        _, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+        assert command is not None
+        context = command.make_context(command.name, rest, parent=context)

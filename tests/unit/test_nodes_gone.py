@@ -1,0 +1,49 @@
+"""Nodes that are not at work any more are shown without the figures of when they were."""
+
+from __future__ import annotations
+
+from drumlin.engines.blocking import drive
+from drumlin.protocol import Heartbeat, NodeRecord, NodeStatus
+from tests.harness.dispatching import Driven, dispatcher
+
+BUSY = {"hosts": 17, "unstarted": 40, "lag_s": 1.0}
+
+
+def at_work() -> Driven:
+    """A crawl whose node n0 has just reported that it is busy."""
+    made = dispatcher()
+    made.register("n0", 0.0)
+    for second in (1.0, 2.0):
+        made.heartbeat("n0", Heartbeat("active", 3.0, int(second) * 40, **BUSY), second)  # type: ignore[arg-type]
+    assert node(made).pages_per_s > 0
+    return made
+
+
+def node(made: Driven) -> NodeRecord:
+    (record,) = drive(made.made.node_records())
+    return record
+
+
+def figures(record: NodeRecord) -> tuple[float, ...]:
+    return record.pages_per_s, record.current_load, record.leases, record.unstarted, record.lag_s
+
+
+def test_a_node_that_has_failed_fetches_nothing_and_holds_nothing() -> None:
+    made = at_work()
+    made.tick(60.0)
+    assert (node(made).status, node(made).total_crawled) == (NodeStatus.FAILED, 80)
+    assert figures(node(made)) == (0, 0, 0, 0, 0)
+
+
+def test_a_node_that_has_left_fetches_nothing_and_holds_nothing() -> None:
+    made = at_work()
+    made.leave("n0", 3.0)
+    assert node(made).status is NodeStatus.INACTIVE
+    assert figures(node(made)) == (0, 0, 0, 0, 0)
+
+
+def test_a_node_that_comes_back_is_shown_with_its_figures_again() -> None:
+    made = at_work()
+    made.tick(60.0)
+    made.heartbeat("n0", Heartbeat("active", 2.0, 120, hosts=5), 61.0)
+    assert (node(made).status, node(made).leases, node(made).current_load) == (NodeStatus.ACTIVE, 5, 2.0)

@@ -138,7 +138,7 @@ def test_every_answer_to_a_request_for_robots_txt_is_archived(tmp_path: Path) ->
     ]
     assert query(out, "SELECT url FROM {pages}") == [(web.url(),)]
     asked = [record.first_line.split()[0] for record in read_by_warcio(out) if record.kind == "request"]
-    assert asked == ["/robots.txt", "/elsewhere.txt", "/"]
+    assert sorted(asked) == ["/", "/elsewhere.txt", "/robots.txt"], "a host may change nodes, and each has its file"
 
 
 @pytest.mark.parametrize("status", [404, 429, 500, 503])

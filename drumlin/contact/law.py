@@ -103,6 +103,11 @@ class Contacts:
         """How many requests to sites have begun and not ended."""
         return len(self._desk.under_way)
 
+    @property
+    def asking(self) -> bool:
+        """Whether a call for hosts is under way, whose answer may bring some."""
+        return self._leases.asking
+
     def handle(self, event: Event, now: Moment) -> list[Action]:
         """What follows from an event: to be done at once, in this order."""
         self._handlers[type(event)](event, now)

@@ -27,6 +27,11 @@ class Leases:
         self._renew_at = 0.0
         self._scan_at = 0.0
 
+    @property
+    def asking(self) -> bool:
+        """Whether a call for hosts is under way."""
+        return self._asking
+
     def due(self) -> float:
         """When to ask for further hosts, if there is room for some."""
         return NEVER if self._asking else self._ask_at

@@ -98,6 +98,7 @@ class NodeRegistry:
         self.names_version = 0
         """Changes whenever a node joins or goes."""
         self._names: tuple[int, list[str]] = (-1, [])
+        self._failed: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         statuses = Counter(str(record.status) for record in self._records.values())
@@ -160,6 +161,10 @@ class NodeRegistry:
         """Whether the node has ever registered, rather than just called."""
         record = await self.find(engine, node)
         return record is not None and record.registered_at > 0
+
+    async def has_left(self, engine: Engine, node: str) -> bool:
+        record = await self.find(engine, node)
+        return record is not None and record.status is NodeStatus.INACTIVE
 
     def register(self, node: str, message: Register, address: str, before: NodeRecord | None, now: float) -> NodeRecord:
         """Make the record of a node that registers. It takes effect when `keep` writes it."""
@@ -311,7 +316,8 @@ class NodeRegistry:
         silent_s = SILENT_HEARTBEATS * self.heartbeat_s
         failed: dict[str, bytes] = {}
         gone: list[str] = []
-        for record in await self.all(engine):
+        records = await self.all(engine)
+        for record in records:
             if now - record.last_seen > FORGET_AFTER_S:
                 gone.append(record.node_id)
             elif record.status in PRESENT and now - record.last_seen > silent_s:
@@ -321,6 +327,7 @@ class NodeRegistry:
                     own.status = record.status
                     _clear_figures(own)
                     self._touch(own)
+        self._note_returns(records)
         await engine.put_meta(SIZE_KEY, b"%d" % self.known)
         if failed:
             await engine.put_entries(BEATS_TABLE, failed)
@@ -337,6 +344,13 @@ class NodeRegistry:
             silent_s = now - record.last_seen
             sentence = "node %s has said nothing for %.0f s; its hosts go to others when its leases end"
             log.warning(sentence, record.node_id, silent_s, extra=happened(Event.SILENT, node=record.node_id))
+
+    def _note_returns(self, records: list[NodeRecord]) -> None:
+        """Say which nodes are back that had failed at the last review, so alarms about their silence can end."""
+        for record in records:
+            if record.node_id in self._failed and record.status in PRESENT:
+                log.warning("node %s is back", record.node_id, extra=happened(Event.BACK, node=record.node_id))
+        self._failed = frozenset(record.node_id for record in records if record.status is NodeStatus.FAILED)
 
     def let_go(self, now: float) -> None:
         """Drop the records of nodes that have not talked to this coordinator for long."""

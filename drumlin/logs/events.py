@@ -29,6 +29,7 @@ class Event(StrEnum):
     LEFT = "left"
     FAILED = "failed"
     SILENT = "silent"
+    BACK = "back"
     MISDEED = "misdeed"
     QUARANTINED = "quarantined"
     RELEASED = "released"

@@ -168,7 +168,11 @@ class Agent:
         self._follow(CrawlState.DRAINING)
 
     def _done(self) -> bool:
-        return self._contacts.state in ENDING and self._settling.empty and not self._contacts.hosts.by_name
+        """Whether the node may leave. A call for hosts that is under way is waited for: if the node left before it was
+        answered, it would count as present again, and the hosts in the answer would be lost until their leases end."""
+        if self._contacts.state not in ENDING or self._contacts.asking:
+            return False
+        return self._settling.empty and not self._contacts.hosts.by_name
 
     def _idle_s(self, now: float) -> float:
         """How long the loop may sleep for network events without being late for anything else."""

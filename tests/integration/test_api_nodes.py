@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -15,7 +16,9 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.nodes import BEATS_TABLE, TABLE
 from drumlin.protocol.paths import SIGNATURE_HEADER
 from tests.harness.coordinators import RemoteNode, RunningCoordinator, result_of, results_body
+from tests.harness.crawls import wait_until
 
+WAIT_S = 10.0
 FOREVER = float("inf")
 
 
@@ -48,6 +51,16 @@ def test_a_node_works_from_registering_to_leaving(open_one: RunningCoordinator) 
     assert open_one.ask("DELETE", node.path()).json == {"status": "ok"}
     assert open_one.get(node.path("status")).code == "no_such_node"
     assert open_one.get("/api/v1/nodes?status=inactive").json["nodes"][0]["node_id"] == "life"
+
+
+def test_a_node_that_leaves_while_its_call_for_work_waits_stays_gone(open_one: RunningCoordinator) -> None:
+    node = RemoteNode(open_one, "leaver")
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(node.post, "work/request", {"max_tasks": 5})
+        wait_until(lambda: bool(open_one.app._nodes._waiting), WAIT_S, "the call to wait for work", poll_s=0.001)
+        open_one.ask("DELETE", node.path())
+        assert asked.result().status == 200
+    assert open_one.get(node.path("status")).code == "no_such_node"
 
 
 def test_the_same_batch_twice_gives_the_same_counts_and_changes_nothing(open_one: RunningCoordinator) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from drumlin.contact.events import Granted, Tick
 from drumlin.node.agent import Agent
-from drumlin.protocol import CrawlState, Heartbeat, HeartbeatReply, HostReport, Results, WorkRequest
+from drumlin.protocol import CrawlState, Heartbeat, HeartbeatReply, HostReport, Results, Work, WorkRequest
 from tests.harness.agents import Around, agent_in
 from tests.harness.contacts import lease_of
 
@@ -99,3 +99,12 @@ def test_a_node_that_was_told_to_leave_does_not_go_on_because_the_crawl_does(age
     assert beat(agent, around).status is CrawlState.DRAINING
     assert released(agent, around) == ["a.test"]
     assert (around.of(WorkRequest), around.begun) == ([], [])
+
+
+def test_a_node_leaves_only_when_its_call_for_hosts_was_answered(agent: Agent, around: Around) -> None:
+    agent._tell(Tick(1))
+    (call,) = around.said
+    agent._begin_drain(around.clock())
+    assert not agent._done()
+    call.on_reply(Work([], [], 0.0, CrawlState.RUNNING))
+    assert agent._done()

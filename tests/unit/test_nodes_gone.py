@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
 from drumlin.engines.blocking import drive
+from drumlin.logs.events import FIELDS
 from drumlin.protocol import Heartbeat, NodeRecord, NodeStatus
 from tests.harness.dispatching import Driven, dispatcher
 
@@ -47,3 +52,15 @@ def test_a_node_that_comes_back_is_shown_with_its_figures_again() -> None:
     made.tick(60.0)
     made.heartbeat("n0", Heartbeat("active", 2.0, 120, hosts=5), 61.0)
     assert (node(made).status, node(made).leases, node(made).current_load) == (NodeStatus.ACTIVE, 5, 2.0)
+
+
+def test_a_node_that_was_silent_is_said_to_be_back(caplog: pytest.LogCaptureFixture) -> None:
+    made = at_work()
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "drumlin.coordinator"):
+        made.tick(60.0)
+        made.tick(61.0)
+        made.heartbeat("n0", Heartbeat("active", 2.0, 120), 61.5)
+        made.tick(62.0)
+        made.tick(63.0)
+    assert [getattr(entry, FIELDS)["event"] for entry in caplog.records] == ["silent", "back"]

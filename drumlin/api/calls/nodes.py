@@ -256,6 +256,10 @@ class NodeCalls:
         finally:
             if woken in self._waiting:
                 self._waiting.remove(woken)
+        await call.check_awaited()
+        if await self._dispatcher.nodes.has_left(self._dispatcher.engine, node):
+            # To answer it as before would make it present again, and give it hosts that it will not contact.
+            return Work([], [], 0.0, CrawlState.DRAINING)
         return await self._dispatcher.work(node, request, await self._time.now())
 
     async def known(self, call: Call, request: KnownRequest) -> Known:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy
 import numpy.typing as npt
@@ -44,6 +44,8 @@ _Places = npt.NDArray[numpy.int64]
 _Starts = npt.NDArray[numpy.uint32]
 _Flags = npt.NDArray[numpy.bool_]
 
+GROUP_BYTES_MAX = 1024 * 1024
+"""Pages are worked on in groups of about this size, which bounds the memory for copies."""
 _LETTERS = 4
 _LETTER_MASK = 0x1F
 _LETTER_BITS = 0x1F1F1F1F
@@ -51,6 +53,7 @@ _PAIR_BITS = 0x03FF03FF
 _KEY_MAX = 0xFFFFF
 # The tab is missing, because in five bits it would look like the "i" of <picture>.
 _NAME_ENDS = b"> \n\r/\x0c"
+# Stands after each page, so the name of a tag at the very end of a page ends.
 _PADDING = b">" * 8
 # Marks the place of a tag while the page is an array: a control character without a meaning in HTML.
 _STAND_IN = b"\x01"
@@ -91,30 +94,55 @@ def _block_table() -> _Flags:
 _IS_BLOCK = _block_table()
 
 
-def mark_blocks(html: bytes) -> bytes:
-    """The page with `BLOCK_END` before tags of block elements; where several follow each other, before the first."""
+def mark_blocks(pages: Sequence[bytes]) -> list[bytes]:
+    """Each page with `BLOCK_END` before tags of block elements; where several follow each other, before the first."""
+    marked: list[bytes] = []
+    group: list[bytes] = []
+    size = 0
+    for page in pages:
+        group.append(_without_marks_of_its_own(page))
+        size += len(page)
+        if size >= GROUP_BYTES_MAX:
+            marked += _mark_group(group)
+            group, size = [], 0
+    return marked + _mark_group(group) if group else marked
+
+
+def _without_marks_of_its_own(html: bytes) -> bytes:
     if _STAND_IN in html:
         html = html.replace(_STAND_IN, b" ")
-    if BLOCK_END in html:
-        html = _without_form_feeds(html)
-    padded = html + _PADDING
-    source = numpy.frombuffer(padded, numpy.uint8)
+    return _without_form_feeds(html) if BLOCK_END in html else html
+
+
+def _mark_group(pages: list[bytes]) -> list[bytes]:
+    """Mark pages that are worked on as one array: the fixed cost of each call of numpy is then shared by all."""
+    joined = bytearray(_PADDING).join([*pages, b""])
+    source = numpy.frombuffer(joined, numpy.uint8)
     tags = numpy.flatnonzero(source == ord("<"))
-    # An overlapping view of the page gives the four bytes after every "<" at once.
-    is_block = _IS_BLOCK[_keys(numpy.ndarray((len(html),), "<u4", padded, 1, (1,))[tags])]
-    marked = source[: len(html)].copy()
-    marked[tags[is_block & ~_touching(source, tags, is_block)]] = ord(_STAND_IN)
-    # Replacing one byte by two is far cheaper in `bytes` than inserting into an array.
-    return marked.tobytes().replace(_STAND_IN, BLOCK_END + b"<")
+    # An overlapping view of the pages gives the four bytes after every "<" at once.
+    is_block = _IS_BLOCK[_keys(numpy.ndarray((len(joined) - _LETTERS,), "<u4", joined, 1, (1,))[tags])]
+    ends = numpy.cumsum([len(page) + len(_PADDING) for page in pages])
+    is_block &= ~_touching(source, tags, is_block, ends)
+    marks = tags[is_block]
+    source[marks] = ord(_STAND_IN)
+    # Replacing one byte by two is far cheaper in a `bytearray` than inserting into an array of numpy.
+    whole = memoryview(joined.replace(_STAND_IN, BLOCK_END + b"<"))
+    # Every mark before the end of a page has moved that end by one byte.
+    moved_ends = (ends + numpy.searchsorted(marks, ends)).tolist()
+    starts = [0, *moved_ends[:-1]]
+    return [bytes(whole[start : end - len(_PADDING)]) for start, end in zip(starts, moved_ends, strict=True)]
 
 
-def _touching(source: _Bytes, tags: _Places, is_block: _Flags) -> _Flags:
-    """Which tags follow the tag of a block with nothing but a line end, or not even that, in between."""
+def _touching(source: _Bytes, tags: _Places, is_block: _Flags, ends: _Places) -> _Flags:
+    """Which tags follow the tag of a block with nothing but a line end, or not even that, in between. `ends` are the
+    places where pages end: the first tag of a page follows none."""
     before = source[tags - 1]
     touching: _Flags = before == ord(">")
     touching |= (before == ord("\n")) & (source[tags - 2] == ord(">"))
     touching[1:] &= is_block[:-1]
     touching[:1] = False
+    firsts = numpy.searchsorted(tags, ends[:-1])
+    touching[firsts[firsts < len(tags)]] = False
     return touching
 
 

@@ -80,7 +80,7 @@ def parse_all(
     """
     pages: list[ParsedPage] = []
     for group in _groups(sources):
-        prepared = [_prepare(source) for source in group]
+        prepared = _prepare(group)
         texts = []
         for source, (page, html) in zip(group, prepared, strict=True):
             if before_each is not None:
@@ -106,16 +106,19 @@ def _groups(sources: Sequence[Source]) -> Iterator[list[Source]]:
         yield group
 
 
-def _prepare(source: Source) -> tuple[ParsedPage, bytes]:
-    """A page with only its type and encoding filled in, and its source: in UTF-8, harmless, with marks at line ends."""
+def _prepare(sources: list[Source]) -> list[tuple[ParsedPage, bytes]]:
+    """Pages with only type and encoding filled in, and their sources: in UTF-8, harmless, with marks at line ends."""
+    pages = [_decoded(source) for source in sources]
+    marked = iter(mark_blocks([html for page, html in pages if page.mime != PLAIN]))
+    return [(page, text if page.mime == PLAIN else next(marked)) for page, text in pages]
+
+
+def _decoded(source: Source) -> tuple[ParsedPage, bytes]:
     mime = essence(source.content_type) or HTML
     charset, utf8 = to_utf8(source.body[:PARSE_BYTES_MAX], source.content_type, source.url)
-    page = ParsedPage(mime, charset)
-    if mime == PLAIN:
-        return page, utf8
     if mime == XHTML:
         utf8 = _SELF_CLOSED.sub(rb"<\1\2></\1>", utf8)
-    return page, mark_blocks(tame(utf8))
+    return ParsedPage(mime, charset), utf8 if mime == PLAIN else tame(utf8)
 
 
 def _read(page: ParsedPage, html: bytes, agent: str) -> str:

@@ -25,6 +25,11 @@ def text_of(html: str) -> str:
     return parse(html.encode(), "text/html; charset=utf-8", "").text.decode()
 
 
+def marked(html: bytes) -> bytes:
+    [page] = mark_blocks([html])
+    return page
+
+
 def test_blocks_end_lines_and_inline_elements_do_not() -> None:
     assert text_of("<h1>Title</h1>Some <b>bold</b>, <i>i</i>talic<p>two<br>three<ul><li>a</li><li>b</ul>end") == (
         "Title\nSome bold, italic\ntwo\nthree\na\nb\nend"
@@ -39,22 +44,22 @@ def test_table_cells_are_lines_of_their_own() -> None:
 def test_each_block_tag_is_marked_in_either_case_and_form(tag: str) -> None:
     for form in (tag, tag.upper()):
         for rest in (">", " class=x>", "\n>", "/>"):
-            assert mark_blocks(f"x<{form}{rest}y".encode()) == f"x\x0c<{form}{rest}y".encode()
-        assert mark_blocks(f"x</{form}>y".encode()) == f"x\x0c</{form}>y".encode()
+            assert marked(f"x<{form}{rest}y".encode()) == f"x\x0c<{form}{rest}y".encode()
+        assert marked(f"x</{form}>y".encode()) == f"x\x0c</{form}>y".encode()
 
 
 @pytest.mark.parametrize("tag", INLINE_TAGS.split())
 def test_no_inline_tag_is_marked(tag: str) -> None:
     for html in (f"x<{tag}>y", f"x<{tag} class=x>y", f"x</{tag}>y", f"x<{tag.upper()}>y"):
-        assert mark_blocks(html.encode()) == html.encode()
+        assert marked(html.encode()) == html.encode()
 
 
 def test_of_block_tags_that_touch_the_first_is_marked() -> None:
-    assert mark_blocks(b"a<div><p>b</p></div>c<b><p>") == b"a\x0c<div><p>b\x0c</p></div>c<b>\x0c<p>"
+    assert marked(b"a<div><p>b</p></div>c<b><p>") == b"a\x0c<div><p>b\x0c</p></div>c<b>\x0c<p>"
 
 
 def test_a_line_end_between_block_tags_needs_no_second_mark() -> None:
-    assert mark_blocks(b"a<ul>\n<li>b</li>\n</ul>\nc<b>\n<p>") == b"a\x0c<ul>\n<li>b\x0c</li>\n</ul>\nc<b>\n\x0c<p>"
+    assert marked(b"a<ul>\n<li>b</li>\n</ul>\nc<b>\n<p>") == b"a\x0c<ul>\n<li>b\x0c</li>\n</ul>\nc<b>\n\x0c<p>"
 
 
 def test_an_href_that_swallows_a_block_is_as_a_browser_reads_it() -> None:
@@ -102,8 +107,31 @@ def test_tags_that_a_parser_drops_leave_no_trace_in_preformatted_text() -> None:
 @given(st.binary(max_size=200))
 def test_marks_only_add_form_feeds(html: bytes) -> None:
     # The one control character that the marking uses itself becomes a space, as do form feeds of the page.
-    marked = mark_blocks(html).replace(b"\x0c", b"").replace(b"\x1a", b" ")
-    assert marked == html.replace(b"\x0c", b" ").replace(b"\x01", b" ").replace(b"\x1a", b" ")
+    without = marked(html).replace(b"\x0c", b"").replace(b"\x1a", b" ")
+    assert without == html.replace(b"\x0c", b" ").replace(b"\x01", b" ").replace(b"\x1a", b" ")
+
+
+PIECES_OF_PAGES = (
+    b"<p>",
+    b"</p>",
+    b"<",
+    b">",
+    b"\n",
+    b"<div",
+    b"</di",
+    b"<li>x",
+    b"a",
+    b" ",
+    b"\x0c",
+    b"\x01",
+    b"<br/>",
+    b"<t",
+)
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES_OF_PAGES), max_size=12).map(b"".join), max_size=8))
+def test_a_page_is_marked_alike_alone_and_among_others(pages: list[bytes]) -> None:
+    assert mark_blocks(pages) == list(map(marked, pages))
 
 
 def test_white_space_collapses_and_source_lines_do_not_show() -> None:
@@ -180,7 +208,7 @@ def test_what_is_not_shown_elsewhere_is_not_shown_in_preformatted_text() -> None
 
 @pytest.mark.parametrize("tag", ["search", "dir", "option", "optgroup", "menu"])
 def test_words_in_blocks_that_are_rare_are_not_glued(tag: str) -> None:
-    assert mark_blocks(f"a<{tag}>b</{tag}>c".encode()) == f"a\x0c<{tag}>b\x0c</{tag}>c".encode()
+    assert marked(f"a<{tag}>b</{tag}>c".encode()) == f"a\x0c<{tag}>b\x0c</{tag}>c".encode()
 
 
 def test_a_marquee_begins_a_line() -> None:

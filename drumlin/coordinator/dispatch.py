@@ -27,7 +27,7 @@ from drumlin.coordinator.narrowing import Narrowing
 from drumlin.coordinator.nodes import NodeRegistry, Proof
 from drumlin.coordinator.orders import Orders
 from drumlin.coordinator.steering import Steering
-from drumlin.coordinator.taking.findings import Findings
+from drumlin.coordinator.taking.findings import Findings, LinksApart, links_apart
 from drumlin.coordinator.taking.settling import ResultBatch, Settler, Taken, of_owners, read_results, refused
 from drumlin.coordinator.taking.strikes import strike_late
 from drumlin.coordinator.totals import Totals, add_up
@@ -337,12 +337,13 @@ class Dispatcher:
         if node is not None:
             self.misdeeds.note(node, Misdeed.MADE_UP, batch.made_up)
             self.misdeeds.note(node, Misdeed.FOREIGN_HOST, len(genuine.reports) - len(batch.reports))
-        if results.canonical_links and not await self._are_honest(batch):
+        apart = await links_apart(batch.kept, breathe) if results.canonical_links else None
+        if apart is not None and not await self._are_honest(batch, apart):
             return self._refuse(node, results, Misdeed.FOREIGN_LINKS, Rejection.FOREIGN_LINKS)
         await breathe()
         prospects = await self._settler.foresee(batch)
         await breathe()
-        offered = await self.findings.of(batch, prospects, trusted=results.canonical_links, breathe=breathe)
+        offered = await self.findings.of(batch, prospects, apart, breathe)
         await self._offer(offered, now)
         taken = await self._settler.settle(batch, prospects, now)
         await strike_late(self.engine, batch, taken, now)
@@ -369,13 +370,13 @@ class Dispatcher:
             return True
         return await self.seals.read_again(self.engine, now) and self.seals.assignment(assignment_id, url) is not None
 
-    async def _are_honest(self, batch: ResultBatch) -> bool:
+    async def _are_honest(self, batch: ResultBatch, apart: list[LinksApart]) -> bool:
         """Whether links are in scope, as claimed. The node may have heard of a wider scope before this coordinator."""
-        if await self.findings.are_honest(batch.kept):
+        if await self.findings.are_honest(batch.kept, apart):
             return True
         version = self.steering.version
         await self._follow_settings()
-        return self.steering.version != version and await self.findings.are_honest(batch.kept)
+        return self.steering.version != version and await self.findings.are_honest(batch.kept, apart)
 
     @property
     def may_be_finished(self) -> bool:

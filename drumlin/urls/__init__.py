@@ -17,7 +17,7 @@ Invariants (property-tested in tests/unit/test_urls*.py):
 - identity(identity(u)) == identity(u), and it is a canonical URL of the same host;
 - canonical(h, b) == canonical(h, canonical(b)) where the base has a canonical form;
 - LinkResolver().resolve(b, [h]) == [canonical(h, b)], whatever was resolved before;
-- are_well_spelled([canonical(x)], o), whatever the origin.
+- are_well_spelled([u], [origin_of(u)]) for every canonical URL.
 
 Limits: a canonical URL has at most URL_LENGTH_MAX characters. A host is an address or a name that DNS could hold
 (WHATWG also allows "http://{x}/"). Queries are encoded as UTF-8 here; for pages in other encodings
@@ -36,7 +36,7 @@ from drumlin.urls.canonical import (
 from drumlin.urls.host import by_host, domain_of, host_of, host_or_nothing, is_host
 from drumlin.urls.resolver import LinkResolver
 from drumlin.urls.scope import Scope
-from drumlin.urls.spelling import are_well_spelled
+from drumlin.urls.spelling import are_well_spelled, origin_of
 
 __all__ = [
     "HREF_LENGTH_MAX",
@@ -53,5 +53,6 @@ __all__ = [
     "identity",
     "is_host",
     "is_too_long",
+    "origin_of",
     "without_dropped",
 ]

@@ -1,14 +1,15 @@
 """Whether URLs that a stranger calls canonical are spelled so, in one look at all of them.
 
-`canonical(url) == url` says it exactly, but takes about a microsecond for each URL, and this a tenth of that. It
-accepts every canonical URL. Of the others it refuses those that do harm: with characters that a client cannot send, or
-with another spelling of a host, for which one machine would be contacted as if it were two.
+`canonical(url) == url` says it exactly, but takes about a microsecond for each URL, and this a tenth of that: one pass
+over the characters of all URLs together, and one over their different origins. It accepts every canonical URL. Of the
+others it refuses those that do harm: with characters that a client cannot send, or with another spelling of a host, for
+which one machine would be contacted as if it were two.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 # Printable ASCII without '"', "#", "<" and ">", which are always escaped or begin a fragment.
 _CHARACTERS = bytes(set(range(0x21, 0x7F)) - set(b'"#<>'))
@@ -19,21 +20,24 @@ _NAME = r"(?:[a-z0-9_-]{1,63}+\.)*(?!(?:[0-9]+|0x[0-9a-f]*)[:/])[a-z0-9_-]{1,63}
 _HOST = rf"(?:{_NAME}|{_ADDRESS}|\[[0-9a-f:.]++\])"
 _PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3}|0)"
 # No part can match in two ways, so a text that does not match is refused in linear time too.
-_LINES = re.compile(
-    rf"(?:http(?:://{_HOST}(?::(?!80/){_PORT})?|s://{_HOST}(?::(?!443/){_PORT})?)/[^\n]*+\n)*"
-).fullmatch
+_ORIGINS = re.compile(rf"(?:http(?:://{_HOST}(?::(?!80/){_PORT})?|s://{_HOST}(?::(?!443/){_PORT})?)/\n)*").fullmatch
 
 
-def are_well_spelled(urls: Sequence[str], origin: str) -> bool:
-    """Whether all of these could be canonical URLs. False means that at least one of them is not canonical. `origin`,
-    such as "http://example.com/", is known to be canonical; for URLs that begin with it this is faster."""
+def origin_of(url: str) -> str:
+    """How a canonical URL begins, up to the slash after its host. Empty if a string has no such slash."""
+    # The shortest one is "http://a/", and no canonical URL has a slash where this begins to look.
+    return url[: url.find("/", len("https://")) + 1]
+
+
+def are_well_spelled(urls: Sequence[str], origins: Iterable[str]) -> bool:
+    """Whether all of these could be canonical URLs. False means that at least one of them is not canonical. `origins`
+    are the different ones that they have (see `origin_of`), without those that are known to be canonical."""
     text = _lines(urls)
     # Nothing but the ends of the lines is left without the characters that URLs may have.
     if not text.isascii() or text.encode().translate(None, _CHARACTERS) != b"\n" * len(urls):
         return False
-    others = [url for url in urls if not url.startswith(origin)]
-    return not others or _LINES(_lines(others)) is not None
+    return _ORIGINS(_lines(origins)) is not None
 
 
-def _lines(urls: Sequence[str]) -> str:
-    return "\n".join([*urls, ""])
+def _lines(texts: Iterable[str]) -> str:
+    return "\n".join([*texts, ""])

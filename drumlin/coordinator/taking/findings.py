@@ -1,8 +1,8 @@
 """What results bring for the frontier: links, redirect targets and sitemaps; and which of them may be followed.
 
 Nodes of drumlin send links that are canonical and in scope already. Checking each again would cost as much as all other
-work of a coordinator. So one pattern looks at all links of a page for spellings that do harm, and only a few links of
-each batch, chosen at random, are checked in full: a node that sends many foreign ones is soon found out.
+work of a coordinator. So one look at all links of a batch together finds spellings that do harm, and only a few links
+of each batch, chosen at random, are checked in full: a node that sends many foreign ones is soon found out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from itertools import accumulate
+from typing import NamedTuple
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.breathing import Breathe
@@ -21,7 +22,7 @@ from drumlin.engines.base import Engine
 from drumlin.frontier import OUT_OF_SCOPE, priority_of
 from drumlin.model import NewURLs, Task, Verdict
 from drumlin.protocol import NAMED_BY_ROBOTS, SITEMAPS_ELSEWHERE_MAX, Result
-from drumlin.urls import Scope, are_well_spelled, by_host, canonical, host_of, host_or_nothing
+from drumlin.urls import Scope, are_well_spelled, by_host, canonical, host_of, origin_of
 
 SCOPE_SEEDS_TABLE = "scope_seeds"
 LINKS_SAMPLED = 8
@@ -32,6 +33,13 @@ HREFS_AT_ONCE = 1_000
 HOSTS_NAMING_MAX = 10_000
 FORMER_SCOPES_MAX = 8
 """How many earlier scopes are remembered: nodes that have not heard of a change yet still send links by those."""
+
+
+class LinksApart(NamedTuple):
+    """The links of a page to its own origin, which are most of them, and the others by their origin."""
+
+    own: list[str]
+    others: dict[str, list[str]]
 
 
 class Findings:
@@ -84,10 +92,11 @@ class Findings:
 
     # Checking what nodes claim about links
 
-    async def are_honest(self, kept: list[Kept]) -> bool:
+    async def are_honest(self, kept: list[Kept], apart: list[LinksApart]) -> bool:
         """Whether all links are well spelled, and none of a few, chosen at random, is foreign. Seeds may have joined
         the scope that this coordinator does not know yet, so it reads them again before it calls a link foreign."""
-        if not all(are_well_spelled(one.result.links, _origin(one.result.url)) for one in kept if one.result.links):
+        every = [link for one in kept for link in one.result.links]
+        if not are_well_spelled(every, {origin for one in apart for origin in one.others}):
             return False
         strange = [(of, url) for of, url in self._sample(kept) if not self._is_own(url)]
         if not strange:
@@ -123,20 +132,31 @@ class Findings:
 
     # What was found
 
-    async def of(self, batch: ResultBatch, prospects: Prospects, *, trusted: bool, breathe: Breathe) -> list[NewURLs]:
+    async def of(
+        self, batch: ResultBatch, prospects: Prospects, apart: list[LinksApart] | None, breathe: Breathe
+    ) -> list[NewURLs]:
         """The URLs to offer to the frontier: links of the results that will count, one level deeper than their pages,
-        redirect targets, and the sitemaps of hosts that were reported under a live lease."""
+        redirect targets, and the sitemaps of hosts that were reported under a live lease. `apart` has the links of all
+        results if the node's word is taken that they are canonical and in scope."""
         found: list[NewURLs] = []
+        trusted = apart is not None
         looked_at, at_once = 0, LINKS_AT_ONCE if trusted else HREFS_AT_ONCE
-        for kept, verdict in zip(batch.kept, prospects.verdicts, strict=True):
+        for place, (kept, verdict) in enumerate(zip(batch.kept, prospects.verdicts, strict=True)):
             if verdict is not Verdict.SETTLED:
                 continue
-            for links, hints in _cut(kept.result, at_once):
-                found += self._links(kept, links, hints, trusted=trusted)
-                looked_at += len(links)
-                if looked_at >= at_once:
-                    looked_at = 0
-                    await breathe()
+            if apart is not None and not kept.result.link_hints:
+                found += self._offered(kept, apart[place], trusted=True)
+                looked_at += len(kept.result.links)
+            else:
+                for links, hints in _cut(kept.result, at_once):
+                    found += self._links(kept, links, hints, trusted=trusted)
+                    looked_at += len(links)
+                    if looked_at >= at_once:
+                        looked_at = 0
+                        await breathe()
+            if looked_at >= at_once:
+                looked_at = 0
+                await breathe()
             if kept.result.redirect_to:
                 found += await self._redirected(kept)
         for report in prospects.live:
@@ -169,17 +189,14 @@ class Findings:
         return True
 
     def _links(self, kept: Kept, links: list[str], hints: list[float], *, trusted: bool) -> list[NewURLs]:
-        config, source, depth = self._config, kept.result.page, kept.key.depth + 1
+        source, depth = kept.result.page, kept.key.depth + 1
         if not trusted:
             links = canonical_links(links, source, self._scope)
-        # Assets of the deepest pages are one level deeper than the limit.
-        if config.depth is not None and depth > config.depth and not (trusted and config.assets):
+        if not hints:
+            return self._offered(kept, _apart(links, kept.result.url), trusted=trusted)
+        if self._too_deep(depth, trusted=trusted):
             return []
         plain = priority_of(depth)
-        if not hints:
-            own, others = _apart(links, kept.result.url)
-            found = [NewURLs(kept.host, own, plain, depth, source)] if own else []
-            return found + [NewURLs(host, urls, plain, depth, source) for host, urls in others.items()]
         hinted: dict[int, list[str]] = defaultdict(list)
         for place, url in enumerate(links):
             hint = hints[place] if place < len(hints) else -1.0
@@ -189,6 +206,22 @@ class Findings:
             for priority, alike in hinted.items()
             for host, urls in by_host(alike).items()
         ]
+
+    def _offered(self, kept: Kept, links: LinksApart, *, trusted: bool) -> list[NewURLs]:
+        source, depth = kept.result.page, kept.key.depth + 1
+        if self._too_deep(depth, trusted=trusted):
+            return []
+        priority = priority_of(depth)
+        found = [NewURLs(kept.host, links.own, priority, depth, source)] if links.own else []
+        for origin, urls in links.others.items():
+            found.append(NewURLs(host_of(origin), urls, priority, depth, source))
+        return found
+
+    def _too_deep(self, depth: int, *, trusted: bool) -> bool:
+        """Whether links of this depth are not followed. Assets of the deepest pages are one level deeper than the
+        limit; only nodes that are trusted to know assets may send those."""
+        limit = self._config.depth
+        return limit is not None and depth > limit and not (trusted and self._config.assets)
 
     async def _redirected(self, kept: Kept) -> list[NewURLs]:
         """The target of a redirect, at the depth of the page that redirects. The target of a sitemap counts as a
@@ -246,27 +279,36 @@ def _cut(result: Result, at_once: int) -> list[tuple[list[str], list[float]]]:
     return [(links[part], hints[part]) for part in parts]
 
 
-def _origin(url: str) -> str:
-    return url[: url.index("/", len("https://")) + 1]
-
-
 def _is_sitemap(task: Task | None) -> bool:
     """Whether a URL of depth 0 is not a seed but a sitemap that a robots.txt names."""
     return task is not None and task.found_on == NAMED_BY_ROBOTS
 
 
-def _apart(links: list[str], url: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The links of the page at `url` to its own host, which are most of them, and the others by their host. The URL
-    must be the one that was given out, because its host's lease is what counts."""
-    origin = _origin(url)
+async def links_apart(kept: list[Kept], breathe: Breathe) -> list[LinksApart]:
+    """The links of each result, told apart."""
+    apart: list[LinksApart] = []
+    looked_at = 0
+    for one in kept:
+        apart.append(_apart(one.result.links, one.result.url))
+        looked_at += len(one.result.links)
+        if looked_at >= LINKS_AT_ONCE:
+            looked_at = 0
+            await breathe()
+    return apart
+
+
+def _apart(links: list[str], url: str) -> LinksApart:
+    """The links of the page at `url` told apart. The URL must be the one that was given out, because its host's lease
+    is what counts."""
+    own_origin = origin_of(url)
     own: list[str] = []
     others: dict[str, list[str]] = {}
     for link in links:
-        if link.startswith(origin):
+        if link.startswith(own_origin):
             own.append(link)
-        elif host := host_or_nothing(link):
-            others.setdefault(host, []).append(link)
-    return own, others
+        else:
+            others.setdefault(origin_of(link), []).append(link)
+    return LinksApart(own, others)
 
 
 def _link_at(kept: list[Kept], ends: list[int], place: int) -> tuple[Kept, str]:

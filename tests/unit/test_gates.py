@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from xxhash import xxh3_128_hexdigest
 
 from drumlin.coordinator.taking.receipts import give_receipts
 from drumlin.engines.blocking import drive
@@ -56,6 +57,22 @@ def test_a_result_that_is_sent_again_must_name_the_same_page_and_gets_the_same_r
         give_receipts(made.made.seals, sent, accepted)
         receipts.append(accepted.receipts)
     assert receipts[0] == receipts[1] != [""]
+
+
+OTHER = PAGE + "other"
+OTHER_MARK = xxh3_128_hexdigest(OTHER.encode())
+
+
+@pytest.mark.parametrize("first", [{"page_url": OTHER}, {"capture_id": f"own>{OTHER_MARK}"}])
+def test_a_false_page_gets_no_receipt_when_it_is_sent_again(first: dict[str, str]) -> None:
+    """Neither if the first result named it, nor if the first one's id was made to look as if it had."""
+    made, gate = at_the_gate()
+    for claimed in (first, {"page_url": OTHER}):
+        told = result(gate, content_hash=HASH, **({"capture_id": "own"} | claimed))
+        sent = Results([told], [], canonical_links=True, segment="s")
+        accepted = drive(made.made.results(None, sent, 6.0))
+        give_receipts(made.made.seals, sent, accepted)
+        assert [told.page for receipt in accepted.receipts if receipt] in ([], [GATE])
 
 
 def test_where_the_page_then_leads_its_own_url_is_in_the_chain() -> None:

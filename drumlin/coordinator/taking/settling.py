@@ -130,7 +130,8 @@ def read_results(results: Results, seals: Seals) -> ResultBatch:
         url = result.url
         key, host = assignment(result.assignment_id, url), host_or_nothing(url)
         if key is not None and host:
-            kept.append(Kept(index, result, key, host, outcome_of(result), _attempt_id_of(result, key)))
+            attempt_id = (result.capture_id or f"{key.lease_id}/{key.task_id}").encode()
+            kept.append(Kept(index, result, key, host, outcome_of(result), attempt_id))
         else:
             readable = host and read_assignment_id(result.assignment_id) is not None
             rejected[index] = Rejected(result.assignment_id, Rejection.MADE_UP if readable else Rejection.MALFORMED)
@@ -186,7 +187,7 @@ class Settler:
     async def foresee(self, batch: ResultBatch) -> Prospects:
         """Ask which results that could add links or contents will count, and which reports are on live leases."""
         asked: dict[int, list[_Question]] = defaultdict(list)
-        await self._check_pages([one for one in batch.kept if one.result.page_url])
+        await self._check_pages(batch.kept)
         leases = _by_lease(batch.kept)
         for (host, lease_id), members in leases.items():
             places = [place for place in members if _adds_something(batch.kept[place])]
@@ -204,14 +205,16 @@ class Settler:
     async def _check_pages(self, kept: list[Kept]) -> None:
         """Clear `page_url` unless that URL is of the same host and had redirected to this one: a node may not return
         pages of other URLs. If the URL is settled, its redirects are not known any more; then this result adds nothing,
-        and the attempt's id says whether it names the same page as before."""
-        for one in kept:
+        and the attempt's id says whether it names the same page as before. Only a page that was found to be true is
+        part of that id: a false one, sent again, would get a receipt otherwise."""
+        for place, one in [(place, one) for place, one in enumerate(kept) if one.result.page_url]:
             page_url, one.result.page_url = one.result.page_url, ""
             if host_or_nothing(page_url) != one.host:
                 continue
             story = await self._engine.story(self._engine.shard_of(one.host), one.result.url)
             if story is None or story.task is None or page_url in story.task.redirects:
                 one.result.page_url = page_url
+                kept[place] = replace(one, attempt_id=_id_with_page(one.attempt_id, page_url))
 
     async def _prospects(self, asked: dict[int, list[_Question]], prospects: Prospects) -> Prospects:
         batches = {shard: [question.settlement for question in questions] for shard, questions in asked.items()}
@@ -406,10 +409,10 @@ def _adds_something(one: Kept) -> bool:
     return bool(one.result.links or one.result.redirect_to) or _has_content(one)
 
 
-def _attempt_id_of(result: Result, key: AssignmentKey) -> bytes:
-    own = result.capture_id or f"{key.lease_id}/{key.task_id}"
-    # A result that is sent again must name the same page.
-    return (f"{own}>{xxh3_128_hexdigest(result.page_url.encode())}" if result.page_url else own).encode()
+def _id_with_page(attempt_id: bytes, page_url: str) -> bytes:
+    """The id of an attempt that returned another page than the URL's own. Whatever a node calls its attempts, no other
+    id looks like this: no text contains the byte in the middle."""
+    return attempt_id + b"\xff" + xxh3_128_hexdigest(page_url.encode()).encode()
 
 
 def _as_done(one: Kept) -> Settled:

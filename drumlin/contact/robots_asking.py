@@ -28,6 +28,11 @@ from drumlin.urls import canonical, host_of
 
 REFUSALS_MAX = 4
 REFUSAL_WAIT_S = 0.5
+LONG_RULES_BYTES_MAX = 64 * 1024 * 1024
+"""How many bytes the rules of all hosts that are held may have together, as far as they are too long for notes. Beyond
+that a host with such rules is left alone for a while: no more of them than these can have their turn anyway, since long
+rules have only a share of a node's time (`robots_line`)."""
+TOO_MUCH = "robots.txt: too long to be held now, beside those of other hosts"
 _SITEMAP = re.compile(rb"site-?map", re.IGNORECASE)
 _MAX_AGE = re.compile(r"max-age=(\d{1,9})")
 
@@ -120,6 +125,9 @@ class RobotsAsking:
             self._give_up(event, decision.reason, retry_after_s(headers, now.wall), now)
             return
         self._desk.robots_line.charge(len(event.body) * PREPARING_S_PER_BYTE, answer.finished)
+        if decision.too_long_to_note and not self._has_room(decision):
+            self._backing_off.begin(query.host, query.scheme, FailureKind.ROBOTS_UNREACHABLE, TOO_MUCH, now)
+            return
         robots = Robots(self._lasting(decision, now), agent)
         self._remember(query.host, query.scheme, robots, answer.first_byte, now)
         scheme = scheme_of(query.url)
@@ -127,6 +135,12 @@ class RobotsAsking:
         if own_rules and query.redirects <= REDIRECTS_MAX:
             # They bind the other host too, and it need not be asked again for its next guest.
             self._remember(place, scheme, robots, answer.first_byte, now)
+
+    def _has_room(self, decision: Decision) -> bool:
+        """Whether rules that are too long for a note can be held beside those of other hosts."""
+        known = (robots.decision for host in self._desk.hosts.by_name.values() for robots in host.robots.values())
+        held = sum(len(one.rules_body or b"") for one in known if one.too_long_to_note)
+        return held + len(decision.rules_body or b"") <= LONG_RULES_BYTES_MAX
 
     def _give_up(self, event: RobotsArrived, reason: str, asked_s: float, now: Moment) -> None:
         """There is no robots.txt to be had for now, so nothing of the host may be asked for. A host that cannot be
@@ -168,7 +182,7 @@ class RobotsAsking:
         self._desk.changed.append(host)
         base = robots_url(scheme, host.host)
         # A long file is not parsed again for sitemaps that it does not have.
-        names_some = _SITEMAP.search(robots.decision.rules_body or b"") is not None
+        names_some = _SITEMAP.search(robots.decision.rules) is not None
         sitemaps = named_sitemaps(robots.rules, base) if settings.sitemaps and names_some else []
         # The crawl's own delay is not the host's: a crawl that is resumed with a shorter one means it.
         own_delay_s = host.delay_s if robots.crawl_delay_s == host.delay_s > settings.delay_s else None

@@ -4,7 +4,8 @@ How it works. `parse` (`rules`) reads a robots.txt into `Rules`: groups, delays 
 nothing is prepared for matching yet. `Rules.for_agent` merges the groups of one crawler into a `Matcher` (`match`),
 once; `Matcher.allowed(url)` is then called for every URL. `decide` (`policy`) says what the *response* to a request for
 robots.txt means (no answer, 403, a redirect too many), and `directives` (`meta`) what a page says about itself.
-`PreparedFiles` keeps the files used last, `noted` carries decisions between nodes. Read `policy` first, then `rules`.
+`PreparedFiles` keeps the files used last, `noted` carries decisions between nodes, `packing` keeps long rules short.
+Read `policy` first, then `rules`.
 
 Invariants
 - The longest matching rule wins, and allow wins a tie. `/robots.txt` itself is always allowed.
@@ -21,6 +22,7 @@ from drumlin.robots.agent import product_token
 from drumlin.robots.match import Matcher, Rule
 from drumlin.robots.meta import Directives, directives
 from drumlin.robots.noted import as_noted, decisions_in, named_sitemaps, sitemaps_in
+from drumlin.robots.packing import NOTED_BYTES_MAX
 from drumlin.robots.policy import REDIRECTS_MAX, Decision, decide
 from drumlin.robots.prepared import PreparedFiles
 from drumlin.robots.rules import (
@@ -37,6 +39,7 @@ __all__ = [
     "CRAWL_DELAY_MAX_S",
     "KEPT_BYTES_MAX",
     "LINE_BYTES_MAX",
+    "NOTED_BYTES_MAX",
     "REDIRECTS_MAX",
     "Decision",
     "Directives",

@@ -25,15 +25,15 @@ def decisions_in(note: HostNote) -> dict[str, Decision]:
 
 
 def as_noted(decisions: Mapping[str, Decision]) -> dict[str, bytes]:
-    """The same in the form in which a note keeps it."""
-    return {scheme: _encode(one) for scheme, one in decisions.items()}
+    """The same in the form in which a note keeps it, without rules that it has no room for."""
+    return {scheme: _encode(one) for scheme, one in decisions.items() if not one.too_long_to_note}
 
 
 def sitemaps_in(note: HostNote, host: str) -> list[str]:
     """The sitemaps that a host's robots.txt names, in canonical form. Raises what `decisions_in` raises."""
     found: list[str] = []
     for scheme, decision in decisions_in(note).items():
-        found += named_sitemaps(parse(decision.rules_body or b""), f"{scheme}://{host}/robots.txt")
+        found += named_sitemaps(parse(decision.rules), f"{scheme}://{host}/robots.txt")
     return found
 
 

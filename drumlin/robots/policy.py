@@ -12,6 +12,7 @@ from drumlin.model import FailureKind
 from drumlin.protocol import is_redirect
 from drumlin.protocol.statuses import TOO_MANY_REQUESTS
 from drumlin.robots.agent import product_token
+from drumlin.robots.packing import NOTED_BYTES_MAX, pack, unpack
 from drumlin.robots.rules import BODY_BYTES_MAX, WHOLE_BYTES_MAX, parse, picked
 
 REDIRECTS_MAX = 5  # RFC 9309 2.3.1.2: at least five are followed, across hosts too.
@@ -44,6 +45,23 @@ class Decision(msgspec.Struct, frozen=True):
     """The product token whose rules `rules_body` has; empty if it is the whole file."""
     asked_delay: tuple[str, float] | None = None
     """A product token and the Crawl-delay for it in seconds (0: none), so the file need not be parsed to know it."""
+    packed_from: int = 0
+    """How many bytes the rules had before they were compressed; 0 if `rules_body` has them as they are."""
+
+    @property
+    def rules(self) -> bytes:
+        """The rules as they are written."""
+        return unpack(self.rules_body or b"", self.packed_from)
+
+    @property
+    def rules_bytes(self) -> int:
+        """How long the rules are."""
+        return self.packed_from or len(self.rules_body or b"")
+
+    @property
+    def too_long_to_note(self) -> bool:
+        """Whether a host's note has no room for the rules."""
+        return len(self.rules_body or b"") > NOTED_BYTES_MAX
 
     def expired(self, wall: float, shared: float) -> bool:
         return self.expires <= wall or 0.0 < self.expires_shared <= shared
@@ -84,14 +102,20 @@ def _rules(body: bytes, failure: str, now: float, max_age_s: float | None, agent
     if failure or len(body) > BODY_BYTES_MAX:
         return denial
     if len(body) <= WHOLE_BYTES_MAX:
-        return Decision(body, False, False, now + age_s, False, "rules")
+        kept, packed_from = pack(body)
+        whole = Decision(kept, False, False, now + age_s, False, "rules", packed_from=packed_from)
+        if not whole.too_long_to_note:
+            return whole
     # Parsing a long file takes long, so everything that is needed of it is taken out now.
     rules, token = parse(body), product_token(agent)
-    kept = picked(rules, agent)
-    if kept is None:
+    own = picked(rules, agent)
+    if own is None:
         return denial
+    kept, packed_from = pack(own)
     delay = (token, rules.crawl_delay(agent) or 0.0)
-    return Decision(kept, False, False, now + age_s, False, "rules", agent=token, asked_delay=delay)
+    return Decision(
+        kept, False, False, now + age_s, False, "rules", agent=token, asked_delay=delay, packed_from=packed_from
+    )
 
 
 def _unavailable(now: float, reason: str) -> Decision:

@@ -148,6 +148,16 @@ def test_robots_rules_that_a_worker_tells_are_kept_and_obeyed_for_all(coordinato
     assert coordinator.get("/api/v1/stats").json["outcomes"]["denied"] == 2
 
 
+def test_of_a_long_robots_txt_that_a_worker_tells_the_rules_for_us_count(coordinator: RunningCoordinator) -> None:
+    coordinator.enqueue("http://long.example/")
+    assert next_url(coordinator) is not None
+    body = "User-agent: drumlin\nDisallow: /private\n\nUser-agent: *\nAllow: /\n" + "# padding\n" * 10_000
+    told = result("http://long.example/") | {"robots": {"statusCode": 200, "body": body}}
+    assert coordinator.post("/v1/fetch/result", told).status == 204
+    kept = coordinator.get("/v1/robots/cache?host=long.example").json["rulesBlob"]
+    assert "Disallow: /private" in kept
+
+
 def test_robots_rules_that_a_worker_tells_leave_the_rest_of_the_hosts_note_as_it_is(
     coordinator: RunningCoordinator,
 ) -> None:

@@ -15,6 +15,7 @@ from drumlin.engines.blocking import drive
 from drumlin.model import HostState
 from drumlin.protocol import HostNote
 from drumlin.robots import Decision
+from drumlin.robots.packing import pack
 from tests.harness.dispatching import Asker, batch_of, dispatcher, release
 
 RULES_BYTES = 512 * 1024
@@ -23,7 +24,8 @@ RULES_BYTES = 512 * 1024
 def test_a_list_shows_robots_rules_up_to_a_bound_and_one_host_always() -> None:
     count = 2 * NOTES_SHOWN_BYTES_MAX // RULES_BYTES
     made = dispatcher([f"http://r{number}.test/" for number in range(count)], delay_s=0.0)
-    rules = Decision(b"#" * RULES_BYTES, False, False, 100.0, False, "rules")
+    kept, packed_from = pack(b"#" * RULES_BYTES)
+    rules = Decision(kept, False, False, 100.0, False, "rules", packed_from=packed_from)
     note = msgspec.msgpack.encode(HostNote({"http": msgspec.msgpack.encode(rules)}))
     leases = Asker(made).work(0.0, hosts=100)
     made.results(batch_of([], [release(lease, note=note) for lease in leases]), 1.0, "n0")

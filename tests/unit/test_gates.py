@@ -63,12 +63,12 @@ OTHER = PAGE + "other"
 OTHER_MARK = xxh3_128_hexdigest(OTHER.encode())
 
 
-@pytest.mark.parametrize("first", [{"page_url": OTHER}, {"capture_id": f"own>{OTHER_MARK}"}])
-def test_a_false_page_gets_no_receipt_when_it_is_sent_again(first: dict[str, str]) -> None:
+@pytest.mark.parametrize(("capture_id", "page_url"), [("own", OTHER), (f"own>{OTHER_MARK}", "")])
+def test_a_false_page_gets_no_receipt_when_it_is_sent_again(capture_id: str, page_url: str) -> None:
     """Neither if the first result named it, nor if the first one's id was made to look as if it had."""
     made, gate = at_the_gate()
-    for claimed in (first, {"page_url": OTHER}):
-        told = result(gate, content_hash=HASH, **({"capture_id": "own"} | claimed))
+    for own_id, claimed in ((capture_id, page_url), ("own", OTHER)):
+        told = result(gate, content_hash=HASH, capture_id=own_id, page_url=claimed)
         sent = Results([told], [], canonical_links=True, segment="s")
         accepted = drive(made.made.results(None, sent, 6.0))
         give_receipts(made.made.seals, sent, accepted)

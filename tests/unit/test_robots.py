@@ -328,7 +328,8 @@ def test_a_file_too_long_to_be_read_to_its_end_denies_everything() -> None:
 
 
 def remembered(body: bytes, agent: str) -> bytes | None:
-    return robots.decide(200, body, 0, "", 0.0, agent=agent).rules_body
+    decision = robots.decide(200, body, 0, "", 0.0, agent=agent)
+    return None if decision.deny_all else decision.rules
 
 
 def test_of_a_long_file_only_the_rules_for_one_crawler_are_remembered() -> None:

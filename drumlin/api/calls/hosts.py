@@ -102,7 +102,7 @@ class HostCalls:
         for shard in range(self._engine.shard_count):
             states = await self._engine.hosts(shard, standing, call.now, limit=query.limit - len(views))
             for state in states:
-                note_bytes += len(state.note)
+                note_bytes += max(len(state.note), sum(one.rules_bytes for one in robots_of(state.note).values()))
                 shown = state if note_bytes <= NOTES_SHOWN_BYTES_MAX else msgspec.structs.replace(state, note=b"")
                 views.append(self._view(shown, call.now))
             if len(views) >= query.limit:
@@ -218,7 +218,7 @@ def robots_of(note: bytes) -> dict[str, Decision]:
 
 def robots_rules(decision: Decision, product_token: str) -> RobotsRules:
     return RobotsRules(
-        (decision.rules_body or b"").decode("utf-8", "replace"),
+        decision.rules.decode("utf-8", "replace"),
         decision.expires,
         product_token,
         decision.allow_all,

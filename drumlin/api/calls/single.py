@@ -51,7 +51,7 @@ from drumlin.protocol import (
     read_strangers_note,
     write_note,
 )
-from drumlin.robots import Decision, as_noted, decide, parse
+from drumlin.robots import Decision, PreparedFiles, Rules, as_noted, decide
 from drumlin.urls import canonical, host_of
 
 DENIED_PASSED_OVER_MAX = 20
@@ -78,6 +78,8 @@ class SingleCalls:
         self._intake = intake
         self._given: OrderedDict[tuple[str, str], str] = OrderedDict()
         """The assignments that workers were given here lately, so a late result can be recognised."""
+        self._files = PreparedFiles()
+        """Parsing a long robots.txt takes long, and all other requests wait meanwhile."""
         self._work_may_have_come = work_may_have_come
 
     def routes(self) -> list[Route]:
@@ -191,7 +193,10 @@ class SingleCalls:
     def _allows(self, decision: Decision, url: str) -> bool:
         if decision.deny_all or decision.allow_all:
             return decision.allow_all
-        return parse(decision.rules_body or b"").allowed(self._dispatcher.config.product_token, url)
+        return self._rules(decision).allowed(self._dispatcher.config.product_token, url)
+
+    def _rules(self, decision: Decision) -> Rules:
+        return self._files.of(decision.rules_body or b"", decision.packed_from)
 
     def _next_url(self, lease: WorkLease, decision: Decision | None) -> NextURL:
         config, assignment = self._dispatcher.config, lease.assignments[0]
@@ -279,14 +284,14 @@ class SingleCalls:
         delay_s, wait_s, note = state.delay_s, max(config.delay_s, pause_s, slow_s_of(state.note)), None
         if message.robots is not None:
             body = message.robots.body.encode("utf-8", "replace")
-            decision = decide(message.robots.status_code, body, 0, "", call.today)
+            decision = decide(message.robots.status_code, body, 0, "", call.today, agent=config.product_token)
             if decision.retry:
                 # Unknown rules are not a permission: the host is left alone until robots.txt may be asked for again.
                 wait_s = max(wait_s, ROBOTS_AGAIN_S)
             else:
                 lasting = msgspec.structs.replace(decision, expires_shared=call.now + decision.expires - call.today)
                 note = _with_robots(state.note, task.url.partition(":")[0], lasting)
-            asked_s = parse(decision.rules_body or b"").crawl_delay(config.product_token)
+            asked_s = self._rules(decision).crawl_delay(config.product_token)
             delay_s = max(delay_s or 0.0, asked_s) if asked_s else delay_s
         wait_s = max(delay_s or 0.0, wait_s)
         lease_id = self._dispatcher.seals.sealed(state.lease_id, state.host)

@@ -15,7 +15,7 @@ from drumlin.coordinator.giving.visiting import STRANGER_NOTE_BYTES_MAX, is_stra
 from drumlin.frontier import ASKED_MAX_S
 from drumlin.model import HostState, Settlement
 from drumlin.protocol import UNREADABLE, BackOff, HostNote, HostReport, read_strangers_note, write_note
-from drumlin.robots import Decision, decisions_in
+from drumlin.robots import NOTED_BYTES_MAX, Decision, decisions_in
 
 DELAY_MAX_S = 86_400.0
 """The longest delay between two contacts of a host that a node can set; the same as people can."""
@@ -24,6 +24,9 @@ NEXT_CONTACT_MAX_S = 86_400.0
 NOTE_SCHEMES = frozenset({"http", "https"})
 NOTE_AHEAD_MAX_S = 30 * 86_400.0
 """How far ahead robots rules may expire. They last a day; the rest allows for clocks that differ."""
+NOTE_KEPT_BYTES_MAX = len(NOTE_SCHEMES) * NOTED_BYTES_MAX + 16 * 1024
+"""How long a note may be: the robots rules of both schemes, and room for the rest. The engine keeps one for each host,
+and sends hundreds at a time."""
 TEXT_CHARS_MAX = 1_000
 HSTS_AHEAD_MAX_S = 2 * 365 * 86_400.0
 PAUSE_MAX_S = ASKED_MAX_S + 3600.0
@@ -40,7 +43,8 @@ def bounded(settlement: Settlement, config: CrawlConfig, now: float, before: Hos
         return settlement
     if delay_s is not None:
         delay_s = min(delay_s, max(DELAY_MAX_S, config.delay_s))
-    if note is not None and is_strangers(settlement.lease_id) and len(note) > STRANGER_NOTE_BYTES_MAX:
+    longest = STRANGER_NOTE_BYTES_MAX if is_strangers(settlement.lease_id) else NOTE_KEPT_BYTES_MAX
+    if note is not None and len(note) > longest:
         note = None
     if note is not None:
         note, in_backoff, slow_s = _bounded_note(note, config, now, before)

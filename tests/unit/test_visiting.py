@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -64,6 +66,26 @@ def test_one_host_brings_only_as_many_unknown_ones_as_its_robots_could_lead_thro
     given = [name for name in names if visit(made, name, own).leases]
     assert given == names[:STRANGERS_PER_SPONSOR]
     assert [name for name in names if remembered(made, name)] == given
+
+
+def test_requests_at_the_same_time_do_not_share_a_place(made: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own,) = Asker(made).work(0.0, hosts=1)
+    engine = made.made.engine
+    put_entries = engine.put_entries
+
+    async def put_slowly(table: str, entries: dict[str, bytes]) -> None:
+        await asyncio.sleep(0)
+        await put_entries(table, entries)
+
+    monkeypatch.setattr(engine, "put_entries", put_slowly)
+
+    async def visit_all() -> list[Work]:
+        names = [f"invented{number}.test" for number in range(4 * STRANGERS_PER_SPONSOR)]
+        sponsors = [(own.lease_id, own.host)]
+        requests = [WorkRequest(0, max_hosts=0, visits=[name], visits_for=sponsors) for name in names]
+        return await asyncio.gather(*(made.made.work("n0", request, 1.0) for request in requests))
+
+    assert sum(len(work.leases) for work in asyncio.run(visit_all())) == STRANGERS_PER_SPONSOR
 
 
 @pytest.mark.parametrize(("bound", "value"), [("STRANGERS_PER_NODE", 3), ("STRANGERS_MAX", 3)])

@@ -85,8 +85,9 @@ class Visiting:
         stranger = Stranger(visit.node, sponsor[1], now)
         if known is None and not self._has_room(stranger):
             return False
-        await self._engine.put_entries(STRANGERS_TABLE, {visit.host: _encode(stranger)})
+        # It counts before the engine has it: other requests that come meanwhile must not take the same place.
         self._note(visit.host, stranger)
+        await self._engine.put_entries(STRANGERS_TABLE, {visit.host: _encode(stranger)})
         return True
 
     def _has_room(self, stranger: Stranger) -> bool:

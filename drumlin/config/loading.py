@@ -143,7 +143,7 @@ def _from_file(config_file: Path | None, cwd: Path) -> Iterator[Given]:
 def _content(path: Path, shown: str, *, is_named: bool) -> bytes:
     """The content of a settings file. One that nobody named must be a file that only this user or root can change."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=None if is_named else _open_at_once) as file:
             stranger = "" if is_named else who_else_may_write(os.fstat(file.fileno()))
             content = file.read(CONFIG_FILE_BYTES_MAX + 1)
     except OSError as error:
@@ -154,6 +154,11 @@ def _content(path: Path, shown: str, *, is_named: bool) -> bytes:
     if len(content) > CONFIG_FILE_BYTES_MAX:
         raise ConfigError(f"The configuration file {shown} is larger than {CONFIG_FILE_BYTES_MAX} bytes.")
     return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file that nobody named. If it is a pipe that a stranger put there, this must not wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _parsed(content: bytes, shown: str) -> dict[str, object]:

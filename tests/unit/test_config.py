@@ -108,6 +108,13 @@ def test_a_file_of_another_user_is_read_only_if_it_is_named(tmp_path: Path, monk
     assert load({}, {}, Path("drumlin.toml"), tmp_path).client.coordinator == "http://attacker.example"
 
 
+def test_a_pipe_that_somebody_put_there_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "drumlin.toml", 0o622)
+    (tmp_path / "drumlin.toml").chmod(0o622)
+    with pytest.raises(ConfigError, match="can be written by every user, so it is not read"):
+        load({}, {}, None, tmp_path)
+
+
 def test_a_file_that_everybody_can_write_is_read_only_if_it_is_named(tmp_path: Path) -> None:
     path = tmp_path / "drumlin.toml"
     path.write_text("[crawl]\ndepth = 4\n")

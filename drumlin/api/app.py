@@ -23,6 +23,7 @@ from typing import Any
 from drumlin.access.audit import AuditLog
 from drumlin.access.tokens import AccessControl, Role, check_node_id
 from drumlin.api.bodies import JSON, Receive, Send, answers_in, decompress, encode, reply, reply_refused
+from drumlin.api.browsers import refuse_pages
 from drumlin.api.calls.hosts import HostCalls
 from drumlin.api.calls.metrics import RequestMetrics
 from drumlin.api.calls.nodes import NodeCalls
@@ -100,7 +101,7 @@ class CoordinatorApp:
         self.bug: Exception | None = None
         """The first unexpected exception, which whoever runs the server should raise."""
         self._engine = dispatcher.engine
-        self._access = access
+        self._access, self._endpoint = access, endpoint
         self._on_broken = on_broken
         self._time = engine_time
         self.health = Health()
@@ -295,6 +296,8 @@ class CoordinatorApp:
         route = call.route
         if route.permission is None:
             return
+        if not self._access.signed:
+            refuse_pages(call.address, call.headers, self._endpoint)
         node_id = call.parameters.get("node_id")
         if node_id is not None:
             check_node_id(node_id)

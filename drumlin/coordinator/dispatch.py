@@ -268,7 +268,7 @@ class Dispatcher:
         return await self.nodes.find(self.engine, node)
 
     async def node_records(self) -> list[NodeRecord]:
-        return await self.nodes.all(self.engine)
+        return await self.nodes.all(self.engine, self.lanes.breathe)
 
     async def change_node(self, node: str, event: NodeEvent) -> bool:
         """Drain, quarantine or release a node; False when no node has this id."""
@@ -428,7 +428,7 @@ class Dispatcher:
         # Reading the records of 10,000 nodes takes long, and in so large a fleet heartbeats are rare: so do it seldom.
         if now - self._reviewed >= max(REVIEW_EVERY_S, self.nodes.heartbeat_s / 2):
             self._reviewed = now
-            await (self.nodes.review(self.engine, now) if self.leads else self.nodes.learn_size(self.engine))
+            await self.nodes.follow(self.engine, now, self.lanes.breathe, leads=self.leads)
         if self.leads:
             await self._lead(totals)
         return totals

@@ -19,6 +19,7 @@ from enum import Enum
 
 import msgspec
 
+from drumlin.coordinator.breathing import Breathe, go_on
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError
 from drumlin.logs import Event
@@ -35,6 +36,9 @@ NODES_PER_HEARTBEAT_S = 500.0
 SILENT_HEARTBEATS = 3
 FORGET_AFTER_S = 86_400.0
 RATE_MEMORY_S = 10.0
+NODES_AT_ONCE = 250
+"""How many records are put together between two breaths: all those of 10,000 nodes would take a tenth of a second, and
+every node that asks for work would wait for them."""
 FAILURE = "failure"
 """The key in a node's metadata under which people find why it ended."""
 ORDERED = {
@@ -280,19 +284,26 @@ class NodeRegistry:
         if entries:
             await engine.put_entries(BEATS_TABLE, entries)
 
-    async def all(self, engine: Engine) -> list[NodeRecord]:
+    async def all(self, engine: Engine, breathe: Breathe = go_on) -> list[NodeRecord]:
         """Every node of the fleet, from the engine's tables or from our own record, whichever is newer."""
         told, beats = await engine.get_entries(TABLE), await engine.get_entries(BEATS_TABLE)
         found: dict[str, NodeRecord] = {}
-        for node in told.keys() | beats.keys():
-            if (record := _record(node, told.get(node), beats.get(node))) is not None:
-                found[node] = record
-        for node, own in self._records.items():
-            stored = found.get(node)
-            lost = stored is None or own.registered_at > stored.registered_at
-            found[node] = own if stored is None or lost else _later(stored, own)
+        for number, node in enumerate(sorted(told.keys() | beats.keys() | self._records.keys())):
+            if number % NODES_AT_ONCE == 0:
+                await breathe()
+            stored, own = _record(node, told.get(node), beats.get(node)), self._records.get(node)
+            if stored is None or (own is not None and own.registered_at > stored.registered_at):
+                stored = own
+            elif own is not None:
+                stored = _later(stored, own)
+            if stored is not None:
+                found[node] = stored
         self.known = sum(record.status in PRESENT for record in found.values())
-        return sorted(found.values(), key=lambda record: record.node_id)
+        return list(found.values())
+
+    async def follow(self, engine: Engine, now: float, breathe: Breathe, *, leads: bool) -> None:
+        """Learn how the fleet is: the leader finds out, and the other coordinators read what it wrote."""
+        await (self.review(engine, now, breathe) if leads else self.learn_size(engine))
 
     async def learn_size(self, engine: Engine) -> None:
         """For all but the leader: read how many nodes the fleet has, so all coordinators ask for equally rare
@@ -310,20 +321,23 @@ class NodeRegistry:
             await engine.put_entries(BEATS_TABLE, {node: _encode(_beat_of(record)) for node, record in lost.items()})
         return list(lost)
 
-    async def review(self, engine: Engine, now: float) -> None:
+    async def review(self, engine: Engine, now: float, breathe: Breathe = go_on) -> None:
         """For the leader: mark nodes that have fallen silent, forget those that are long gone, and write how many nodes
-        there are."""
+        there are. A node that has called since its record was read is not silent."""
         silent_s = SILENT_HEARTBEATS * self.heartbeat_s
         failed: dict[str, bytes] = {}
         gone: list[str] = []
-        records = await self.all(engine)
+        records = await self.all(engine, breathe)
         for record in records:
+            own = self._records.get(record.node_id)
+            if now - max(record.last_seen, own.last_seen if own is not None else 0.0) <= silent_s:
+                continue
             if now - record.last_seen > FORGET_AFTER_S:
                 gone.append(record.node_id)
-            elif record.status in PRESENT and now - record.last_seen > silent_s:
+            elif record.status in PRESENT:
                 self._note_silence(record, now)
                 failed[record.node_id] = _encode(_beat_of(record))
-                if (own := self._records.get(record.node_id)) is not None:
+                if own is not None:
                     own.status = record.status
                     _clear_figures(own)
                     self._touch(own)

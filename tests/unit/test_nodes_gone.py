@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from drumlin.coordinator.nodes import NODES_AT_ONCE
 from drumlin.engines.blocking import drive
 from drumlin.logs.events import FIELDS
 from drumlin.protocol import Heartbeat, NodeRecord, NodeStatus
@@ -64,3 +65,20 @@ def test_a_node_that_was_silent_is_said_to_be_back(caplog: pytest.LogCaptureFixt
         made.tick(62.0)
         made.tick(63.0)
     assert [getattr(entry, FIELDS)["event"] for entry in caplog.records] == ["silent", "back"]
+
+
+def test_reading_the_records_of_a_large_fleet_lets_others_have_their_turn() -> None:
+    made = dispatcher()
+    for number in range(NODES_AT_ONCE + 1):
+        made.register(f"n{number}", 0.0)
+    turns: list[str] = []
+
+    async def turn() -> None:
+        # A node that was silent for long calls while the records are read.
+        await made.made.nodes.seen(made.made.engine, "n0", 1_000.0)
+        turns.append("others")
+
+    drive(made.made.nodes.review(made.made.engine, 1_000.0, turn))
+    assert len(turns) == 2
+    present = [one.node_id for one in drive(made.made.node_records()) if one.status is NodeStatus.ACTIVE]
+    assert present == ["n0"]

@@ -422,7 +422,8 @@ def _as_done(one: Kept) -> Settled:
 def _leave_one_capture(kept: list[Kept], verdicts: list[Verdict | None]) -> None:
     """Of several captures of one URL in a batch only the first counts. One capture may have several results, because
     the links of a large sitemap are spread over some."""
-    if len({one.result.url for one in kept}) == len(kept):
+    # Two results of one URL have the same task's number. It is compared because that costs less than comparing URLs.
+    if len({one.key.task_id for one in kept}) == len(kept):
         return
     captures: dict[tuple[str, int], bytes] = {}
     for place, one in enumerate(kept):

@@ -24,7 +24,7 @@ import numpy as np
 from drumlin.dedupe.overlap import OVERLAP_MIN
 from drumlin.dedupe.runs import DomainSketches
 from drumlin.dedupe.search import as_words, nearest
-from drumlin.dedupe.sketches import SKETCH_BYTES, readable
+from drumlin.dedupe.sketches import WORDS, readable
 from drumlin.engines.redis.address import Duplicates
 from drumlin.engines.redis.records import as_string, encode
 from drumlin.model import Content, Duplicate
@@ -35,7 +35,8 @@ MEMORY_BYTES_MAX = 128 << 20
 ATTEMPTS_MAX = 4
 """A content is recorded at this attempt even if others have recorded more meanwhile, so busy domains make progress."""
 
-_ENTRY_BYTES = SKETCH_BYTES + DIGEST_BYTES
+_LOGGED = np.dtype([("sketch", "<u8", WORDS), ("digest", f"V{DIGEST_BYTES}")])
+"""One content in the log of its domain."""
 
 Functions = Callable[[Sequence[tuple[str, str, bytes]]], Awaitable[list[Any]]]
 """Runs functions of `lua/contents.lua`: each is named, with the domain and its encoded arguments."""
@@ -82,9 +83,9 @@ class _Domain:
         """Append what the log has from `begin` on, unless another call has done so meanwhile."""
         if begin != self.log_bytes or not log:
             return
-        entries = np.frombuffer(log, np.uint8).reshape(-1, _ENTRY_BYTES)
-        self.sketches.extend(as_words([entries[:, :SKETCH_BYTES].tobytes()]))
-        self._digests += entries[:, SKETCH_BYTES:].tobytes()
+        entries = np.frombuffer(log, _LOGGED)
+        self.sketches.extend(entries["sketch"])
+        self._digests += entries["digest"].tobytes()
         self.log_bytes += len(log)
 
     def digest(self, ordinal: int) -> bytes:

@@ -296,7 +296,7 @@ class SimulatedNode:
 
     def _request(self, kind: str, body: bytes) -> bytes:
         path = f"/api/v1/nodes/{'register' if kind == 'register' else f'{self.name}/{PATHS[kind]}'}"
-        head = f"POST {path} HTTP/1.1\r\nHost: c\r\nContent-Type: {MEDIA_TYPE}\r\nAccept: {MEDIA_TYPE}\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {MEDIA_TYPE}\r\nAccept: {MEDIA_TYPE}\r\n"
         token = self._fleet.settings.join_token if kind == "register" else self._token
         if token:
             head += f"Authorization: Bearer {token}\r\n"

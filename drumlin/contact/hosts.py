@@ -236,6 +236,13 @@ class HostWork:
             return False
         return self.runs_out(now) or 0 < len(self.tasks) <= tasks_low
 
+    def look_due(self, tasks_low: int) -> float:
+        """When a look at this lease will find something to do: to renew it, or that it has run out."""
+        if self.renewing or not self.wanted:
+            return self.expires
+        low = 0 < len(self.tasks) <= tasks_low
+        return min(self.expires, max(self.exhausted_until, 0.0 if low else self.expires - self.ttl_s * RENEW_SHARE))
+
     def runs_out(self, now: float) -> bool:
         """Whether much of the lease's time has passed."""
         return self.expires - now < self.ttl_s * RENEW_SHARE

@@ -122,6 +122,11 @@ class Contacts:
             return NEVER
         return min(max(now, self._leases.due()) + ASK_WAIT_S, self._desk.hosts.next_due())
 
+    def look_due(self) -> float:
+        """When a `Tick` is next needed to renew leases or to notice that some have run out, for those who want to tick
+        less often than every second. It looks at every lease, so it is for nodes that hold few."""
+        return self._leases.look_due()
+
     def _work_off(self, now: Moment) -> None:
         """See to every host and query that the event has left something to do about."""
         desk = self._desk

@@ -64,6 +64,12 @@ class Leases:
             self.check(host, now)
         return [host for host in hosts if now.boot >= host.expires]
 
+    def look_due(self) -> float:
+        """When a look at the leases will find something to do. It takes a look at all of them to know."""
+        hosts = self._desk.hosts.by_name.values()
+        found_at = min((host.look_due(TASKS_LOW) for host in hosts), default=NEVER)
+        return max(found_at, self._scan_at)
+
     def check(self, host: HostWork, now: Moment) -> None:
         """Have a lease renewed soon if it runs out of time or URLs."""
         if host.wanted and now.boot < host.expires and host.wants_renewal(now.boot, TASKS_LOW):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import random
-import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -141,7 +140,7 @@ class Dispatcher:
 
     async def open(self) -> None:
         """Read what the engine knows about this crawl."""
-        candidate = secrets.token_hex(CRAWL_ID_BYTES).encode()
+        candidate = self._chance.randbytes(CRAWL_ID_BYTES).hex().encode()
         self.crawl_id = (await self.engine.put_meta_if_absent(CRAWL_ID_KEY, candidate)).decode()
         await self._follow_state()
         await self._follow_orders()

@@ -47,7 +47,7 @@ from drumlin.node.keeping.archive import Archive
 from drumlin.node.keeping.blackbox import BlackBox
 from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX, BundleUploads
 from drumlin.node.keeping.outbox import Outbox
-from drumlin.node.leases import LeaseCalls
+from drumlin.node.leases import REQUEST_BYTES, LeaseCalls
 from drumlin.node.load import Load
 from drumlin.node.outcomes import keep_cut
 from drumlin.node.settling import Settling
@@ -90,8 +90,11 @@ class Agent:
         *,
         read_settings: Callable[[ChangedSettings], NodeSettings] | None = None,
         clocks: Clocks = CLOCKS,
+        chance: Callable[[], float] = random.random,
+        unique: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """`read_settings` makes of changed settings what this loop needs, and tells others whom they concern."""
+        """`read_settings` makes of changed settings what this loop needs, and tells others whom they concern. `chance`
+        spreads the probes of hosts out of reach. `unique` makes bytes by which this process is told from others."""
         self.settings = settings
         self._fetcher = fetcher
         self._client = client
@@ -99,10 +102,10 @@ class Agent:
         self._uploads = uploads
         self._read_settings = read_settings
         self._clocks = clocks
-        # The chance spreads probes of hosts out of reach; nothing about it is secret.
-        self._contacts = Contacts(settings.contact, random.random, clocks.boot)
+        self._contacts = Contacts(settings.contact, chance, clocks.boot)
+        start = unique(REQUEST_BYTES).hex()
         self._leases = LeaseCalls(
-            settings.node, client, self._contacts.hosts, pipeline, self._tell, self._follow, clocks
+            settings.node, client, self._contacts.hosts, pipeline, self._tell, self._follow, clocks, start
         )
         outbox = Outbox(
             settings.node, client, archive, lambda results: self._tell(Answered(results)), pipeline.tell_urls_again
@@ -117,7 +120,7 @@ class Agent:
             lease_s=settings.lease_s,
             clocks=clocks,
         )
-        self._arriving = Arriving(settings.node, fetcher.request_headers, os.urandom(PROCESS_BYTES).hex())
+        self._arriving = Arriving(settings.node, fetcher.request_headers, unique(PROCESS_BYTES).hex())
         fetcher.count_beside(lambda: self._settling.held_bytes)
         self._load = Load(clocks.boot())
         self.pulse = Pulse(settings.node, client, self.heartbeat, self._beat_answered, clocks=clocks)
@@ -140,22 +143,30 @@ class Agent:
     def run(self) -> bool:
         """Work until the crawl is finished, or drains and nothing of ours is left; False when results are, because time
         is up or no coordinator answers."""
-        while not self._done():
+        while not self.done:
             now = self._clocks.boot()
-            if self._drain_asked:
-                self._begin_drain(now)
-            if now >= self._leave_by or (self._contacts.state in ENDING and self._client.cut_off_s > END_WAIT_S):
+            if self.must_leave(now):
                 return self._settling.settled
-            self._fetcher.run_once(self._idle_s(now))
-            # Hosts are asked for their next pages before those that have come are read.
-            self._tell(Tick(self._room, self._full))
-            self._client.repeat_failed()
-            self._settling.step()
-            self.pulse.step(self._clocks.boot())
-            self._archive.show_old_rows(now)
-            if self._uploads is not None:
-                self._uploads.step(now)
+            self._fetcher.run_once(self.idle_s(now))
+            self.turn(now)
         return True
+
+    def must_leave(self, now: float) -> bool:
+        """Whether this node ends although results are left. If it was asked to drain, it begins with that."""
+        if self._drain_asked:
+            self._begin_drain(now)
+        return now >= self._leave_by or (self._contacts.state in ENDING and self._client.cut_off_s > END_WAIT_S)
+
+    def turn(self, now: float) -> None:
+        """One turn of the loop, after network events were acted on: see to all that is due. `now` is when it began."""
+        # Hosts are asked for their next pages before those that have come are read.
+        self._tell(Tick(self._room, self._full))
+        self._client.repeat_failed()
+        self._settling.step()
+        self.pulse.step(self._clocks.boot())
+        self._archive.show_old_rows(now)
+        if self._uploads is not None:
+            self._uploads.step(now)
 
     def drain(self) -> None:
         """Take nothing more, finish what is in flight, and leave: what a signal asks for. Safe to call at any moment:
@@ -167,17 +178,23 @@ class Agent:
         self._leave_by = min(self._leave_by, now + DRAIN_S)
         self._follow(CrawlState.DRAINING)
 
-    def _done(self) -> bool:
+    @property
+    def done(self) -> bool:
         """Whether the node may leave. A call for hosts that is under way is waited for: if the node left before it was
         answered, it would count as present again, and the hosts in the answer would be lost until their leases end."""
         if self._contacts.state not in ENDING or self._contacts.asking:
             return False
         return self._settling.empty and not self._contacts.hosts.by_name
 
-    def _idle_s(self, now: float) -> float:
+    def idle_s(self, now: float) -> float:
         """How long the loop may sleep for network events without being late for anything else."""
         tick_at = self._contacts.due(now, room=self._room > 0, full=self._full)
         return min(tick_at, self._settling.due(), self._client.due(), self.pulse.due()) - now
+
+    def look_due(self) -> float:
+        """When the loop must turn at the latest, by the boot clock, for the sake of its leases. `run` turns every second
+        anyway; a simulation of thousands of nodes turns only when it must."""
+        return self._contacts.look_due()
 
     @property
     def _room(self) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
-from drumlin.clock import CLOCKS, Clocks
+from drumlin.clock import Clocks
 from drumlin.contact.actions import AskVisit, AskWork, Renew
 from drumlin.contact.events import Event, Granted, RenewalEnded, Renewed, VisitEnded, WorkEnded
 from drumlin.contact.hosts import HostTable
@@ -29,8 +28,10 @@ class LeaseCalls:
         pipeline: Pipeline,
         tell: Callable[[Event], None],
         follow: Callable[[CrawlState], None],
-        clocks: Clocks = CLOCKS,
+        clocks: Clocks,
+        start: str,
     ) -> None:
+        """`start` tells the requests of this process from those of any other."""
         self._path = paths.WORK.format(node_id=node)
         self._client = client
         self._hosts = hosts
@@ -40,7 +41,7 @@ class LeaseCalls:
         self._clocks = clocks
         self._lost_at = 0.0
         self._requests = 0
-        self._start = os.urandom(REQUEST_BYTES).hex()
+        self._start = start
 
     def ask(self, action: AskWork) -> None:
         request = self._request()

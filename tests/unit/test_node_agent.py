@@ -83,7 +83,7 @@ def test_a_pause_gives_back_what_is_not_begun_and_a_resumed_crawl_goes_on(agent:
     grant(agent, around, "a.test", "/0")
     beat(agent, around, state=CrawlState.PAUSED)
     grant(agent, around, "late.test", "/0")
-    assert (released(agent, around), agent._done()) == (["a.test", "late.test"], False)
+    assert (released(agent, around), agent.done) == (["a.test", "late.test"], False)
     heartbeat = beat(agent, around, state=CrawlState.RUNNING)
     assert (heartbeat.hosts, heartbeat.status) == (0, CrawlState.PAUSED)
     grant(agent, around, "b.test", "/0")
@@ -105,6 +105,6 @@ def test_a_node_leaves_only_when_its_call_for_hosts_was_answered(agent: Agent, a
     agent._tell(Tick(1))
     (call,) = around.said
     agent._begin_drain(around.clock())
-    assert not agent._done()
+    assert not agent.done
     call.on_reply(Work([], [], 0.0, CrawlState.RUNNING))
-    assert agent._done()
+    assert agent.done

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumlin.disk import AppendFile
 from drumlin.model import Duplicate, Outcome
 from drumlin.node.keeping.blackbox import URL_BYTES_MAX, BlackBox, read_blackbox
 from drumlin.node.keeping.journal import Answer, ContactEntry, Entry, FoundJournal, Journal, JournalBatch, answer_of
@@ -38,7 +39,7 @@ BATCHES = [
 
 
 def journal_of(folder: Path, batches: list[JournalBatch]) -> Path:
-    journal = Journal(folder / "a.journal")
+    journal = Journal(AppendFile(folder / "a.journal"))
     for batch in batches:
         journal.append(batch)
     journal.close()
@@ -56,7 +57,7 @@ def test_a_journal_of_an_earlier_version_without_contacts_is_read(tmp_path: Path
 
 
 def test_answers_are_found_with_the_batches_they_belong_to(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "a.journal")
+    journal = Journal(AppendFile(tmp_path / "a.journal"))
     numbers = [journal.append(batch) for batch in BATCHES]
     answer = Answer(numbers[1], [0], [KnownPage(0, Duplicate("http://a.test/0", 0.5, "earlier"))])
     journal.answered(answer)
@@ -83,7 +84,7 @@ def test_an_answer_that_may_change_is_not_kept() -> None:
 
 
 def test_a_deleted_journal_is_gone(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "a.journal")
+    journal = Journal(AppendFile(tmp_path / "a.journal"))
     journal.append(BATCHES[0])
     journal.delete()
     assert list(tmp_path.iterdir()) == []
@@ -94,7 +95,7 @@ def test_a_journal_cut_anywhere_gives_its_whole_batches_and_no_part_of_another(d
     with tempfile.TemporaryDirectory() as folder:
         ends = []
         path = Path(folder) / "a.journal"
-        journal = Journal(path)
+        journal = Journal(AppendFile(path))
         for batch in BATCHES:
             journal.append(batch)
             ends.append(path.stat().st_size)

@@ -20,14 +20,14 @@ JOINED = "http://joined.test/"
 class Asking:
     """Lease calls of a node that holds one host, and what is told of them."""
 
-    def __init__(self, around: Around | None = None) -> None:
+    def __init__(self, around: Around | None = None, start: str = "a1") -> None:
         self.around = around or Around()
         self.heard: list[Event | CrawlState] = []
         self.pipeline = make_pipeline(CrawlConfig(scope="host"), ["http://a.test/"])
         hosts = HostTable()
         hosts.by_name["held.test"] = HostWork(lease_of("held.test", "/1", "/2"), 0.0, 0.0, 1.0, "drumlin")
         self.calls = LeaseCalls(
-            "n0", self.around, hosts, self.pipeline, self.heard.append, self.heard.append, self.around.clocks
+            "n0", self.around, hosts, self.pipeline, self.heard.append, self.heard.append, self.around.clocks, start
         )
 
     @property
@@ -100,7 +100,7 @@ def test_calls_that_fail_are_told_of_with_how_long_to_wait(asking: Asking) -> No
 
 
 def test_every_request_for_work_has_a_name_of_its_own_and_is_never_repeated_as_it_is(asking: Asking) -> None:
-    another_process = Asking(asking.around)
+    another_process = Asking(asking.around, start="b2")
     for one in (asking, another_process, asking):
         one.calls.ask(AskWork(5))
     assert len({request.request_id for request in asking.around.of(WorkRequest)}) == 3

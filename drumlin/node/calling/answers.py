@@ -7,7 +7,6 @@ between, such as a proxy with error pages of its own.
 from __future__ import annotations
 
 import logging
-import time
 from typing import TypeVar
 
 import msgspec
@@ -119,6 +118,7 @@ def tell_strange_answer(endpoint: str, path: str, status: int, body_bytes: int) 
     log.warning("%s %s", said, hint, extra=event(Event.COORDINATOR_STRANGE))
 
 
-def pause_asked_s(transfer: Transfer) -> float:
-    """How long a coordinator, or a proxy in front of it, asks to be left alone; a node waits no longer than a bound."""
-    return min(retry_after_s(header_fields(transfer.response_headers()), time.time()), PAUSE_ASKED_MAX_S)
+def pause_asked_s(transfer: Transfer, wall: float) -> float:
+    """How long a coordinator, or a proxy in front of it, asks to be left alone; a node waits no longer than a bound.
+    `wall` is the time by the calendar."""
+    return min(retry_after_s(header_fields(transfer.response_headers()), wall), PAUSE_ASKED_MAX_S)

@@ -26,7 +26,7 @@ import pycurl
 import zstandard
 
 from drumlin.access.signing import NONCE_BYTES, sign
-from drumlin.clock import monotonic
+from drumlin.clock import CLOCKS, Clocks
 from drumlin.errors import EngineError
 from drumlin.fetch import Fetcher, Transfer
 from drumlin.logs import Event, event
@@ -146,8 +146,10 @@ class CoordinatorClient:
         access: Credentials | None = None,
         curl_options: dict[int, str | int] | None = None,
         rejoin: Callable[[], Register] | None = None,
+        clocks: Clocks = CLOCKS,
     ) -> None:
         self._fetcher = fetcher
+        self._clocks = clocks
         self._coordinators = coordinators
         self._chance = chance
         self._access = access or Credentials()
@@ -155,7 +157,7 @@ class CoordinatorClient:
         self._rejoin = rejoin
         self._packs = not all(endpoint.startswith("unix:") for endpoint in coordinators.endpoints)
         self._compressor = zstandard.ZstdCompressor(level=PACK_LEVEL)
-        self.time = CoordinatorTime()
+        self.time = CoordinatorTime(monotonic=clocks.boot, wall=clocks.wall)
         self._failures = 0
         self._failing_since = 0.0
         self._troubles = TroubleLog()
@@ -185,7 +187,7 @@ class CoordinatorClient:
 
     @property
     def cut_off_s(self) -> float:
-        return monotonic() - self._failing_since if self._failures else 0.0
+        return self._clocks.boot() - self._failing_since if self._failures else 0.0
 
     def due(self) -> float:
         """When `repeat_failed` next has something to do."""
@@ -213,7 +215,7 @@ class CoordinatorClient:
 
     def _call(self, path: str, message: Any, reply: type[Reply], on_reply: Callable[[Reply], None]) -> _Call:
         body, headers = self._packed(_encoder.encode(message) if message is not None else b"")
-        call = _Call("POST", path, body, headers, reply, on_reply, None, monotonic(), FOREVER, CALL_TIMEOUT_S)
+        call = _Call("POST", path, body, headers, reply, on_reply, None, self._clocks.boot(), FOREVER, CALL_TIMEOUT_S)
         call.joins = isinstance(message, Register)
         return call
 
@@ -229,7 +231,7 @@ class CoordinatorClient:
     ) -> None:
         """Send a file with PUT, as it is, without holding it in memory. If a coordinator refuses it, `on_refused` is
         called and returns whether it has dealt with that; otherwise the refusal is handled like any other."""
-        now = monotonic()
+        now = self._clocks.boot()
         call = _Call("PUT", path, b"", headers, reply, on_reply, None, now, repeat_s, UPLOAD_TIMEOUT_S)
         call.upload, call.upload_bytes = file, os.fstat(file.fileno()).st_size
         call.on_refused = on_refused
@@ -254,15 +256,15 @@ class CoordinatorClient:
     def wait_for(self, done: Callable[[], bool]) -> None:
         """Run calls until `done`; for the time in which the node's loop does not run."""
         while not done():
-            self.meanwhile(monotonic())
-            self._fetcher.run_once(min(CALL_POLL_S, max(0.0, self.due() - monotonic())))
+            self.meanwhile(self._clocks.boot())
+            self._fetcher.run_once(min(CALL_POLL_S, max(0.0, self.due() - self._clocks.boot())))
             self.repeat_failed()
 
     def repeat_failed(self) -> None:
         """Send failed calls again whose pause is over."""
         if not self._repeat:
             return
-        now = monotonic()
+        now = self._clocks.boot()
         due = [call for at, call in self._repeat if at <= now]
         self._repeat = [entry for entry in self._repeat if entry[0] > now]
         for call in due:
@@ -289,13 +291,7 @@ class CoordinatorClient:
             if call.upload is not None:
                 curl.setopt(pycurl.UPLOAD, 0)
             self._idle[endpoint].append(curl)
-            self.time.hear(transfer.header_lines)
-            reply = reply_of(transfer, call.reply)
-            if reply is None:
-                self._failed(call, transfer, place)
-            else:
-                self._answered(call)
-                call.on_reply(reply)
+            self._ended(call, transfer, place)
 
         self._fetcher.start_handle(curl, done)
 
@@ -329,11 +325,21 @@ class CoordinatorClient:
 
     # What came back
 
+    def _ended(self, call: _Call, transfer: Transfer, place: int) -> None:
+        """A call has come back from the coordinator at `place`, or not."""
+        self.time.hear(transfer.header_lines)
+        reply = reply_of(transfer, call.reply)
+        if reply is None:
+            self._failed(call, transfer, place)
+        else:
+            self._answered(call)
+            call.on_reply(reply)
+
     def _answered(self, call: _Call) -> None:
         self._troubles.answer(self.cut_off_s)
         self._failures = 0
         self._heard = True
-        self._answered_at = monotonic()
+        self._answered_at = self._clocks.boot()
         if not call.joins:
             self._rejoins = 0
         if call.strange:
@@ -354,8 +360,8 @@ class CoordinatorClient:
             wait_s = self._refused(call, transfer, refusal, place)
         else:
             wait_s = self._pause_s(call, transfer, place, said)
-        if monotonic() + wait_s - call.since <= call.repeat_s:
-            self._repeat.append((monotonic() + wait_s, call))
+        if self._clocks.boot() + wait_s - call.since <= call.repeat_s:
+            self._repeat.append((self._clocks.boot() + wait_s, call))
         elif call.on_failure is not None:
             call.on_failure()
         else:
@@ -373,7 +379,7 @@ class CoordinatorClient:
             self._troubles.refused(refusal)
             return self._pause_s(call, transfer, place, refusal.message)
         waits = call.joins and refusal.code == RefusalCode.NODE_ID_TAKEN
-        if waits and monotonic() - call.since < min(NAME_WAIT_S, call.repeat_s - NAME_RETRY_S):
+        if waits and self._clocks.boot() - call.since < min(NAME_WAIT_S, call.repeat_s - NAME_RETRY_S):
             if not call.failures:
                 log.warning("waiting to join: %s", refusal.message, extra=refusal.event())
             call.failures += 1
@@ -390,7 +396,7 @@ class CoordinatorClient:
         wait_s = self._pause_s(
             call, transfer, place, f"{endpoint} answers with status {transfer.status}, but not as a coordinator would"
         )
-        if monotonic() - call.since >= OUTAGE_TOLD_AFTER_S and not (call.strange or self._troubles.cut_off):
+        if self._clocks.boot() - call.since >= OUTAGE_TOLD_AFTER_S and not (call.strange or self._troubles.cut_off):
             call.strange = True
             tell_strange_answer(endpoint, call.path, transfer.status, call.upload_bytes or len(call.body))
         return max(wait_s, min(RETRY_WAIT_MAX_S, RETRY_WAIT_MIN_S * 2.0 ** min(call.failures - 1, 10)))
@@ -409,7 +415,7 @@ class CoordinatorClient:
     def _pause_s(self, call: _Call, transfer: Transfer, place: int, said: str) -> float:
         """How long to wait before the next try. It goes to another coordinator, unless this one only asked to wait."""
         call.failures += 1
-        asked_s = pause_asked_s(transfer)
+        asked_s = pause_asked_s(transfer, self._clocks.wall())
         if transfer.status == 429:
             return max(asked_s, RETRY_WAIT_MIN_S) * (1.0 + PATIENCE_SHARE * self._chance())
         self._note_outage(said)
@@ -425,7 +431,7 @@ class CoordinatorClient:
 
     def _note_outage(self, said: str) -> None:
         if not self._failures:
-            self._failing_since = monotonic()
+            self._failing_since = self._clocks.boot()
         self._failures += 1
         if not self._troubles.cut_off and self.cut_off_s >= OUTAGE_TOLD_AFTER_S:
             self._troubles.no_answer(said, heard=self._heard)
@@ -433,7 +439,7 @@ class CoordinatorClient:
     def _note_hanging(self, transfer: Transfer, place: int) -> None:
         """Write a line if some calls are answered while others are not. It is not an outage, so nothing else reports
         it."""
-        now = monotonic()
+        now = self._clocks.boot()
         mixed = transfer.failure is FailureKind.TIMEOUT and self._answered_at > transfer.started
         # If this process was busy meanwhile, for instance with a page, it could not notice the answer.
         mixed = mixed and self._fetcher.absent_at < transfer.started
@@ -465,7 +471,7 @@ class CoordinatorClient:
         log.info("registering again: %s", refusal.message, extra=refusal.event())
         wait_s = REJOIN_WAIT_MIN_S * 2.0 ** (self._rejoins - 2) if self._rejoins > 1 else 0.0
         join = self._call(paths.REGISTER, registration(), Registered, self._joined_again)
-        self._repeat.append((monotonic() + wait_s, join))
+        self._repeat.append((self._clocks.boot() + wait_s, join))
 
     def _joined_again(self, registered: Registered) -> None:
         self._rejoining = False

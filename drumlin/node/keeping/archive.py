@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from drumlin.disk import AppendFile
 from drumlin.model import Capture
 from drumlin.node.keeping.bundles import make_bundle
 from drumlin.node.keeping.journal import Answer, ContactEntry, Entry, Journal, JournalBatch, kept_receipts
@@ -101,7 +102,7 @@ class _Segment:
     def __init__(self, paths: CrawlPaths, node: str, name: str, *, now: float, sync: bool) -> None:
         self.name = name
         self.started = now
-        self.journal = Journal(paths.spool(node) / (name + JOURNAL_SUFFIX), sync=sync)
+        self.journal = Journal(AppendFile(paths.spool(node) / (name + JOURNAL_SUFFIX), sync=sync))
         self.tables = SegmentWriter(paths.tables, name, node=node, sync=sync)
         self.warcs: set[str] = set()
         self.receipts: list[str] = []

@@ -81,10 +81,10 @@ def kept_receipts(accepted: Accepted) -> list[str]:
 class Journal:
     """The journal of the segment being written."""
 
-    def __init__(self, path: Path, *, sync: bool = False) -> None:
-        self.path = path
+    def __init__(self, file: AppendFile) -> None:
+        self.path = file.path
         self._batches = 0
-        self._file = AppendFile(path, sync=sync)
+        self._file = file
 
     def append(self, batch: JournalBatch) -> int:
         """Write a batch and return its number. Once this returns, the batch survives kill -9, and with `sync` a power
@@ -110,19 +110,7 @@ class FoundJournal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.batches: list[JournalBatch] = []
-        self.answers: dict[int, Answer] = {}
-        self._end = 0
-        self._read(path.read_bytes())
-
-    def _read(self, data: bytes) -> None:
-        for content, end in frames(data):
-            self._end = end
-            frame = _decoder.decode(content)
-            if isinstance(frame, JournalBatch):
-                self.batches.append(frame)
-            else:
-                self.answers[frame.batch] = frame
+        self.batches, self.answers, self._end = read_journal(path.read_bytes())
 
     def answered(self, answer: Answer) -> None:
         """Write an answer to the journal, so the next node that finds this journal need not ask again."""
@@ -136,6 +124,21 @@ class FoundJournal:
 
     def delete(self) -> None:
         remove(self.path)
+
+
+def read_journal(data: bytes) -> tuple[list[JournalBatch], dict[int, Answer], int]:
+    """The batches of a journal, the answers to some of them by their numbers, and where its last whole frame ends."""
+    batches: list[JournalBatch] = []
+    answers: dict[int, Answer] = {}
+    last_end = 0
+    for content, end in frames(data):
+        last_end = end
+        frame = _decoder.decode(content)
+        if isinstance(frame, JournalBatch):
+            batches.append(frame)
+        else:
+            answers[frame.batch] = frame
+    return batches, answers, last_end
 
 
 def _frame(content: JournalBatch | Answer) -> bytes:

@@ -43,6 +43,10 @@ _PLACE = {name: place for place, name in enumerate(_SECTION_OF)}
 _ORDER = (OWN, *GROUPS, *ACCESS, SHOWING)
 
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "sim": (
+        ("some dozens of nodes, with faults", "drumlin sim --seed 7 --short"),
+        ("what a fleet would do", "drumlin sim --nodes 500 --hours 0.5 --churn 0.3 --plot fleet.svg"),
+    ),
     "crawl": (
         ("one part of a site", "drumlin crawl https://example.org/docs/ --scope prefix --out docs"),
         ("many seeds, with a budget", "drumlin crawl -i seeds.txt --pages-max 10000 --bytes-max 2GB"),

@@ -53,6 +53,7 @@ GROUPS = {
         "store": "Complete the store of a fleet.",
         "tokens": "Make, list and revoke tokens.",
         "certs": "Make certificates for trying out TLS.",
+        "sim": "Simulate a fleet, with faults, on virtual time.",
     },
 }
 VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}

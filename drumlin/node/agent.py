@@ -192,7 +192,7 @@ class Agent:
         return min(tick_at, self._settling.due(), self._client.due(), self.pulse.due()) - now
 
     def look_due(self) -> float:
-        """When the loop must turn at the latest, by the boot clock, for the sake of its leases. `run` turns every second
+        """When the loop must turn at the latest, by the boot clock, for its leases. `run` turns every second
         anyway; a simulation of thousands of nodes turns only when it must."""
         return self._contacts.look_due()
 

@@ -30,6 +30,7 @@ LAYERS: list[set[str]] = [
     {"fleet"},
     {"local"},
     {"testing"},
+    {"sim"},
     {"cli"},
 ]
 # Exceptions to the rows. Settings stand beside the packages that do the work: they know only nouns (and the product

@@ -39,7 +39,8 @@ CALLED_BY_OTHERS = {
     "asyncio": {
         f"drumlin.engines.redis.client.Connection.{name}"
         for name in ("connection_made", "connection_lost", "data_received")
-    },
+    }
+    | {f"drumlin.sim.machines.loop.VirtualLoop.{name}" for name in ("get_debug", "_timer_handle_cancelled")},
     "click": {
         *(f"drumlin.cli.help.Verb.{name}" for name in ("format_options", "format_epilog")),
         *(f"drumlin.cli.help.VerbFamily.{name}" for name in ("command_class", "format_commands")),

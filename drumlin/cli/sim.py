@@ -1,0 +1,109 @@
+"""`drumlin sim`: simulate a fleet on virtual time, with faults, and check that every promise holds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drumlin.cli.console import write_json
+from drumlin.cli.help import Verb
+from drumlin.disk import write_whole
+from drumlin.errors import EXIT_INTERNAL, EXIT_OK, ConfigError
+from drumlin.lines import tell
+
+if TYPE_CHECKING:
+    from drumlin.sim.running import Outcome
+    from drumlin.sim.scenario import Scenario
+
+
+@click.command("sim", cls=Verb)
+@click.option("--seed", metavar="N", type=click.IntRange(min=0), default=1, help="what all chance follows from")
+@click.option("--short", is_flag=True, help="some dozens of nodes for a few minutes, in place of hundreds for 20")
+@click.option("--nodes", metavar="N", type=click.IntRange(2, 100_000), help="plan a fleet of so many nodes")
+@click.option(
+    "--hours", metavar="H", type=click.FloatRange(0.01, 1_000), default=0.5, help="virtual hours of that fleet"
+)
+@click.option(
+    "--churn", metavar="C", type=click.FloatRange(0, 0.9), default=0.0, help="share of its nodes that is away"
+)
+@click.option(
+    "--pages-per-minute", metavar="P", type=click.FloatRange(0.1, 6_000), default=10.0, help="what one node can fetch"
+)
+@click.option("--scenario", "file", metavar="FILE", help="a scenario in JSON, such as a violation prints")
+@click.option("--json", "as_json", is_flag=True, help="print the figures as JSON")
+@click.option("--plot", "picture", metavar="FILE", help="draw pages, live nodes and lag over time into an SVG file")
+@click.option("--log", "with_log", is_flag=True, help="print what happened when")
+def command(
+    seed: int,
+    short: bool,
+    nodes: int | None,
+    hours: float,
+    churn: float,
+    pages_per_minute: float,
+    file: str | None,
+    as_json: bool,
+    picture: str | None,
+    with_log: bool,
+) -> int:
+    """Simulate a fleet: the real code of nodes and coordinators on virtual time, with made-up sites and networks.
+
+    Every promise is checked all the time. If one is broken, the seed and the smallest scenario that was found are
+    printed, and the exit code is not 0. The same seed always gives the same simulation.
+    """
+    from drumlin.sim.running import run
+    from drumlin.sim.scenario import of_fleet, of_seed
+
+    if file is not None:
+        scenario = _read(file)
+    elif nodes is not None:
+        scenario = of_fleet(seed, nodes, hours, churn, pages_per_minute)
+    else:
+        scenario = of_seed(seed, short=short)
+    outcome = run(scenario)
+    if picture is not None:
+        from drumlin.sim.plot import plot
+
+        write_whole(Path(picture), plot(outcome).encode())
+    if with_log:
+        sys.stdout.write("\n".join(outcome.log) + "\n")
+    _show(outcome, as_json=as_json)
+    return _tell_broken(outcome) if outcome.broken is not None else EXIT_OK
+
+
+def _read(file: str) -> Scenario:
+    import msgspec
+
+    from drumlin.sim.scenario import Scenario
+
+    try:
+        return msgspec.json.decode(Path(file).read_bytes(), type=Scenario)
+    except OSError as cause:
+        raise ConfigError(f"Cannot read {file}: {cause.strerror}.", "Name a file that `drumlin sim` wrote.") from cause
+    except msgspec.DecodeError as cause:
+        raise ConfigError(f"{file} is not a scenario: {cause}.", "Name a file that `drumlin sim` wrote.") from cause
+
+
+def _show(outcome: Outcome, *, as_json: bool) -> None:
+    if as_json:
+        write_json({**outcome.figures, "broken": outcome.broken})
+        return
+    width = max(map(len, outcome.figures))
+    for name, value in outcome.figures.items():
+        shown = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if isinstance(value, float) else str(value)
+        sys.stdout.write(f"{name.replace('_', ' '):{width}}  {shown:>14}\n")
+
+
+def _tell_broken(outcome: Outcome) -> int:
+    """Make the violation small and print it, with the scenario that reproduces it."""
+    import msgspec
+
+    from drumlin.sim.running import minimal_log, shrunk
+
+    smallest = shrunk(outcome, tell)
+    sys.stderr.write("\n".join(minimal_log(smallest)) + "\n")
+    sys.stderr.write(f"seed {outcome.scenario.seed}; smallest scenario found, for --scenario FILE:\n")
+    sys.stderr.write(msgspec.json.encode(smallest.scenario).decode() + "\n")
+    return EXIT_INTERNAL

@@ -1,0 +1,133 @@
+"""A second set of books: who holds which host and what became of which URL, kept from the engine's answers alone.
+
+Checkers compare what happens with these books, so a mistake in the engine or in a coordinator is seen at the first
+moment at which it contradicts what was said before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from drumlin.model import Lease, Renewal, Settled, Settlement, TaskState, Verdict
+
+
+class Held:
+    """A lease that is live as far as was told."""
+
+    __slots__ = ("deadline", "host", "lease_id", "node", "urls")
+
+    def __init__(self, lease: Lease) -> None:
+        self.host = lease.host
+        self.lease_id = lease.lease_id
+        self.node = lease.node
+        self.deadline = lease.deadline
+        self.urls = {task.url for task in lease.tasks}
+
+
+class Reader(Protocol):
+    """A checker, as far as the ledger tells it what is noted here (`base.Checker` says what that means)."""
+
+    def granted(self, lease: Lease, before: Held | None) -> None: ...
+
+    def expired(self, held: Held, now: float) -> None: ...
+
+    def settled(self, host: str, lease_id: str, one: Settled) -> None: ...
+
+    def passed(self, now: float) -> None: ...
+
+
+class Ledger:
+    """The books. The checkers on its lists are told of what is noted here."""
+
+    def __init__(self) -> None:
+        self.leases: dict[str, Held] = {}
+        self.engine_now = 0.0
+        """The latest time that any coordinator has told the engine."""
+        self.pages = 0
+        """How many URLs ended with a page, each counted once."""
+        self.settled = 0
+        self.leases_lost = 0
+        self.on_granted: list[Reader] = []
+        self.on_expired: list[Reader] = []
+        self.on_settled: list[Reader] = []
+        self.on_passed: list[Reader] = []
+        self._take: dict[str, Callable[[Any, dict[str, Any], Any], None]] = {
+            "lease": self._leased,
+            "visit": self._visited,
+            "extend_all": self._extended,
+            "settle_all": self._settled,
+            "expire_all": self._expired,
+            "release_nodes": self._released,
+            "keep_time": self._kept_time,
+        }
+
+    def heard(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any], answer: Any) -> None:
+        take = self._take.get(name)
+        if take is not None:
+            take(arguments, options, answer)
+
+    def _leased(self, arguments: tuple[Any, ...], options: dict[str, Any], answer: list[Lease]) -> None:
+        for lease in answer:
+            self._grant(lease)
+
+    def _visited(self, arguments: tuple[Any, ...], options: dict[str, Any], answer: Lease | None) -> None:
+        if answer is not None:
+            self._grant(answer)
+
+    def _grant(self, lease: Lease) -> None:
+        before = self.leases.get(lease.host)
+        for checker in self.on_granted:
+            checker.granted(lease, before)
+        self.leases[lease.host] = Held(lease)
+
+    def _extended(
+        self, arguments: tuple[Sequence[Renewal], float], options: dict[str, Any], answer: list[Lease | None]
+    ) -> None:
+        for lease in answer:
+            held = self.leases.get(lease.host) if lease is not None else None
+            if lease is not None and held is not None and held.lease_id == lease.lease_id:
+                held.deadline = lease.deadline
+                held.urls.update([task.url for task in lease.tasks])
+
+    def _settled(
+        self,
+        arguments: tuple[Mapping[int, Sequence[Settlement]], float],
+        options: dict[str, Any],
+        answer: dict[int, list[list[Verdict]]],
+    ) -> None:
+        for shard, settlements in arguments[0].items():
+            for settlement, verdicts in zip(settlements, answer[shard], strict=True):
+                self._settle(settlement, verdicts)
+
+    def _settle(self, settlement: Settlement, verdicts: list[Verdict]) -> None:
+        held = self.leases.get(settlement.host)
+        for one, verdict in zip(settlement.settled, verdicts, strict=True):
+            if verdict is not Verdict.SETTLED:
+                continue
+            for checker in self.on_settled:
+                checker.settled(settlement.host, settlement.lease_id, one)
+            self.settled += 1
+            self.pages += one.state is TaskState.DONE and one.size is not None
+            if held is not None:
+                held.urls.discard(one.url)
+        if settlement.release and held is not None and held.lease_id == settlement.lease_id:
+            del self.leases[settlement.host]
+
+    def _expired(self, arguments: tuple[float], options: dict[str, Any], answer: list[str]) -> None:
+        for host in answer:
+            held = self.leases.pop(host, None)
+            if held is not None:
+                self.leases_lost += 1
+                for checker in self.on_expired:
+                    checker.expired(held, arguments[0])
+
+    def _released(self, arguments: tuple[Sequence[str], float], options: dict[str, Any], answer: int) -> None:
+        gone = set(arguments[0])
+        for host in [host for host, held in self.leases.items() if held.node in gone]:
+            del self.leases[host]
+
+    def _kept_time(self, arguments: tuple[float], options: dict[str, Any], answer: float) -> None:
+        self.engine_now = max(self.engine_now, answer)
+        for checker in self.on_passed:
+            checker.passed(answer)

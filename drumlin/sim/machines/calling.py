@@ -1,0 +1,149 @@
+"""The network between nodes and coordinators: messages are late, lost, doubled, overtaken, or cannot pass at all.
+
+A message is the body that would go over HTTP. The node's client is the real one, which repeats calls and finds other
+coordinators; only how it sends is replaced. A call ends for its node when the answer comes, when the connection breaks,
+or when its time is over, whichever is first.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from drumlin.fetch import Transfer
+from drumlin.model import FailureKind
+from drumlin.node.calling.client import CoordinatorClient, _Call
+from drumlin.sim.machines.loop import VirtualLoop
+
+ENDPOINT = "unix:"
+"""The addresses of coordinators begin so. Messages to a Unix socket are not compressed, which would cost time."""
+WAY_S_MEAN = 0.01
+WAY_S_MIN = 0.002
+
+
+class Caller(Protocol):
+    """A node, as far as the network knows it."""
+
+    name: str
+    incarnation: int
+    lag_s: float
+    mute: frozenset[int]
+    """Coordinators that its messages do not reach."""
+    deaf: frozenset[int]
+    """Coordinators whose answers do not reach it."""
+
+    def deliver(self, incarnation: int, act: Callable[..., object], *arguments: Any) -> None: ...
+
+
+class Exchange:
+    """One call on its way to a coordinator and back."""
+
+    __slots__ = ("call", "caller", "client", "incarnation", "over", "place", "started")
+
+    def __init__(self, client: SimClient, caller: Caller, call: _Call, place: int, started: float) -> None:
+        self.client = client
+        self.caller = caller
+        self.incarnation = caller.incarnation
+        self.call = call
+        self.place = place
+        self.started = started
+        self.over = False
+        """Whether the node waits no more."""
+
+    def end(self, transfer: Transfer) -> None:
+        """The call has come back to the node, or not."""
+        if not self.over:
+            self.over = True
+            transfer.started = self.started
+            self.client.ended(self.call, transfer, self.place)
+
+    def fail(self, kind: FailureKind, error: str) -> None:
+        transfer = Transfer(None)
+        transfer.failure, transfer.error = kind, error
+        self.end(transfer)
+
+
+class Server(Protocol):
+    """A coordinator, as far as the network knows it."""
+
+    alive: bool
+
+    def receive(self, exchange: Exchange) -> None: ...
+
+
+class Network:
+    """Carries messages. Its troubles are set by faults."""
+
+    def __init__(self, loop: VirtualLoop, chance: random.Random) -> None:
+        self._loop = loop
+        self._chance = chance
+        self.servers: list[Server] = []
+        self.loss = self.duplication = self.jitter_s = 0.0
+        self.messages = self.bytes = 0
+
+    def _way_s(self, caller: Caller) -> float:
+        drawn = self._chance.expovariate(1.0 / (WAY_S_MEAN + self.jitter_s))
+        return WAY_S_MIN + caller.lag_s + min(drawn, 50.0 * WAY_S_MEAN + 5.0 * self.jitter_s)
+
+    def send(self, exchange: Exchange) -> None:
+        """Take a call to its coordinator."""
+        caller, place = exchange.caller, exchange.place
+        self.messages += 1
+        self.bytes += len(exchange.call.body)
+        loop, way_s = self._loop, self._way_s(caller)
+        loop.at(loop.now + exchange.call.timeout_s, self._time_out, exchange)
+        if place in caller.mute or (self.loss and self._chance.random() < self.loss):
+            return
+        loop.at(loop.now + way_s, self._arrive, exchange)
+        if self.duplication and self._chance.random() < self.duplication:
+            loop.at(loop.now + way_s + self._way_s(caller), self._arrive, exchange)
+
+    def _arrive(self, exchange: Exchange) -> None:
+        server = self.servers[exchange.place]
+        if server.alive:
+            server.receive(exchange)
+        else:
+            self.break_off(exchange, FailureKind.CONNECT)
+
+    def answer(self, exchange: Exchange, status: int, header_lines: list[bytes], body: bytes) -> None:
+        """Take an answer back to its node."""
+        caller = exchange.caller
+        self.messages += 1
+        self.bytes += len(body)
+        if exchange.place in caller.deaf or (self.loss and self._chance.random() < self.loss):
+            return
+        transfer = Transfer(None)
+        transfer.status, transfer.header_lines, transfer.body = status, header_lines, io.BytesIO(body)
+        self._back(exchange, exchange.end, transfer)
+
+    def break_off(self, exchange: Exchange, kind: FailureKind) -> None:
+        """The coordinator's machine says that nobody listens, or that whoever did is gone."""
+        if exchange.place not in exchange.caller.deaf:
+            self._back(exchange, exchange.fail, kind, "made up: nobody listens")
+
+    def _back(self, exchange: Exchange, act: Callable[..., None], *arguments: Any) -> None:
+        when = self._loop.now + self._way_s(exchange.caller)
+        self._loop.at(when, exchange.caller.deliver, exchange.incarnation, act, *arguments)
+
+    def _time_out(self, exchange: Exchange) -> None:
+        if not exchange.over:
+            exchange.caller.deliver(exchange.incarnation, exchange.fail, FailureKind.TIMEOUT, "made up: no answer")
+
+
+class SimClient(CoordinatorClient):
+    """The node's client, which sends through the simulated network."""
+
+    def __init__(self, caller: Caller, network: Network, **more: Any) -> None:
+        super().__init__(**more)
+        self._caller = caller
+        self._network = network
+
+    def _send(self, call: _Call) -> None:
+        server = int(self._coordinators.endpoints[self._coordinators.current].removeprefix(ENDPOINT))
+        self._network.send(Exchange(self, self._caller, call, server, self._clocks.boot()))
+
+    def ended(self, call: _Call, transfer: Transfer, server: int) -> None:
+        """A call to a coordinator has ended."""
+        self._ended(call, transfer, self._coordinators.endpoints.index(f"{ENDPOINT}{server}"))

@@ -1,0 +1,374 @@
+"""A simulated node: the real agent, client and journal on a made-up machine.
+
+What a process does from its start to its end is what `drumlin.node.main` does: it registers, sends what an earlier
+process left in the journal, registers again, works, and leaves. The machine can be killed, frozen, cut off and slowed
+down, and can lose its disk.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, cast
+
+import msgspec
+
+from drumlin.config import CrawlConfig
+from drumlin.contact.actions import FetchPage, FetchRobots
+from drumlin.errors import DrumlinError
+from drumlin.model import Capture, LinkSet
+from drumlin.node.agent import Agent, NodeSettings
+from drumlin.node.calling.client import FOREVER, Coordinators
+from drumlin.node.keeping.journal import Answer, Journal, answer_of, read_journal
+from drumlin.node.keeping.outbox import results_message
+from drumlin.node.main import (
+    LEAVE_WAIT_S,
+    RECOVER_WAIT_S,
+    START_WAIT_S,
+    contact_settings,
+    scope_maker,
+    told_config,
+)
+from drumlin.pipeline import Pipeline
+from drumlin.protocol import Accepted, Done, Failure, Register, Registered, Result, paths
+from drumlin.reading import Reading
+from drumlin.sim import figures
+from drumlin.sim.machines.calling import ENDPOINT, Network, SimClient
+from drumlin.sim.machines.clocks import DRIFT_MAX, MachineClock
+from drumlin.sim.machines.disk import NoBlackBox, NodeDisk, SimArchive
+from drumlin.sim.machines.fetching import SimFetcher
+from drumlin.sim.machines.loop import VirtualLoop
+from drumlin.sim.web import Web
+from drumlin.store import record_id_of
+
+YEAR = 2027
+TURN_S_MIN = 0.001
+RETRY_START_S = 5.0
+HTML = "text/html"
+
+
+class SimPipeline(Pipeline):
+    """The pipeline without a parser: what a page links to, its web knows. Which links are told is decided as ever."""
+
+    def __init__(self, config: CrawlConfig, seeds: list[str], web: Web) -> None:
+        super().__init__(Reading.of(config), scope_maker(config, seeds), year=YEAR, before_parse=lambda url: None)
+        self._web = web
+
+    def read(self, captures: Any) -> None:
+        for capture in captures:
+            self._fill(capture)
+
+    def _fill(self, capture: Capture) -> None:
+        capture.digest = sha256(capture.url.encode()).digest()
+        capture.record_id = record_id_of(capture)
+        capture.mime = HTML
+        if capture.status < 300:
+            urls = self._web.links(capture.url)
+            capture.links = LinkSet(list[str | None](urls), ["a"] * len(urls), [""] * len(urls), [""] * len(urls))
+
+
+class NodeKind(msgspec.Struct, frozen=True):
+    """What a node's machine can do: how many requests at a time, and how long a page takes on its link."""
+
+    concurrency: int
+    page_s: float
+
+
+class Surroundings(msgspec.Struct):
+    """What all simulated nodes have in common."""
+
+    loop: VirtualLoop
+    network: Network
+    web: Web
+    coordinators: int
+    timeout_s: float
+    on_send: Callable[[SimNode, FetchPage | FetchRobots], None]
+    """Hears of a request that leaves a node."""
+
+
+class SimNode:
+    """One machine with a node on it."""
+
+    def __init__(self, around: Surroundings, name: str, kind: NodeKind, seed: str) -> None:
+        self.around = around
+        self.name = name
+        self.kind = kind
+        self.chance = random.Random(seed)
+        self.clock = MachineClock(
+            around.loop, self.chance.uniform(1e3, 1e6), 1.0 + self.chance.uniform(-1.0, 1.0) * DRIFT_MAX
+        )
+        self.disk = NodeDisk(self._unique(8).hex())
+        self.incarnation = 0
+        self.alive = self.frozen = False
+        self.lag_s = 0.0
+        self.mute: frozenset[int] = frozenset()
+        self.deaf: frozenset[int] = frozenset()
+        self.agent: Agent | None = None
+        self.timeout_s = around.timeout_s
+        self._client: SimClient | None = None
+        self._deferred: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._woken_at = FOREVER
+        self.leaving = False
+        self.lies = False
+        self._idle_from: float | None = None
+
+    def _unique(self, count: int) -> bytes:
+        return self.chance.randbytes(count)
+
+    # The machine
+
+    def start(self) -> None:
+        """A process begins."""
+        if self.alive:
+            return
+        self.incarnation += 1
+        self.alive, self.frozen, self.leaving = True, False, False
+        self._deferred.clear()
+        self._woken_at = FOREVER
+        self.disk.boots += 1
+        self._fetcher = SimFetcher(self, self.around.web, self.around.loop, self.clock, self.kind.page_s)
+        first = self.chance.randrange(self.around.coordinators)
+        places = [(first + n) % self.around.coordinators for n in range(self.around.coordinators)]
+        self._client = SimClient(
+            self,
+            self.around.network,
+            fetcher=cast(Any, self._fetcher),
+            coordinators=Coordinators([f"{ENDPOINT}{place}" for place in places]),
+            chance=self.chance.random,
+            rejoin=lambda: self._registration(recovering=True),
+            clocks=self.clock.both,
+        )
+        self._register(recovering=True)
+        self._wake()
+
+    def kill(self, *, disk_lost: bool = False) -> None:
+        """The process ends without a word, as by kill -9 or a power cut."""
+        self.alive = False
+        self.incarnation += 1
+        self.agent = self._client = None
+        self._deferred.clear()
+        if disk_lost:
+            self.disk = NodeDisk(self._unique(8).hex())
+
+    def freeze(self) -> None:
+        self.frozen = self.alive
+
+    def thaw(self) -> None:
+        """The process goes on: first comes what has happened meanwhile."""
+        if self.frozen:
+            self.frozen = False
+            deferred, self._deferred = self._deferred, []
+            for act, arguments in deferred:
+                if self.alive:
+                    self._perform(act, arguments)
+            if self.alive:
+                self._turn()
+
+    def deliver(self, incarnation: int, act: Callable[..., object], *arguments: Any) -> None:
+        """Something reaches the process that began it, if that one still runs."""
+        if incarnation != self.incarnation:
+            return
+        if self.frozen:
+            self._deferred.append((act, arguments))
+            return
+        self._perform(act, arguments)
+        if self.alive:
+            self._turn()
+
+    def _perform(self, act: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        try:
+            act(*arguments)
+        except DrumlinError as broken:
+            self._give_up(broken)
+
+    # The loop
+
+    def _turn(self) -> None:
+        client, agent = self._client, self.agent
+        if client is None:
+            return
+        try:
+            if agent is None or self.leaving:
+                client.repeat_failed()
+            else:
+                now = self.clock.boot()
+                if agent.must_leave(now) or agent.done:
+                    self._leave()
+                else:
+                    agent.turn(now)
+        except DrumlinError as broken:
+            self._give_up(broken)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Plan the next turn, if it is not planned already."""
+        if not self.alive or self._client is None:
+            return
+        now = self.clock.boot()
+        if self.agent is None or self.leaving:
+            due = self._client.due()
+        else:
+            due = min(now + self.agent.idle_s(now), self.agent.look_due())
+        when = max(self.clock.when(due), self.around.loop.now + TURN_S_MIN)
+        if when < self._woken_at:
+            self._woken_at = when
+            self.around.loop.at(when, self._ring, self.incarnation, when)
+
+    def _ring(self, incarnation: int, when: float) -> None:
+        if incarnation == self.incarnation and when == self._woken_at:
+            self._woken_at = FOREVER
+            self.deliver(incarnation, _nothing)
+
+    def restart(self) -> None:
+        """Whoever keeps the node running starts it again; one that still runs is ended first."""
+        self.kill()
+        self.start()
+
+    def drain(self) -> None:
+        """The node is told to finish and leave, as by SIGTERM."""
+        if self.agent is not None and self.alive:
+            self.agent.drain()
+            self.deliver(self.incarnation, _nothing)
+
+    def sent(self, fetch: FetchPage | FetchRobots) -> None:
+        self.around.on_send(self, fetch)
+
+    # How it does, for checkers
+
+    @property
+    def unsettled(self) -> tuple[int, int]:
+        """How many pages wait to be settled, and how many bytes they have."""
+        settling = self.agent._settling if self.agent is not None else None
+        return (settling.unanswered, settling.held_bytes) if settling is not None else (0, 0)
+
+    @property
+    def lag_of_settling_s(self) -> float:
+        return self.agent._settling.lag_s(self.clock.boot()) if self.agent is not None else 0.0
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts it holds."""
+        return len(self.agent._contacts.hosts) if self.agent is not None else 0
+
+    @property
+    def seconds_a_page(self) -> float:
+        """How long a page takes it on average, from the request to the last byte."""
+        return self.kind.page_s + figures.LATENCY_MEAN_S
+
+    def idle_since(self, seconds: float) -> bool:
+        """Whether it held no host each time that this was asked for so long."""
+        now = self.around.loop.now
+        if self.hosts or self.agent is None:
+            self._idle_from = None
+        elif self._idle_from is None:
+            self._idle_from = now
+        return self._idle_from is not None and now - self._idle_from >= seconds
+
+    # From start to end
+
+    def _registration(self, *, recovering: bool) -> Register:
+        return Register(0.0, self.name, recovering=recovering, instance=self.disk.instance, boot=self.disk.boots)
+
+    def _register(self, *, recovering: bool) -> None:
+        client = self._client
+        assert client is not None
+        message = self._registration(recovering=recovering)
+        on_reply = self._registered if recovering else self._joined
+        client.post(paths.REGISTER, message, Registered, on_reply, repeat_s=START_WAIT_S, on_failure=self._try_later)
+
+    def _registered(self, registered: Registered) -> None:
+        self._told = registered
+        self._unsent = self._found()
+        self._recover()
+
+    def _found(self) -> list[tuple[int, int, list[Result]]]:
+        """What an earlier process has left without an answer: the journal, the number of the batch, its results."""
+        found: list[tuple[int, int, list[Result]]] = []
+        for place, file in enumerate(self.disk.journals):
+            batches, answers, _ = read_journal(bytes(file.content))
+            for number, batch in enumerate(batches):
+                if number not in answers and batch.entries:
+                    found.append((place, number, [entry.result for entry in batch.entries]))
+        return found
+
+    def _recover(self) -> None:
+        """Send the next batch that an earlier process has left; when there is none, begin to work."""
+        client = self._client
+        assert client is not None
+        if not self._unsent:
+            self.disk.journals.clear()
+            self._register(recovering=False)
+            return
+        place, number, results = self._unsent.pop(0)
+
+        def answered(accepted: Accepted) -> None:
+            answer = answer_of(number, accepted)
+            if answer is not None:
+                self._note_answer(place, answer)
+            self._recover()
+
+        path, message = paths.RESULTS.format(node_id=self.name), results_message(results, [])
+        more = {"signed": True, "repeat_s": RECOVER_WAIT_S, "on_failure": self._try_later}
+        client.post(path, message, Accepted, answered, **cast(Any, more))
+
+    def _note_answer(self, place: int, answer: Answer) -> None:
+        Journal(self.disk.journals[place]).answered(answer)
+
+    def _joined(self, registered: Registered) -> None:
+        config = told_config(registered.config)
+        client = self._client
+        assert client is not None
+        settings = NodeSettings(
+            self.name,
+            contact_settings(config),
+            self.kind.concurrency,
+            config.lease_s,
+            config.retries_max,
+            config_version=registered.config_version,
+        )
+        pipeline = SimPipeline(config, registered.seeds, self.around.web)
+        pipeline.widen_scope(registered.scope_seeds, len(registered.scope_seeds))
+        self.agent = Agent(
+            settings,
+            self._fetcher,
+            client,
+            pipeline,
+            SimArchive(self.disk),
+            NoBlackBox(),
+            clocks=self.clock.both,
+            chance=self.chance.random,
+            unique=self._unique,
+        )
+
+    def _try_later(self) -> None:
+        """No coordinator has answered for long: the process ends, and whoever keeps it running starts it again."""
+        self.kill()
+        self.around.loop.at(self.around.loop.now + RETRY_START_S, self.start)
+
+    def _leave(self) -> None:
+        client = self._client
+        assert client is not None
+        self.leaving = True
+        path = f"{paths.NODE.format(node_id=self.name)}?boot={self.disk.boots}"
+        client.post(path, None, Done, self._left, method="DELETE", repeat_s=LEAVE_WAIT_S, on_failure=self.kill)
+
+    def _left(self, done: Done) -> None:
+        self.kill()
+
+    def _give_up(self, broken: DrumlinError) -> None:
+        """The node cannot go on: it says so and leaves, as the real one does."""
+        client = self._client
+        if client is None or self.leaving:
+            return
+        failure = Failure(broken.message[:500], broken.hint[:500], broken.exit_code)
+        path = paths.FAILED.format(node_id=self.name)
+        self.leaving = True
+        try:
+            client.post(path, failure, Done, lambda done: self._leave(), repeat_s=LEAVE_WAIT_S, on_failure=self.kill)
+        except DrumlinError:
+            self.kill()
+
+
+def _nothing() -> None:
+    """An event that only makes the loop turn."""

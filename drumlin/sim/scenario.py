@@ -1,0 +1,126 @@
+"""What is simulated: how many machines of which kinds, which web, which settings, for how long, and which faults.
+
+`of_seed` makes a scenario of a number, by a swarm: each seed has faults of some kinds and not of others, and other
+settings than the next. `of_fleet` makes one for people who plan a fleet. Any other scenario can be written by hand.
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from drumlin.config import CrawlConfig
+from drumlin.sim.faults import Fault, swarm
+from drumlin.sim.figures import URLS_PER_HOST
+
+AGENT = "drumlin-sim"
+FIRST_FAULT_S = 60.0
+CALM_AT_THE_END_S = 240.0
+"""After the last fault so much time is left, to see whether the crawl recovers."""
+NODES = (300, 1_000)
+LONG_S = 1_200.0
+SETTLED_PER_S = 64.0
+"""How many URLs the nodes of a long simulation can settle in a second: 50,000 pages and more in 20 minutes."""
+URLS = 150_000
+HOSTS_PER_NODE = 3
+BUDGETED = 0.1
+BUDGET_SHARE = 0.5
+MASS_LOSS = 0.3
+"""The share of a planned fleet that is lost at once, half-way through."""
+MASS_LOSS_S = 600.0
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that a simulation depends on: the same scenario gives the same simulation, event by event."""
+
+    seed: int = 1
+    nodes: int = 100
+    coordinators: int = 2
+    duration_s: float = 300.0
+    hosts: int = 1_000
+    urls_per_host: float = 200.0
+    page_s: float = 2.0
+    """How long a page takes on the link of an average node."""
+    concurrency: int = 1
+    """How many requests a node makes at a time."""
+    delay_s: float = 1.0
+    lease_s: float = 20.0
+    pages_max: int | None = None
+    retries_max: int = 3
+    heartbeat_s: float | None = None
+    """How often nodes send heartbeats; None: as often as the real ones do."""
+    shards: int = 8
+    engine_servers: int = 3
+    suspends: float = 0.0
+    """The chance that a call of the engine lets the calls of others come first."""
+    join_s: float = 10.0
+    """Within which time all nodes are started."""
+    churn: float = 0.0
+    """The share of the nodes that is away at any time, because nodes come and go."""
+    session_s: float = 2_400.0
+    """How long a node that comes and goes takes for one turn of both."""
+    faults: tuple[Fault, ...] = ()
+
+    def config(self) -> CrawlConfig:
+        return CrawlConfig(
+            scope="any",
+            delay_s=self.delay_s,
+            lease_s=self.lease_s,
+            pages_max=self.pages_max,
+            retries_max=self.retries_max,
+            fetch_timeout_s=max(30.0, 4.0 * self.page_s),
+            near_duplicates=False,
+            sitemaps=False,
+            user_agent=AGENT,
+        )
+
+
+def of_seed(seed: int, *, short: bool = False) -> Scenario:
+    """The scenario of a seed in the swarm: 20 minutes of hundreds of nodes or, if `short`, a few of some dozens."""
+    chance = random.Random(f"{seed}/scenario")
+    nodes = chance.randint(12, 40) if short else chance.randint(*NODES)
+    duration_s = 420.0 if short else LONG_S
+    settled_per_s = 4.0 if short else SETTLED_PER_S
+    concurrency = chance.choice((1, 1, 1, 4))
+    hosts = HOSTS_PER_NODE * nodes * concurrency
+    budgeted = chance.random() < BUDGETED
+    return Scenario(
+        seed=seed,
+        nodes=nodes,
+        coordinators=chance.randint(2, 4),
+        duration_s=duration_s,
+        hosts=hosts,
+        urls_per_host=max(URLS_PER_HOST, (URLS / 10 if short else URLS) / hosts),
+        page_s=round(nodes * concurrency / settled_per_s, 3),
+        concurrency=concurrency,
+        delay_s=chance.choice((1.0, 1.0, 2.0, 5.0)),
+        lease_s=chance.choice((20.0, 30.0, 60.0)),
+        pages_max=int(BUDGET_SHARE * settled_per_s * duration_s) if budgeted else None,
+        heartbeat_s=10.0,
+        suspends=chance.choice((0.0, 0.05, 0.2)),
+        faults=swarm(chance, FIRST_FAULT_S, duration_s - CALM_AT_THE_END_S),
+    )
+
+
+def of_fleet(seed: int, nodes: int, hours: float, churn: float, pages_per_minute: float) -> Scenario:
+    """A fleet of slow nodes that come and go; half-way through, a large part of it is lost at once."""
+    duration_s = hours * 3600.0
+    lost = Fault("nodes_killed", duration_s / 2, min(MASS_LOSS_S, duration_s / 4), MASS_LOSS, seed)
+    page_s = 60.0 / pages_per_minute
+    pages = nodes * pages_per_minute * 60.0 * hours
+    hosts = HOSTS_PER_NODE * nodes
+    return Scenario(
+        seed=seed,
+        nodes=nodes,
+        coordinators=3,
+        duration_s=duration_s,
+        hosts=hosts,
+        urls_per_host=max(URLS_PER_HOST, 1.6 * pages / hosts),
+        page_s=round(page_s, 3),
+        lease_s=min(60.0, max(20.0, page_s)),
+        shards=32,
+        join_s=min(120.0, duration_s / 20),
+        churn=churn,
+        faults=(lost,),
+    )

@@ -1,0 +1,181 @@
+"""One simulation: the machines of a scenario, from the first event to the last; faults strike them, checkers watch."""
+
+from __future__ import annotations
+
+import random
+
+from drumlin.contact.actions import FetchPage, FetchRobots
+from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.protocol import Accepted, Results
+from drumlin.sim.checking import Ledger, every_checker
+from drumlin.sim.checking.base import listen, overriding
+from drumlin.sim.faults import Fault
+from drumlin.sim.machines.calling import Network
+from drumlin.sim.machines.coordinator import Crawl, SimCoordinator
+from drumlin.sim.machines.engine import EngineServers
+from drumlin.sim.machines.loop import VirtualLoop
+from drumlin.sim.machines.node import NodeKind, SimNode, Surroundings
+from drumlin.sim.measuring import Measures
+from drumlin.sim.scenario import Scenario
+from drumlin.sim.striking import End, Machines, strike
+from drumlin.sim.web import Web, WebHost
+
+COORDINATORS_FIRST_S = 3.0
+"""Nodes are started after this time, when coordinators are ready."""
+PAGE_S_SPREAD = (0.5, 1.5)
+"""How much slower or faster than the average a node's link may be."""
+LOOK_EVERY_S = 5.0
+SHARE_POLITE = 0.5
+
+
+class Simulation:
+    """Runs a scenario. `run` raises a `Violation` when an invariant is broken."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.loop = VirtualLoop()  # type: ignore[abstract]  # what is abstract are sockets, signals and processes
+        self.web = Web(scenario.seed, scenario.hosts, scenario.urls_per_host)
+        self.network = Network(self.loop, random.Random(f"{scenario.seed}/network"))
+        self.ledger = Ledger()
+        self.servers = EngineServers(self.loop, scenario.shards, scenario.engine_servers, self.ledger)
+        self._chance = random.Random(f"{scenario.seed}/simulation")
+        self.coordinators = self._coordinators()
+        self.network.servers = list(self.coordinators)
+        timeout_s = scenario.config().fetch_timeout_s
+        around = Surroundings(self.loop, self.network, self.web, scenario.coordinators, timeout_s, self._sent)
+        self.nodes = [self._node(around, number) for number in range(scenario.nodes)]
+        self._machines = Machines(self.loop, self.nodes, self.coordinators, self.network, self.servers, self.web)
+        self.checkers = every_checker(self, self.ledger)
+        listen(self.ledger, self.checkers)
+        self._on_sent = overriding(self.checkers, "sent")
+        self._on_contacted = overriding(self.checkers, "contacted")
+        self._on_accepted = overriding(self.checkers, "accepted")
+        self._on_looked = overriding(self.checkers, "looked")
+        self.web.on_contact = self._contacted
+        self.measures = Measures(self)
+        self._at_work = 0
+        self._quiet_since = 0.0
+        self.log: list[str] = []
+        """What happened that a reader should know: faults, and when they were over."""
+
+    def _coordinators(self) -> list[SimCoordinator]:
+        scenario = self.scenario
+        crawl = Crawl(scenario.config(), self.web.seeds(), [], scenario.heartbeat_s)
+        more = (crawl, scenario.suspends)
+        return [
+            SimCoordinator(
+                self.loop, self.network, self.servers, place, *more, f"{scenario.seed}/c{place}", self._accepted
+            )
+            for place in range(scenario.coordinators)
+        ]
+
+    def _node(self, around: Surroundings, number: int) -> SimNode:
+        scenario = self.scenario
+        kind = NodeKind(scenario.concurrency, scenario.page_s * self._chance.uniform(*PAGE_S_SPREAD))
+        return SimNode(around, f"n{number}", kind, f"{scenario.seed}/n{number}")
+
+    # For checkers
+
+    @property
+    def now(self) -> float:
+        return self.loop.now
+
+    @property
+    def memory(self) -> MemoryEngine:
+        return self.servers.memory
+
+    @property
+    def quiet_s(self) -> float:
+        return 0.0 if self._at_work else self.loop.now - self._quiet_since
+
+    @property
+    def paces(self) -> list[tuple[float, int, int]]:
+        return self.measures.paces
+
+    # From beginning to end
+
+    def run(self) -> Measures:
+        for coordinator in self.coordinators:
+            self.loop.at(0.0, coordinator.start)
+        join_s = self.scenario.join_s
+        for node in self.nodes:
+            self.loop.at(COORDINATORS_FIRST_S + join_s * self._chance.random(), node.start)
+        if self.scenario.churn:
+            for node in self.nodes:
+                self._plan_absence(node)
+        for fault in self.scenario.faults:
+            self.loop.at(fault.at, self._strike, fault)
+        self.loop.at(LOOK_EVERY_S, self._look)
+        try:
+            self.loop.run_until(self.scenario.duration_s)
+            for checker in overriding(self.checkers, "ended"):
+                checker.ended()
+        finally:
+            self.loop.over = True
+        return self.measures
+
+    def _plan_absence(self, node: SimNode) -> None:
+        """A node that comes and goes: it is there for a while, then away. Half of those that go say goodbye."""
+        scenario, draw = self.scenario, self._chance.expovariate
+        there_s = draw(1.0 / (scenario.session_s * (1.0 - scenario.churn)))
+        away_s = draw(1.0 / (scenario.session_s * scenario.churn))
+        leaves_at = max(self.loop.now, COORDINATORS_FIRST_S + scenario.join_s) + there_s
+
+        def leave() -> None:
+            if self._chance.random() < SHARE_POLITE:
+                node.drain()
+            else:
+                node.kill()
+            self.loop.at(self.loop.now + away_s, come_back)
+
+        def come_back() -> None:
+            node.restart()
+            self._plan_absence(node)
+
+        self.loop.at(leaves_at, leave)
+
+    def _strike(self, fault: Fault) -> None:
+        self._at_work += 1
+        self._say(f"{fault.kind} for {fault.lasts_s:g} s, {fault.share:.0%} of the nodes")
+        held = {held.lease_id: held.node for held in self.ledger.leases.values()}
+        end = strike(self._machines, fault)
+        if fault.kind.startswith("nodes_killed"):
+            dead = {node.name for node in self.nodes if not node.alive}
+            self.measures.lost({lease_id for lease_id, node in held.items() if node in dead})
+        self.loop.at(fault.over_at, self._end, fault, end)
+
+    def _end(self, fault: Fault, end: End) -> None:
+        end()
+        self._say(f"{fault.kind} is over")
+        self._at_work -= 1
+        self._quiet_since = self.loop.now
+
+    def _look(self) -> None:
+        self.measures.look()
+        for checker in self._on_looked:
+            checker.looked()
+        if int(self.loop.now / LOOK_EVERY_S) % SAID_EVERY == 0:
+            self._say(self.measures.line())
+        self.loop.at(self.loop.now + LOOK_EVERY_S, self._look)
+
+    def _say(self, said: str) -> None:
+        self.log.append(f"{self.loop.now:10.3f} {said}")
+
+    # What is heard on the way
+
+    def _sent(self, node: SimNode, fetch: FetchPage | FetchRobots) -> None:
+        for checker in self._on_sent:
+            checker.sent(node, fetch)
+
+    def _contacted(self, host: WebHost, url: str, now: float) -> None:
+        self.measures.contacted(url)
+        for checker in self._on_contacted:
+            checker.contacted(host, url, now)
+
+    def _accepted(self, node: str, results: Results, accepted: Accepted) -> None:
+        for checker in self._on_accepted:
+            checker.accepted(node, results, accepted)
+
+
+SAID_EVERY = 12
+"""The log has a line of figures once in so many looks."""

@@ -1,0 +1,199 @@
+"""A made-up web: hosts with sizes, pages, links, robots.txt, latencies and troubles, all of which follow from a seed.
+
+A page's nature follows from its URL by a hash, so it does not depend on when it is asked for or on what was asked for
+before. Only what hosts go through (outages, overload) depends on the time.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from drumlin.model import FailureKind
+from drumlin.sim import figures
+
+SCHEME = "http://"
+ROBOTS_PATH = "/robots.txt"
+DENIED_START = "/private/"
+CHILDREN = 3
+"""Every page links to so many that no page before it links to, so all pages of a host can be reached."""
+SHARE_LINKED_ELSEWHERE = 0.3
+UNIT = float(1 << 64)
+RETRY_AFTER = b"Retry-After: 5\r\n"
+OVERLOADED_EVERY = 40
+"""A host that is overloaded now and then is so once in so many contacts."""
+
+
+class WebAnswer(msgspec.Struct):
+    """What a host makes of a request: `failure` if nothing comes back. `thinking_s` is how long that takes it."""
+
+    status: int = 0
+    header_lines: list[bytes] = []
+    body: bytes = b""
+    failure: str = ""
+    thinking_s: float = 0.0
+
+
+class WebHost:
+    """One host. `delay_s` is what its robots.txt asks for, 0 when it asks for nothing."""
+
+    __slots__ = (
+        "contacted",
+        "contacts",
+        "delay_s",
+        "denies",
+        "down_until",
+        "latency_s",
+        "name",
+        "number",
+        "overloaded",
+        "robots",
+        "robots_at",
+        "size",
+        "way_s",
+    )
+
+    def __init__(self, number: int, size: int, chance: random.Random) -> None:
+        self.number = number
+        self.name = f"h{number}.example"
+        self.size = size
+        self.latency_s = min(
+            figures.LATENCY_MAX_S, figures.LATENCY_MEDIAN_S * math.exp(chance.gauss(0.0, figures.LATENCY_SIGMA))
+        )
+        self.way_s = min(figures.WAY_S_MAX, 0.3 * self.latency_s)
+        self.denies = chance.random() < figures.SHARE_HOSTS_WITH_RULES
+        self.delay_s = float(chance.choice((2, 5, 10))) if chance.random() < figures.SHARE_HOSTS_WITH_DELAY else 0.0
+        without = not self.denies and not self.delay_s
+        self.robots = b"" if without and chance.random() < figures.SHARE_HOSTS_WITHOUT_ROBOTS else self._rules()
+        self.robots_at = ""
+        """The URL that its robots.txt redirects to, if it does."""
+        self.overloaded = chance.random() < figures.SHARE_HOSTS_OVERLOADED
+        self.down_until = 0.0
+        self.contacted = -math.inf
+        self.contacts = 0
+
+    def _rules(self) -> bytes:
+        rules = f"Disallow: {DENIED_START}\n" if self.denies else "Allow: /\n"
+        return f"User-agent: *\n{rules}{f'Crawl-delay: {self.delay_s:g}' if self.delay_s else ''}\n".encode()
+
+
+def _head(status: int, *fields: bytes) -> list[bytes]:
+    return [b"HTTP/1.1 %d X\r\n" % status, *fields, b"\r\n"]
+
+
+_HTML, _TEXT = b"Content-Type: text/html\r\n", b"Content-Type: text/plain\r\n"
+_HEADS = {status: _head(status, _HTML) for status in (200, 403, 404, 410)}
+_ROBOTS_HEAD = _head(200, _TEXT)
+_BUSY_HEADS = {429: _head(429, _HTML, RETRY_AFTER), 503: _head(503, _HTML, RETRY_AFTER)}
+# Pages of a size share one body, so they take no room.
+_BODIES = [b"x" * size for size in figures.BODY_BYTES]
+_SHORT = b"no"
+
+
+class Web:
+    """All hosts. `on_contact` hears of every request that reaches one: the host, what was asked for, and when."""
+
+    def __init__(self, seed: int, hosts: int, size_mean: float) -> None:
+        chance = random.Random(f"{seed}/web")
+        self._seed = seed
+        least = size_mean * (figures.SIZE_TAIL - 1) / figures.SIZE_TAIL
+        self.hosts = [
+            WebHost(number, max(1, int(least * chance.paretovariate(figures.SIZE_TAIL))), chance)
+            for number in range(hosts)
+        ]
+        self.by_name = {host.name: host for host in self.hosts}
+        for host in self.hosts:
+            if not host.denies and not host.delay_s and chance.random() < figures.SHARE_HOSTS_ROBOTS_ELSEWHERE:
+                host.robots_at = f"{SCHEME}{chance.choice(self.hosts).name}{ROBOTS_PATH}"
+        self.on_contact: Callable[[WebHost, str, float], None] = lambda host, url, now: None
+
+    def seeds(self) -> list[str]:
+        return [self.url(host, 0) for host in self.hosts]
+
+    def _drawn(self, text: str) -> float:
+        """A number from 0 to 1 that follows from a text."""
+        return xxh3_64_intdigest(text.encode(), self._seed & 0xFFFF_FFFF) / UNIT
+
+    def url(self, host: WebHost, page: int) -> str:
+        share_denied = figures.SHARE_DENIED / figures.SHARE_HOSTS_WITH_RULES
+        denied = page > 0 and self._drawn(f"{host.number}/{page}/way") < share_denied
+        return f"{SCHEME}{host.name}{DENIED_START if denied else '/p/'}{page}"
+
+    def host_of(self, url: str) -> WebHost:
+        return self.by_name[url[len(SCHEME) : url.index("/", len(SCHEME))]]
+
+    def links(self, url: str) -> list[str]:
+        """What a page links to: the next pages of its host, one before them, and now and then another host."""
+        host, page = self.host_of(url), int(url.rpartition("/")[2])
+        first = page * CHILDREN + 1
+        found = [self.url(host, child) for child in range(first, min(first + CHILDREN, host.size))]
+        drawn = self._drawn(url + " elsewhere")
+        if drawn < SHARE_LINKED_ELSEWHERE:
+            other = self.hosts[int(drawn / SHARE_LINKED_ELSEWHERE * len(self.hosts))]
+            found.append(self.url(other, int(self._drawn(url + " there") * min(other.size, 20))))
+        if page:
+            found.append(self.url(host, (page - 1) // CHILDREN))
+        return found
+
+    def reachable(self, url: str, now: float) -> bool:
+        """Whether a connection to the URL's host can be made."""
+        return self.host_of(url).down_until <= now
+
+    def contact(self, url: str, attempt: int, now: float) -> WebAnswer:
+        """A request reaches its host: what it is answered with."""
+        host = self.host_of(url)
+        self.on_contact(host, url, now)
+        host.contacted = now
+        host.contacts += 1
+        if host.down_until > now:
+            return WebAnswer(failure=FailureKind.RESET)
+        if url.endswith(ROBOTS_PATH):
+            return self._robots(host)
+        answer = self._page(host, url, attempt)
+        answer.thinking_s = host.latency_s * (0.5 + self._drawn(f"{url} {attempt}"))
+        return answer
+
+    def _robots(self, host: WebHost) -> WebAnswer:
+        if host.robots_at:
+            head = _head(301, b"Location: %b\r\n" % host.robots_at.encode())
+            return WebAnswer(301, head, thinking_s=host.latency_s)
+        if not host.robots:
+            return WebAnswer(404, _HEADS[404], _SHORT, thinking_s=host.latency_s)
+        return WebAnswer(200, _ROBOTS_HEAD, host.robots, thinking_s=host.latency_s)
+
+    def _page(self, host: WebHost, url: str, attempt: int) -> WebAnswer:
+        if host.overloaded and host.contacts % OVERLOADED_EVERY == 0:
+            status = 429 if host.number % 2 else 503
+            return WebAnswer(status, _BUSY_HEADS[status], _SHORT)
+        # The first page of a host always answers, or a host's other pages could not be found.
+        drawn = 1.0 if url.endswith("/p/0") else self._drawn(url)
+        for share, status in _ENDS:
+            if drawn < share:
+                return self._other(host, url, status, attempt)
+            drawn -= share
+        return WebAnswer(200, _HEADS[200], _BODIES[int(drawn * 1e6) % len(_BODIES)])
+
+    def _other(self, host: WebHost, url: str, status: int, attempt: int) -> WebAnswer:
+        """An end that is not a page. What is broken mostly works at the second try, as on the real web."""
+        if status == 0:
+            if attempt and self._drawn(f"{url} again {attempt}") < 0.7:
+                return WebAnswer(200, _HEADS[200], _BODIES[0])
+            return WebAnswer(failure=FailureKind.TIMEOUT if host.number % 2 else FailureKind.RESET)
+        if status < 400:
+            page = int(url.rpartition("/")[2])
+            return WebAnswer(status, _head(status, b"Location: %b\r\n" % self.url(host, page // CHILDREN).encode()))
+        return WebAnswer(status, _HEADS[status], _SHORT)
+
+
+_ENDS = [
+    (figures.SHARE_MOVED, 301),
+    (figures.SHARE_MOVED_FOR_NOW, 302),
+    (figures.SHARE_NOT_FOUND, 404),
+    (figures.SHARE_GONE, 410),
+    (figures.SHARE_FORBIDDEN, 403),
+    (figures.SHARE_BROKEN, 0),
+]

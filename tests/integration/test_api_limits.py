@@ -38,7 +38,7 @@ def connected(coordinator: RunningCoordinator) -> Iterator[socket.socket]:
 
 
 def head(path: str, more: str, method: str = "POST") -> bytes:
-    return f"{method} {path} HTTP/1.1\r\nHost: c\r\n{JSON_HEAD}{more}\r\n".encode()
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{JSON_HEAD}{more}\r\n".encode()
 
 
 def status_of(connection: socket.socket) -> int:
@@ -168,7 +168,7 @@ def test_long_paths_and_headers_are_refused(coordinator: RunningCoordinator) -> 
 
 @pytest.mark.parametrize(
     ("sent", "status"),
-    [(b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: c\r\n\r\n", 414), (b"\x16\x03\x01 no HTTP\r\n\r\n", 400)],
+    [(b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414), (b"\x16\x03\x01 no HTTP\r\n\r\n", 400)],
     ids=["a path longer than the parser reads", "no HTTP"],
 )
 def test_what_the_parser_cannot_read_is_refused_like_all_else(
@@ -185,7 +185,7 @@ def test_what_the_parser_cannot_read_is_refused_like_all_else(
 
 def test_a_head_without_an_end_is_cut_off(coordinator: RunningCoordinator) -> None:
     with connected(coordinator) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: c\r\nX-Endless: ")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Endless: ")
         sent, status = 0, 0
         try:
             while sent < 100 * HEAD_BYTES_MAX:

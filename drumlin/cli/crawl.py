@@ -50,10 +50,6 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
 
     process = loaded.process
 
-    def tell_changes(changed: list[str]) -> None:
-        for line in changed:
-            say(process, f"Different from the last start: {line}.")
-
     with Progress(messages(process), quiet=process.quiet) as progress:
         report = LocalCrawl(
             process,
@@ -61,8 +57,7 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
             seeds,
             fresh=fresh,
             on_progress=progress.show,
-            on_changes=tell_changes,
-            on_wait=lambda line: say(process, line),
+            tell=lambda line: say(process, line),
         ).run()
     if report.already_finished and report.pages:
         say(process, f"The crawl in {process.out} is finished: nothing is left to fetch.")

@@ -21,6 +21,8 @@ from drumlin.logs import log_for_people, log_last_words, safe_lines, unforgeable
 # If the reader of our output has gone away, a shell expects 128 + SIGPIPE.
 EXIT_PIPE_CLOSED = 141
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+OUT_OF_REACH = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO, errno.ESTALE})
+"""Why a file cannot be used, where drumlin is not to blame."""
 
 # The lines of help are here, because showing them must not import the verbs, which may import numpy.
 GROUPS = {
@@ -167,6 +169,8 @@ def _explain(error: Exception) -> int:
         return _fail(
             f"{error.strerror}: {error.filename or 'while writing'}. Free some space and repeat.", EXIT_STORAGE
         )
+    if isinstance(error, OSError) and error.errno in OUT_OF_REACH and error.filename:
+        return _fail(f"Cannot use {error.filename}: {error.strerror}.", EXIT_STORAGE)
     return _fail(f"unexpected {type(error).__name__}: {error}. {_keep_traceback(error)}", EXIT_INTERNAL)
 
 

@@ -58,12 +58,18 @@ class CrawlRecord(msgspec.Struct):
             return None
 
     def begin(self, seeds: list[str], config: CrawlConfig, changed: list[str], today: float) -> None:
-        today_is = CrawlRecord.of(seeds, config)
-        self.seeds, self.settings = today_is.seeds, today_is.settings
+        """`config` has the settings in force, also those that `drumlin set` changed in an earlier run."""
+        begun = CrawlRecord.of(seeds, config)
+        self.seeds, self.settings = begun.seeds, begun.settings
         self.runs = [*self.runs[-(RUNS_MAX - 1) :], Run(_time(today), __version__, changed=changed)]
 
-    def end(self, reason: str, pages: int, today: float) -> None:
+    def end(self, reason: str, pages: int, config: CrawlConfig, today: float) -> None:
+        """`config` has the settings in force at the end: `drumlin set` may have changed some while the run lasted."""
         run = self.runs[-1]
+        before, self.settings = self.settings, CrawlRecord.of(self.seeds, config).settings
+        for name, value in self.settings.items():
+            if before.get(name) != value:
+                run.changed.append(f"drumlin set {name} {value} (was {before.get(name)})")
         run.ended, run.reason, run.pages = _time(today), reason, pages
 
     def file(self) -> bytes:

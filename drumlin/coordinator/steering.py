@@ -83,16 +83,19 @@ class Steering:
                 return before, after
         raise BusyError("Others keep changing the settings at the same time.", "Try again.")
 
-    async def start_with(self, config: CrawlConfig, now: float) -> None:
+    async def start_with(self, config: CrawlConfig, now: float) -> CrawlConfig | None:
         """For a crawl on one machine, which may be started again. If its flags differ from those of the last start,
-        they apply now; otherwise the changes that were made since then stay in force."""
+        they apply now; otherwise the changes that were made since then stay in force. Returns the settings that were
+        in force before; None if they were never changed while the crawl ran."""
         flags = msgspec.json.encode(config)
         before = await self._engine.get_meta(CONFIG_KEY)
         await self.follow()
+        in_force = self.config if self.version else None
         if before != flags:
             await self._engine.put_meta(CONFIG_KEY, flags)
             if self.version and self.config != config:
                 await self._append(config, now)
+        return in_force
 
     async def _append(self, config: CrawlConfig, now: float) -> bool:
         self._changes += 1

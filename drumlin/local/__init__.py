@@ -1,5 +1,6 @@
 """A whole crawl on one machine. Read `crawl` first: this process coordinates, and one child process per core fetches.
 
+- `directory`: the crawl directory, its lock, and whether a crawl is in it.
 - `keepers`, `processes`: start the nodes, notice when they end, and start them again.
 - `restarting`: what has to be done when a crawl is started again with other settings.
 - `troubles`: what does not go well, in a few lines for the live display.

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import math
 import os
 import random
 import secrets
-import shutil
 import signal
 import socket
 import tempfile
@@ -51,14 +49,14 @@ from drumlin.coordinator.totals import Totals
 from drumlin.disk import write_whole
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
-from drumlin.errors import EXIT_INTERNAL, BusyError, DrumlinError, StorageError
+from drumlin.errors import EXIT_INTERNAL, DrumlinError
 from drumlin.garbage_collection import collect_seldom, set_apart_what_is_loaded
 from drumlin.lines import tell
+from drumlin.local.directory import FRONTIER, CrawlDirectory
 from drumlin.local.keepers import Keepers
-from drumlin.local.restarting import CONFIG_BEFORE_KEY, differences, follow_differences
+from drumlin.local.restarting import CONFIG_BEFORE_KEY, differences, follow_differences, still_set
 from drumlin.local.troubles import Troubles
 from drumlin.logs import identify, logging_to
-from drumlin.node.keeping.archive import CrawlPaths
 from drumlin.node.keeping.past import past_finds
 from drumlin.node.limits import allow_open_files
 from drumlin.node.main import NodeOptions
@@ -75,87 +73,14 @@ from drumlin.store.spools import JOURNAL_SUFFIX, KEPT_SUFFIX
 # Few, since a batch of results touches most shards and each of them costs a write. Several nodes may share a shard.
 SHARD_COUNT = 4
 TICK_S = 0.25
-LOCK_WAIT_S = 10.0
 LEAVE_WAIT_S = 90.0
 STORE_WAIT_S = 30.0
 """How long nodes may take, after a signal, to store the pages that were in flight."""
 SOCKET_FOLDER_BYTES_MAX = 95
-OWN_FOLDERS = ("frontier", "warc", "tables", "nodes", "logs", "run")
 SOCKET_ADDRESS = "address"
 """The name of the file in `run/` that holds the path of the socket."""
 SOCKET_PROBE_S = 2.0
 HEARTBEAT_S = 0.5
-
-
-class CrawlDirectory:
-    """The crawl directory, with a lock that is held as long as any process of the crawl lives: the nodes inherit its
-    file descriptor, and the kernel releases the lock when the last process is gone."""
-
-    def __init__(self, root: Path, on_wait: Callable[[str], None] = tell) -> None:
-        """`on_wait` is called with a sentence if another process holds the directory."""
-        self.root = root
-        self._on_wait = on_wait
-        self.paths = CrawlPaths(root)
-        self._lock_fd = -1
-
-    def open(self) -> None:
-        try:
-            self.make_folders()
-            self._lock_fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as cause:
-            reason = cause.strerror or str(cause)
-            raise StorageError(f"Cannot write to {self.root}: {reason}.", "Choose another --out.") from cause
-        self._lock(fcntl.LOCK_EX)
-
-    def hold(self) -> None:
-        """Keep crawls from beginning here while somebody looks at this one. Writes nothing, and others may look too."""
-        try:
-            self._lock_fd = os.open(self.root / "lock", os.O_RDONLY)
-        except FileNotFoundError:
-            return
-        except OSError as cause:
-            reason = cause.strerror or str(cause)
-            raise StorageError(f"Cannot read {self.root}: {reason}.", "Look at it as a user who may.") from cause
-        self._lock(fcntl.LOCK_SH)
-
-    def make_folders(self) -> None:
-        for folder in (self.root, self.paths.warc, self.paths.tables, self.paths.spools, self.root / "logs"):
-            folder.mkdir(parents=True, exist_ok=True)
-
-    def _lock(self, kind: int) -> None:
-        """Take the lock. Processes of a killed crawl may need a moment to end, so wait; after that, another crawl must
-        be at work here."""
-        deadline = time.monotonic() + LOCK_WAIT_S
-        said = False
-        while True:
-            try:
-                fcntl.flock(self._lock_fd, kind | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if not said:
-                    self._on_wait(f"Another process is at work in {self.root}: waiting up to {LOCK_WAIT_S:g} s for it.")
-                    said = True
-                if time.monotonic() > deadline:
-                    hint = "Wait for it, stop it, or choose another --out."
-                    raise BusyError(f"Another crawl is running in {self.root}.", hint) from None
-                time.sleep(0.05)
-
-    @property
-    def lock_fd(self) -> int:
-        """The descriptor that nodes inherit, so the lock is held until the last of them is gone."""
-        return self._lock_fd
-
-    def clear(self) -> None:
-        """Remove the crawl that is here; other files in the directory stay."""
-        for name in OWN_FOLDERS:
-            shutil.rmtree(self.root / name, ignore_errors=True)
-        for name in (REPORT_NAME, RECORD_NAME):
-            (self.root / name).unlink(missing_ok=True)
-
-    def close(self) -> None:
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
 
 
 class LocalCrawl:
@@ -169,16 +94,15 @@ class LocalCrawl:
         *,
         fresh: bool = False,
         on_progress: Callable[[Totals, LocalCrawl], None],
-        on_changes: Callable[[list[str]], None] = lambda changed: None,
-        on_wait: Callable[[str], None] = tell,
+        tell: Callable[[str], None] = tell,
     ) -> None:
-        """`fresh` removes the crawl that is in the directory and begins anew. `on_changes` is called with what differs
-        from the last start, if anything does; `on_wait` with a sentence if another crawl is at work there."""
+        """`fresh` removes the crawl that is in the directory and begins anew. `tell` is called with sentences for the
+        user: that another crawl is at work there, or what differs from the last start."""
         self.config = config
         self._process = process
         self._out = Path(process.out).absolute()
         self._fresh = fresh
-        self.directory = CrawlDirectory(self._out, on_wait)
+        self.directory = CrawlDirectory(self._out, tell)
         self.dispatcher: Dispatcher
         self.started = time.monotonic()
         self.elapsed_before_s = 0.0
@@ -186,7 +110,7 @@ class LocalCrawl:
         self._patience = Patience(process.patience_s)
         self._seeds = seeds
         self._on_progress = on_progress
-        self._on_changes = on_changes
+        self._say = tell
         self._record = CrawlRecord()
         self._failure: Failure | None = None
         self._interrupts = 0
@@ -204,6 +128,8 @@ class LocalCrawl:
         if self._fresh:
             self.directory.clear()
             self.directory.make_folders()
+        if not self._process.engine:
+            self.directory.check_frontier()
         self._socket_path = _socket_path(self._out)
         try:
             with private_socket(self._socket_path, CONNECTIONS_WAITING_MAX, "Choose another --out.") as self._socket:
@@ -224,7 +150,7 @@ class LocalCrawl:
         return NodeOptions("", endpoint, self._out, process.concurrency, process.sync, parent_pid=pid, log=log)
 
     async def _run_on_frontier(self) -> Report:
-        spec = self._process.engine or f"rocksdb:{self._out / 'frontier'}"
+        spec = self._process.engine or f"rocksdb:{self._out / FRONTIER}"
         shard_count = None if self._process.engine else SHARD_COUNT
         engine = await open_engine(spec, shard_count=shard_count, sync=self._process.sync)
         try:
@@ -267,12 +193,13 @@ class LocalCrawl:
         )
         # The settings of the last start are kept until everything that differs has been applied: if this process is
         # killed in between, the next one still sees the difference.
-        before = await engine.get_meta(CONFIG_BEFORE_KEY) or await engine.get_meta(CONFIG_KEY)
-        await engine.put_meta(CONFIG_BEFORE_KEY, before or b"")
-        await self.dispatcher.steering.start_with(self.config, await self._time.now())
+        saved = await engine.get_meta(CONFIG_BEFORE_KEY) or await engine.get_meta(CONFIG_KEY)
+        await engine.put_meta(CONFIG_BEFORE_KEY, saved or b"")
+        before = msgspec.json.decode(saved, type=CrawlConfig) if saved else None
+        in_force = await self.dispatcher.steering.start_with(self.config, await self._time.now())
         await self.dispatcher.open()
         identify(crawl=self.dispatcher.crawl_id)
-        await self._begin_record(msgspec.json.decode(before, type=CrawlConfig) if before else None)
+        await self._begin_record(before, in_force or before)
         await engine.put_meta(CONFIG_BEFORE_KEY, b"")
         await self.dispatcher.seed(self._seeds, await self._time.now())
         totals = await self.dispatcher.totals(await self._time.now())
@@ -297,7 +224,7 @@ class LocalCrawl:
         report.interrupted = self._interrupts > 0
         tables = self.directory.paths.tables
         report.fruitless_seeds = await fruitless_seeds(engine, tables, self._seeds, report.pages)
-        self._record.end(_ending(report), report.pages, self._time.today())
+        self._record.end(_ending(report), report.pages, self.dispatcher.config, self._time.today())
         write_whole(self._out / RECORD_NAME, self._record.file())
         report.crawl = self._record.told()
         report.write(self._out / REPORT_NAME)
@@ -308,27 +235,31 @@ class LocalCrawl:
         for with Retry-After is still obeyed by the nodes.)"""
         engine, now = self.dispatcher.engine, await self._time.now()
         for shard in range(engine.shard_count):
-            await engine.hurry(shard, now, delay_default_s=self.config.delay_s)
+            await engine.hurry(shard, now, delay_default_s=self.dispatcher.config.delay_s)
 
-    async def _begin_record(self, before: CrawlConfig | None) -> None:
-        """Note this run in `crawl.json`, say what differs from the last start, and apply it."""
+    async def _begin_record(self, before: CrawlConfig | None, in_force: CrawlConfig | None) -> None:
+        """Note this run in `crawl.json`, say what differs from the last start, and apply it. `before` has the settings
+        of the last start, and `in_force` those that held when it ended: `drumlin set` may have changed some."""
         engine = self.dispatcher.engine
         known, changed = CrawlRecord.read(self._out), list[str]()
         self._record = known or CrawlRecord()
-        if before is not None:
+        if before is not None and in_force is not None:
             seeds = self._record.seeds or self._seeds
-            changed = differences(before, self.config, seeds, self._seeds)
-            self._on_changes(changed)
+            changed = differences(in_force, self.dispatcher.config, seeds, self._seeds)
+            for line in changed:
+                self._say(f"Different from the last start: {line}.")
+            for line in still_set(self.config, self.dispatcher.config):
+                self._say(line)
             discard_unfinished(self.directory.paths.tables)
             if self.config.near_duplicates and await has_older_sketches(engine):
-                self._on_changes([WHY])
+                self._say(f"Different from the last start: {WHY}.")
                 await make_sketches_anew(engine, self.directory.paths.tables)
             past = past_finds(self.directory.paths, self.config)
             now, year = await self._time.now(), datetime.fromtimestamp(self._time.today(), UTC).year
             await follow_differences(self.dispatcher, before, seeds, self._seeds, past, now, year)
         else:
             await note_sketches(engine)
-        self._record.begin(self._seeds, self.config, changed, self._time.today())
+        self._record.begin(self._seeds, self.dispatcher.config, changed, self._time.today())
         write_whole(self._out / RECORD_NAME, self._record.file())
 
     def _spools_left(self) -> bool:
@@ -343,7 +274,8 @@ class LocalCrawl:
         except DrumlinError as broken:
             # Most often the disk is full, and then this cannot be written either.
             with contextlib.suppress(DrumlinError, OSError):
-                self._record.end(f"failed: {broken.message}", self.dispatcher.latest.pages, self._time.today())
+                reason, pages = f"failed: {broken.message}", self.dispatcher.latest.pages
+                self._record.end(reason, pages, self.dispatcher.config, self._time.today())
                 write_whole(self._out / RECORD_NAME, self._record.file())
             raise
 

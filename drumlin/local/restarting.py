@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from drumlin.config import CrawlConfig, changes
+from drumlin.config.changes import CHANGEABLE
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.letters import revive_kind
 from drumlin.coordinator.steering import scope_of
@@ -40,6 +41,16 @@ def differences(before: CrawlConfig, after: CrawlConfig, seeds: Sequence[str], s
     if gone := [url for url in seeds if url not in wanted]:
         lines.append(_seeds(gone, "gone"))
     return lines
+
+
+def still_set(flags: CrawlConfig, in_force: CrawlConfig) -> list[str]:
+    """Sentences that name the settings which `drumlin set` changed and which still hold, against the flags."""
+    pairs = [(one, getattr(flags, one.field), getattr(in_force, one.field)) for one in CHANGEABLE.values()]
+    return [
+        f"Still in force: {one.flag} is {one.shown(now)}, as `drumlin set` changed it from {one.shown(flag)}."
+        for one, flag, now in pairs
+        if flag != now
+    ]
 
 
 def _seeds(urls: list[str], what: str) -> str:

@@ -31,7 +31,7 @@ from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import EngineError, StorageError
-from drumlin.local.crawl import CrawlDirectory
+from drumlin.local.directory import FRONTIER, CrawlDirectory
 from drumlin.protocol import PRESENT, CrawlState, paths
 
 ONLY_RUNNING = ("/crawl/pause", "/crawl/resume", "/crawl/stop", "/drain", "/quarantine")
@@ -101,7 +101,7 @@ class StandingCrawl(Remote):
             self._runner.run(engine.close())
 
     async def _open_engine(self) -> Engine:
-        place = f"rocksdb:{self._out / 'frontier'}"
+        place = f"rocksdb:{self._out / FRONTIER}"
         if not self._writes:
             # This fails if another version or a process killed at its start left the frontier incomplete: then it has
             # to be completed, which needs writing.

@@ -162,6 +162,30 @@ def test_a_directory_that_holds_something_else_is_left_alone(tmp_path: Path) -> 
         assert (out / name).read_text() == content
 
 
+def test_fresh_removes_a_crawl_and_nothing_where_there_is_none(tmp_path: Path, web: FakeWeb) -> None:
+    home = web.page("fresh", "/", "one")
+    precious = tmp_path / "out" / "tables" / "mine.csv"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("precious")
+    for _ in range(2):
+        assert crawl(tmp_path, home, *FAST, "--fresh", "--out", "out").returncode == EXIT_OK
+        if precious.exists():
+            assert precious.read_text() == "precious"
+            precious.unlink()
+    assert pages_of(web, "fresh") == ["/", "/"]
+
+
+def test_a_crawl_without_its_queue_is_not_fetched_and_stored_again(tmp_path: Path, web: FakeWeb) -> None:
+    home = web.page("queue", "/", "one")
+    assert crawl(tmp_path, home, *FAST, "--out", "out").returncode == EXIT_OK
+    shutil.rmtree(tmp_path / "out" / "frontier")
+    done = crawl(tmp_path, home, *FAST, "--out", "out")
+    assert (done.returncode, "has lost its queue" in sentence(done)) == (EXIT_STORAGE, True), done.stderr
+    assert pages_of(web, "queue") == ["/"]
+    assert crawl(tmp_path, home, *FAST, "--out", "out", "--fresh").returncode == EXIT_OK
+    assert len(stored_urls(tmp_path / "out")) == 1
+
+
 def test_a_crawl_of_another_version_is_refused_and_left_alone(tmp_path: Path, web: FakeWeb) -> None:
     from drumlin.engines.rocksdb import engine as rocksdb
 
@@ -315,6 +339,25 @@ def test_the_other_verbs_say_what_is_wrong_too(tmp_path: Path, arguments: list[s
     (tmp_path / "odd" / "report.json").write_text('{"pages": "many"}')
     done = drumlin(tmp_path, *arguments)
     assert (done.returncode, says in sentence(done)) == (exit_code, True), done.stderr
+
+
+LONG = "long" * 100
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["crawl", NOWHERE, "--quiet", "--out", LONG],
+        ["status", "--out", LONG],
+        ["report", "--out", LONG],
+        ["fleet", "up", NOWHERE, "--quiet", "--out", LONG],
+        ["certs", "create", LONG],
+    ],
+)
+def test_a_path_that_the_system_refuses_is_said_and_is_no_bug(tmp_path: Path, arguments: list[str]) -> None:
+    done = drumlin(tmp_path, *arguments)
+    assert (done.returncode, "File name too long" in sentence(done)) == (EXIT_STORAGE, True), done.stderr
+    assert "bug" not in done.stderr
 
 
 def test_every_exit_code_is_documented() -> None:

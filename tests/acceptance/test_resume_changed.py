@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rocksdict import WriteBatch
@@ -209,6 +210,30 @@ def test_the_record_tells_of_every_run(tmp_path: Path, web: FakeWeb) -> None:
     assert (record["seeds"], record["settings"]["scope"]) == ([home], "host")
     assert [(run["reason"], run["pages"]) for run in record["runs"]] == [("pages_max", 2), ("finished", 12)]
     assert record["runs"][1]["changed"] == ["--pages-max was 2 and is none"]
+
+
+def test_what_was_set_while_it_ran_is_said_and_recorded(tmp_path: Path, web: FakeWeb) -> None:
+    home, out = web.url("site"), tmp_path / "crawl"
+    slow = ("--delay", "20", "--allow-private", "--nodes", "1", *NO_PATIENCE, "--out", "crawl")
+
+    def record() -> Any:
+        return json.loads((out / "crawl.json").read_text())
+
+    with running(tmp_path, "crawl", home, *slow) as process:
+        wait_until(lambda: home in web.requested, "the first page")
+        for name, value in (("delay", "0"), ("pages_max", "4")):
+            assert drumlin(tmp_path, "set", name, value, "--out", "crawl").returncode == EXIT_OK
+        end(process)
+    assert (record()["settings"]["delay"], record()["settings"]["pages_max"]) == ("0s", "4")
+    assert record()["runs"][0]["changed"] == ["drumlin set pages_max 4 (was none)", "drumlin set delay 0s (was 20s)"]
+    same = drumlin(tmp_path, "crawl", home, *slow)
+    for said in ("--pages-max is 4, as `drumlin set` changed it from none", "--delay is 0s, as `drumlin set`"):
+        assert f"Still in force: {said}" in same.stderr
+    assert (record()["settings"]["pages_max"], record()["runs"][1]["changed"]) == ("4", [])
+    other = drumlin(tmp_path, "crawl", home, *slow, "--delay", "0", "--types", "video/*=1MB")
+    assert "Different from the last start: --pages-max was 4 and is none." in other.stderr
+    assert "Still in force" not in other.stderr
+    assert len(paths(tmp_path, web)) == 12
 
 
 def test_the_record_is_in_the_report_and_in_every_warc_file_too(tmp_path: Path, web: FakeWeb) -> None:

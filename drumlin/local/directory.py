@@ -1,0 +1,109 @@
+"""The directory of a crawl on one machine: its lock, its folders, and whether a crawl is in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from drumlin.api.explaining.report import REPORT_NAME
+from drumlin.config.record import RECORD_NAME
+from drumlin.errors import BusyError, StorageError
+from drumlin.lines import tell
+from drumlin.node.keeping.archive import CrawlPaths
+
+LOCK_WAIT_S = 10.0
+FRONTIER = "frontier"
+OWN_FOLDERS = (FRONTIER, "warc", "tables", "nodes", "logs", "run")
+
+
+class CrawlDirectory:
+    """The crawl directory, with a lock that is held as long as any process of the crawl lives: the nodes inherit its
+    file descriptor, and the kernel releases the lock when the last process is gone."""
+
+    def __init__(self, root: Path, on_wait: Callable[[str], None] = tell) -> None:
+        """`on_wait` is called with a sentence if another process holds the directory."""
+        self.root = root
+        self._on_wait = on_wait
+        self.paths = CrawlPaths(root)
+        self._lock_fd = -1
+
+    def open(self) -> None:
+        try:
+            self.make_folders()
+            self._lock_fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as cause:
+            reason = cause.strerror or str(cause)
+            raise StorageError(f"Cannot write to {self.root}: {reason}.", "Choose another --out.") from cause
+        self._lock(fcntl.LOCK_EX)
+
+    def hold(self) -> None:
+        """Keep crawls from beginning here while somebody looks at this one. Writes nothing, and others may look too."""
+        try:
+            self._lock_fd = os.open(self.root / "lock", os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        except OSError as cause:
+            reason = cause.strerror or str(cause)
+            raise StorageError(f"Cannot read {self.root}: {reason}.", "Look at it as a user who may.") from cause
+        self._lock(fcntl.LOCK_SH)
+
+    def make_folders(self) -> None:
+        for folder in (self.root, self.paths.warc, self.paths.tables, self.paths.spools, self.root / "logs"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def _lock(self, kind: int) -> None:
+        """Take the lock. Processes of a killed crawl may need a moment to end, so wait; after that, another crawl must
+        be at work here."""
+        deadline = time.monotonic() + LOCK_WAIT_S
+        said = False
+        while True:
+            try:
+                fcntl.flock(self._lock_fd, kind | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if not said:
+                    self._on_wait(f"Another process is at work in {self.root}: waiting up to {LOCK_WAIT_S:g} s for it.")
+                    said = True
+                if time.monotonic() > deadline:
+                    hint = "Wait for it, stop it, or choose another --out."
+                    raise BusyError(f"Another crawl is running in {self.root}.", hint) from None
+                time.sleep(0.05)
+
+    @property
+    def lock_fd(self) -> int:
+        """The descriptor that nodes inherit, so the lock is held until the last of them is gone."""
+        return self._lock_fd
+
+    def clear(self) -> None:
+        """Remove the crawl that is here, if there is one; other files in the directory stay. `crawl.json` goes last, so
+        if this is interrupted, the next call goes on with it."""
+        if not (self._has_frontier or self._has_record):
+            return
+        for name in OWN_FOLDERS:
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        for name in (REPORT_NAME, RECORD_NAME):
+            (self.root / name).unlink(missing_ok=True)
+
+    def check_frontier(self) -> None:
+        """Refuse a crawl whose frontier was removed: nobody knows what it has fetched, so it would all be fetched and
+        stored again."""
+        if self._has_record and not self._has_frontier:
+            hint = "Restore it from a copy, remove the whole crawl with --fresh, or choose another --out."
+            raise StorageError(f"The crawl in {self.root} has lost its queue (the folder frontier).", hint)
+
+    @property
+    def _has_frontier(self) -> bool:
+        return (self.root / FRONTIER).is_dir()
+
+    @property
+    def _has_record(self) -> bool:
+        return (self.root / RECORD_NAME).exists()
+
+    def close(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1

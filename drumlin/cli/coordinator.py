@@ -55,7 +55,7 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
     log_to_stderr(loaded.process.log)
 
     def on_ready(dispatcher: Dispatcher) -> None:
-        log.info("%s", ready_line(place, spec, auth=told.auth), extra=event(Event.STARTED))
+        log.info("%s", ready_line(place, spec, auth=told.auth, public=told.public or ""), extra=event(Event.STARTED))
 
     uvloop.run(serve(options, _asked_config(loaded), seeds, on_ready))
 
@@ -84,13 +84,13 @@ def _place(told: CoordinatorConfig) -> Listen:
     )
 
 
-def ready_line(place: Listen, spec: str, *, auth: bool) -> str:
+def ready_line(place: Listen, spec: str, *, auth: bool, public: str = "") -> str:
     """One line that says what runs here and how to join. It never contains the engine's password."""
     secured = "TLS" if place.certificate else "no TLS"
     needed = " --token-file FILE" if auth else ""
     needed += " --ca FILE" if place.certificate else ""
     needed += " --cert FILE --key FILE" if place.client_authority else ""
-    join = f"drumlin node --coordinator {place.endpoint}{needed} --store DIR"
+    join = f"drumlin node --coordinator {public or place.endpoint}{needed} --store DIR"
     return f"Ready at {place.endpoint} ({secured}, engine {without_password(spec)}). To join: {join}"
 
 

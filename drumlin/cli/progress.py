@@ -54,6 +54,16 @@ class Progress:
             self._live.stop()
 
     def show(self, totals: Totals, crawl: LocalCrawl) -> None:
+        """Show how the crawl stands, if it is time to. If it cannot be written, for instance to a file on a full disk,
+        the crawl goes on without it; if its reader has gone, that ends the crawl as it ends other commands."""
+        try:
+            self._show(totals, crawl)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            self._quiet = True
+
+    def _show(self, totals: Totals, crawl: LocalCrawl) -> None:
         now = time.monotonic()
         if self._quiet or now < self._next:
             return

@@ -15,7 +15,7 @@ import msgspec
 
 from drumlin.errors import ConfigError, DrumlinError
 from drumlin.lines import tell
-from drumlin.protocol.refusals import RefusalCode
+from drumlin.protocol.refusals import NOBODY_BEHIND, RefusalCode
 from drumlin.tls import NO_CERTIFICATE_HINT, check_endpoint, client_context, explained
 
 EXIT_COORDINATOR = 7
@@ -30,8 +30,6 @@ TOKEN_HINTS: dict[str, str] = {
     RefusalCode.INVALID_TOKEN: "Check --token-file; `drumlin tokens create` makes tokens.",
 }
 UNIX_PREFIX = "unix:"
-NOBODY_BEHIND = frozenset({502, 503, 504})
-"""The statuses with which a load balancer says that it reaches none of the servers behind it."""
 
 
 class CoordinatorError(DrumlinError):

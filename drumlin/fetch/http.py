@@ -224,6 +224,9 @@ class Fetcher:
             timeout_s = 0.0
         events = self._epoll.poll(max(0.0, min(timeout_s, POLL_MAX_S)), EVENTS_MAX)
         self._turn_ended = self._clock()
+        if self._turn_ended - now >= ABSENT_S:
+            # Frozen while it waited for events, which takes `POLL_MAX_S` at most.
+            self.absent_at = self._turn_ended
         action = self._multi.socket_action
         for fd, mask in events:
             if not (mask & GONE and self._kept.closed(fd, self._clock())):

@@ -55,7 +55,7 @@ from drumlin.lines import tell
 from drumlin.local.directory import FRONTIER, CrawlDirectory
 from drumlin.local.keepers import Keepers
 from drumlin.local.restarting import CONFIG_BEFORE_KEY, differences, follow_differences, still_set
-from drumlin.local.troubles import Troubles
+from drumlin.local.troubles import Troubles, standstill
 from drumlin.logs import identify, logging_to
 from drumlin.node.keeping.past import past_finds
 from drumlin.node.limits import allow_open_files
@@ -357,7 +357,8 @@ class LocalCrawl:
     @property
     def troubles(self) -> list[str]:
         """What does not go well, in a few lines."""
-        return [*self._keepers.sent_away, *self._troubles.lines]
+        nodes = self.dispatcher.nodes.records()
+        return [*standstill(self.dispatcher.state, nodes), *self._keepers.sent_away, *self._troubles.lines]
 
     async def _until_tick(self, app: CoordinatorApp, keepers: list[asyncio.Task[None]]) -> None:
         """Sleep until the next tick, or until the last URL is settled or a node has left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from drumlin.api.explaining.causes import cause
 from drumlin.api.explaining.why import next_try, out_of_reach
@@ -12,12 +12,23 @@ from drumlin.coordinator.totals import Totals
 from drumlin.engines.base import Engine
 from drumlin.lines import counted
 from drumlin.model import TaskState
+from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
 from drumlin.urls import host_of
 
 SEEDS_WATCHED_MAX = 20
 HOSTS_LOOKED_AT_MAX = 100
 SHOWN_MAX = 3
 LOOK_EVERY_S = 1.0
+
+
+def standstill(state: CrawlState, nodes: Iterable[NodeRecord]) -> list[str]:
+    """Why nothing is fetched although something could be: the crawl is paused, or nodes are silent."""
+    lines = ["paused; `drumlin resume` goes on"] if state is CrawlState.PAUSED else []
+    silent = sorted(node.node_id for node in nodes if node.status is NodeStatus.FAILED)
+    if silent:
+        say = "says" if len(silent) == 1 else "say"
+        lines.append(f"{', '.join(silent)} {say} nothing: frozen, or without CPU time")
+    return lines
 
 
 class Troubles:

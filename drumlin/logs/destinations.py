@@ -10,6 +10,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
+from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TextIO
 
@@ -81,8 +82,9 @@ class _Stderr(logging.StreamHandler[TextIO]):
         """Go on without this entry."""
 
 
-class _File(logging.FileHandler):
-    """A log file. What fails on a full disk is told by whatever else it stops."""
+class _File(WatchedFileHandler):
+    """A log file. If it is renamed or removed, as tools that rotate logs do, the next entry begins another. What fails
+    on a full disk is told by whatever else it stops."""
 
     def emit(self, record: logging.LogRecord) -> None:
         # Opening the file, which happens with the first entry, is not guarded by logging.

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+NOBODY_BEHIND = frozenset({502, 503, 504})
+"""The statuses with which a load balancer says that it reaches none of the servers behind it."""
+
 
 class RefusalCode(StrEnum):
     """Why a coordinator says no."""

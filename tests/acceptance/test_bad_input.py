@@ -110,6 +110,13 @@ def test_closed_standard_streams_are_no_bug(tmp_path: Path, closed: str) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+def test_progress_that_cannot_be_written_does_not_stop_a_crawl(tmp_path: Path, web: FakeWeb) -> None:
+    home = chain(web, "unheard", 3)
+    with Path("/dev/full").open("w") as full, running(tmp_path, "crawl", home, *FAST, stderr=full) as process:
+        end(process)
+    assert (process.returncode, report(tmp_path)["pages"]) == (EXIT_OK, 3)
+
+
 def test_a_file_of_many_seeds_is_taken_and_resumed(tmp_path: Path, web: FakeWeb) -> None:
     home = chain(web, "many", 1)
     seeds = [f"{home}{number}.html" for number in range(30_000)]

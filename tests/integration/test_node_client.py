@@ -18,6 +18,7 @@ import zstandard
 from drumlin.access.signing import verify
 from drumlin.fetch import Fetcher, FetchLimits, http
 from drumlin.fetch.guard import Guard
+from drumlin.node.calling import client as calling
 from drumlin.node.calling.client import (
     REJOINS_MAX,
     RETRY_WAIT_MAX_S,
@@ -219,6 +220,25 @@ def test_what_a_proxy_answers_in_a_coordinators_place_ends_nobody(server: Server
     with client_of(server.endpoint) as client:
         assert say(client).status == "ok"
     assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ((502, PAGE, {}), "(the server at http://127.0.0.1:{port} reaches no coordinator, status 502)"),
+        ((500, PAGE, {}), "(http://127.0.0.1:{port} answers with status 500, but not as a coordinator would)"),
+        (refusal(503, "flaw"), "(The flaw)"),
+    ],
+)
+def test_an_outage_is_told_of_in_our_own_words(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, answer: Answer, told: str
+) -> None:
+    monkeypatch.setattr(calling, "OUTAGE_TOLD_AFTER_S", 0.0)
+    server.answers = [answer]
+    with client_of(server.endpoint) as client:
+        assert say(client).status == "ok"
+    said = f"no coordinator gives or takes work {told.format(port=server.endpoint.rpartition(':')[2])}; trying again"
+    assert caplog.messages[0] == said
 
 
 def test_a_bundle_that_a_proxy_finds_too_large_is_sent_again_ever_more_seldom_and_told_of(

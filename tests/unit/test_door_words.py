@@ -19,6 +19,8 @@ PLAIN = Listen("127.0.0.1", 8700)
 def test_the_line_to_join_names_every_option_that_is_needed() -> None:
     secured = msgspec.structs.replace(PLAIN, certificate=Path("c"), key=Path("k"), client_authority=Path("a"))
     assert ready_line(PLAIN, "memory", auth=False).endswith("--coordinator http://127.0.0.1:8700 --store DIR")
+    behind = ready_line(PLAIN, "memory", auth=False, public="https://balancer:8700")
+    assert behind.endswith("--coordinator https://balancer:8700 --store DIR")
     assert ready_line(secured, "memory", auth=True).endswith(
         "--coordinator https://127.0.0.1:8700 --token-file FILE --ca FILE --cert FILE --key FILE --store DIR"
     )

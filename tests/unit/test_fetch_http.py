@@ -308,3 +308,12 @@ def test_escapes_are_asked_for_as_they_are_spelled_and_the_next_request_is_its_o
     fetch_all(fetcher, home + "a%c3%A9?b=%c3", home + "plain", home + "c%2f")
     asked = [request.path for request in web.requests if request.host == "spelled"]
     assert asked == ["/a%c3%A9?b=%c3", "/plain", "/c%2f"]
+
+
+def test_a_process_that_was_frozen_while_it_waited_for_events_knows_it() -> None:
+    times = iter([0.0, 0.0, 30.0])
+    clock = lambda: next(times, 30.0)  # noqa: E731
+    fetcher = Fetcher(LIMITS, user_agent="drumlin/test", guard=Guard(allow_private=True), clock=clock)
+    fetcher.run_once(0.0)
+    assert fetcher.absent_at == 30.0
+    fetcher.close()

@@ -263,6 +263,15 @@ def test_less_important_entries_are_left_out(tmp_path: Path, level: LogLevel, li
     assert (path.read_text().count("\n") if path.exists() else 0) == lines
 
 
+def test_a_log_that_was_renamed_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with logging_to(path, LogSettings()):
+        SAID.warning("one")
+        path.rename(tmp_path / "log.1")
+        SAID.warning("two")
+    assert [message_of(one.read_text()) for one in (tmp_path / "log.1", path)] == ["one", "two"]
+
+
 def test_a_log_that_cannot_be_written_does_not_stop_its_process(tmp_path: Path) -> None:
     with logging_to(tmp_path / "no such folder" / "log", LogSettings()):
         SAID.warning("nobody hears this")

@@ -8,9 +8,11 @@ from drumlin.api.explaining.causes import cause
 from drumlin.coordinator.totals import add_up
 from drumlin.engines.blocking import drive
 from drumlin.engines.memory.engine import MemoryEngine
-from drumlin.local.troubles import LOOK_EVERY_S, SHOWN_MAX, Troubles
+from drumlin.local.troubles import LOOK_EVERY_S, SHOWN_MAX, Troubles, standstill
 from drumlin.model import FailureKind, Lease, NewURLs, Settled, Settlement, TaskState
+from drumlin.protocol import CrawlState, Heartbeat
 from drumlin.urls import host_of
+from tests.harness.dispatching import dispatcher
 
 NOW = 1_000.0
 
@@ -72,3 +74,20 @@ def test_details_are_told_where_they_help() -> None:
         "no secure connection could be made (certificate has expired)"
     )
     assert cause("something_new") == "something new"
+
+
+def test_a_pause_and_silent_nodes_are_named() -> None:
+    made = dispatcher()
+    for name in ("n0", "n1"):
+        made.register(name, 0.0)
+        made.heartbeat(name, Heartbeat("active", 0.0, 0), 1.0)
+
+    def lines(state: CrawlState = CrawlState.RUNNING) -> list[str]:
+        return standstill(state, made.made.nodes.records())
+
+    assert lines() == []
+    assert lines(CrawlState.PAUSED) == ["paused; `drumlin resume` goes on"]
+    made.tick(60.0)
+    assert lines() == ["n0, n1 say nothing: frozen, or without CPU time"]
+    made.heartbeat("n1", Heartbeat("active", 0.0, 0), 61.0)
+    assert lines() == ["n0 says nothing: frozen, or without CPU time"]

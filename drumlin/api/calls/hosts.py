@@ -279,7 +279,7 @@ def _standing(
         left = show_duration(state.deadline - now)
         return "leased", f"{state.node} may contact it for another {left}{_slowly(state)}."
     if not state.queued:
-        return "idle", "None of its URLs is queued."
+        return "idle", "None of its URLs is queued; some may wait to be tried again later."
     if budget is not None and not pages_left(state, budget):
         return "idle", f"Its budget of pages is spent ({budget:,})."
     wait_s = state.next_contact - now

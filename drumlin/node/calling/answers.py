@@ -17,12 +17,11 @@ from drumlin.http.retry_after import retry_after_s
 from drumlin.logs import Event, event
 from drumlin.protocol import UNREADABLE
 from drumlin.protocol.paths import REQUEST_HEADER
-from drumlin.protocol.refusals import RefusalCode
+from drumlin.protocol.refusals import NOBODY_BEHIND, RefusalCode
 
 Reply = TypeVar("Reply")
 
 PAUSE_ASKED_MAX_S = 600.0
-SAID_CHARS_MAX = 500
 TOO_LARGE = 413
 HANGING_TOLD_EVERY_S = 60.0
 
@@ -59,8 +58,8 @@ def reply_of(transfer: Transfer, kind: type[Reply]) -> Reply | None:
 
 
 def refusal_of(transfer: Transfer) -> Refusal:
-    """The refusal in an answer, in MessagePack or JSON. If it is neither, the body becomes the message, without a
-    code."""
+    """The refusal in an answer, in MessagePack or JSON. If it is neither, it has no code, and nothing that a stranger
+    wrote is repeated."""
     body = transfer.body.getvalue()
     for decode in (msgspec.msgpack.decode, msgspec.json.decode):
         try:
@@ -69,7 +68,18 @@ def refusal_of(transfer: Transfer) -> Refusal:
             continue
         refusal.request = header_fields(transfer.response_headers()).get(REQUEST_HEADER.lower(), "")
         return refusal
-    return Refusal(message=body[:SAID_CHARS_MAX].decode("utf-8", "replace"))
+    return Refusal()
+
+
+def why_failed(transfer: Transfer, refusal: Refusal, endpoint: str) -> str:
+    """Why a call to this endpoint failed, in a few words."""
+    if transfer.failure:
+        return transfer.error or str(transfer.failure)
+    if refusal.code:
+        return refusal.message.rstrip(".")
+    if transfer.status in NOBODY_BEHIND:
+        return f"the server at {endpoint} reaches no coordinator, status {transfer.status}"
+    return f"{endpoint} answers with status {transfer.status}, but not as a coordinator would"
 
 
 class TroubleLog:
@@ -84,7 +94,7 @@ class TroubleLog:
     def no_answer(self, said: str, *, heard: bool) -> None:
         self.cut_off = True
         meanwhile = "going on with what it was given, and trying again" if heard else "trying again"
-        log.warning("no coordinator answers (%s); %s", said, meanwhile, extra=event(Event.COORDINATOR_LOST))
+        log.warning("no coordinator gives or takes work (%s); %s", said, meanwhile, extra=event(Event.COORDINATOR_LOST))
 
     def answer(self, cut_off_s: float) -> None:
         """Any call came through."""

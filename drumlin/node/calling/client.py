@@ -31,7 +31,15 @@ from drumlin.errors import EngineError
 from drumlin.fetch import Fetcher, Transfer
 from drumlin.logs import Event, event
 from drumlin.model import FailureKind
-from drumlin.node.calling.answers import Refusal, TroubleLog, pause_asked_s, refusal_of, reply_of, tell_strange_answer
+from drumlin.node.calling.answers import (
+    Refusal,
+    TroubleLog,
+    pause_asked_s,
+    refusal_of,
+    reply_of,
+    tell_strange_answer,
+    why_failed,
+)
 from drumlin.node.calling.coordinator_time import CoordinatorTime
 from drumlin.protocol import MEDIA_TYPE, Register, Registered, paths
 from drumlin.protocol.refusals import LOST_ON_THE_WAY, NEEDS_REGISTERING, NEEDS_TOKEN, RefusalCode
@@ -352,12 +360,12 @@ class CoordinatorClient:
         strange = not transfer.failure and not refusal.code
         if not transfer.failure and call.on_refused is not None and call.on_refused(refusal):
             return
-        said = refusal.message or self._tls_trouble(call, transfer, place)
-        said = said or transfer.error or f"status {transfer.status}"
+        endpoint = self._coordinators.endpoints[place]
+        said = self._tls_trouble(call, transfer, place) or why_failed(transfer, refusal, endpoint)
         if strange and transfer.status < SERVER_ERRORS and transfer.status not in REPEATABLE:
-            wait_s = self._answered_by_a_stranger(call, transfer, place)
+            wait_s = self._answered_by_a_stranger(call, transfer, place, said)
         elif not transfer.failure and 400 <= transfer.status < 500:
-            wait_s = self._refused(call, transfer, refusal, place)
+            wait_s = self._refused(call, transfer, refusal, place, said)
         else:
             wait_s = self._pause_s(call, transfer, place, said)
         if self._clocks.boot() + wait_s - call.since <= call.repeat_s:
@@ -365,11 +373,10 @@ class CoordinatorClient:
         elif call.on_failure is not None:
             call.on_failure()
         else:
-            endpoint = self._coordinators.endpoints[place]
             message = f"No coordinator answered {call.path} within {call.repeat_s:.0f} s ({endpoint}: {said})."
             raise CoordinatorGone(message, "Check --coordinator, and that it runs.")
 
-    def _refused(self, call: _Call, transfer: Transfer, refusal: Refusal, place: int) -> float:
+    def _refused(self, call: _Call, transfer: Transfer, refusal: Refusal, place: int, said: str) -> float:
         """How long to wait before a refused call is repeated. Raises an error if repeating would not help."""
         if self._rejoin is not None and refusal.code in NEEDS_REGISTERING and not call.joins:
             return self._join_again(self._rejoin, call, refusal)
@@ -377,7 +384,7 @@ class CoordinatorClient:
             return RETRY_WAIT_MIN_S
         if transfer.status in REPEATABLE or refusal.code in LOST_ON_THE_WAY:
             self._troubles.refused(refusal)
-            return self._pause_s(call, transfer, place, refusal.message)
+            return self._pause_s(call, transfer, place, said)
         waits = call.joins and refusal.code == RefusalCode.NODE_ID_TAKEN
         if waits and self._clocks.boot() - call.since < min(NAME_WAIT_S, call.repeat_s - NAME_RETRY_S):
             if not call.failures:
@@ -389,13 +396,11 @@ class CoordinatorClient:
             raise CoordinatorRefused(f"The coordinator does not let this node join: {refusal.message}", hint)
         raise CoordinatorRefused(f"The coordinator refused {call.path}: {refusal.message}", refusal.hint)
 
-    def _answered_by_a_stranger(self, call: _Call, transfer: Transfer, place: int) -> float:
+    def _answered_by_a_stranger(self, call: _Call, transfer: Transfer, place: int, said: str) -> float:
         """How long to wait after an answer that is not a coordinator's. Other calls may succeed meanwhile, for instance
         if a proxy only refuses large bodies. So the failures of this call are counted and reported by themselves."""
         endpoint = self._coordinators.endpoints[place]
-        wait_s = self._pause_s(
-            call, transfer, place, f"{endpoint} answers with status {transfer.status}, but not as a coordinator would"
-        )
+        wait_s = self._pause_s(call, transfer, place, said)
         if self._clocks.boot() - call.since >= OUTAGE_TOLD_AFTER_S and not (call.strange or self._troubles.cut_off):
             call.strange = True
             tell_strange_answer(endpoint, call.path, transfer.status, call.upload_bytes or len(call.body))

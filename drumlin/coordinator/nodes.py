@@ -37,8 +37,8 @@ SILENT_HEARTBEATS = 3
 FORGET_AFTER_S = 86_400.0
 RATE_MEMORY_S = 10.0
 NODES_AT_ONCE = 250
-"""How many records are put together between two breaths: all those of 10,000 nodes would take a tenth of a second, and
-every node that asks for work would wait for them."""
+"""How many records are put together between two breaths. If those of 10,000 nodes were put together in one go, every
+node that asks for work would wait for all of them."""
 FAILURE = "failure"
 """The key in a node's metadata under which people find why it ended."""
 ORDERED = {

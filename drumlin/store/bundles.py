@@ -85,6 +85,13 @@ def lease_receipt(lease_id: str, host: str) -> str:
     return f"{lease_id}@{host}"
 
 
+def is_robots_txt(url: str) -> bool:
+    """Whether a bundle may hold the answer that came from this URL when robots.txt was asked for. A redirect can lead
+    to a file of any other name, but nobody can tell whether it did, and who has a lease of a host was not given all of
+    its pages. So the answers to such requests have a row in the bundle and no capture."""
+    return url.partition("://")[2].partition("/")[2] == "robots.txt"
+
+
 def belongs(member: str, segment: str) -> bool:
     """Whether a member of this name may be in the bundle of a segment, and go into the store."""
     node = node_of_segment(segment)

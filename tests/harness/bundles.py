@@ -30,6 +30,8 @@ class BundlingNode:
         self.paths.spool(remote.name).mkdir(parents=True)
         self.paths.tables.mkdir(parents=True)
         self._started = FETCHED
+        self.robots_path = "/robots.txt"
+        """Where the robots.txt of every host is."""
 
     def bundle(self, *urls: str, settled: bool = True, asked: Mapping[str, str] = {}) -> tuple[str, Members]:
         """Fetch, settle and bundle these URLs. `asked` are hosts whose robots.txt is in the bundle too, with the lease
@@ -58,7 +60,7 @@ class BundlingNode:
         return msgspec.json.decode(answer.body, type=Accepted)
 
     def _contact(self, host: str, lease_id: str) -> Contact:
-        capture = make_capture(f"http://{host}/robots.txt", b"User-agent: *", fetched=self._started)
+        capture = make_capture(f"http://{host}{self.robots_path}", b"User-agent: *", fetched=self._started)
         capture.record_id = record_id_of(capture)
         fetch = FetchRecord(capture.url, host, capture.fetched, ROBOTS_OUTCOME, 200, node=self.remote.name)
         fetch.record_id = capture.record_id

@@ -196,6 +196,28 @@ def test_robots_txt_of_hosts_that_were_leased_is_stored(node: BundlingNode, stor
     assert stored_urls(store) == sorted(URLS)
 
 
+def test_where_robots_txt_leads_elsewhere_is_told_and_not_stored(node: BundlingNode, store: Path) -> None:
+    node.robots_path = "/elsewhere"
+    segment, members = node.bundle(*URLS, asked={"a.test": ""})
+    assert node.put(segment, members).json == {"status": "stored"}
+    merge(store / "warc")
+    assert check_index_matches_tables(store) == {"indexed": len(URLS), "surplus": 0}
+    rows = query(store, "SELECT url, record_id FROM {fetches} WHERE outcome = 'robots'")
+    assert rows == [("http://a.test/elsewhere", None)]
+
+
+@pytest.mark.parametrize("path", ["/never-given", "/", "/robots.txt?", "/robots.txt/", "/x/robots.txt"])
+def test_a_page_that_was_not_given_is_not_stored_as_a_robots_txt(
+    node: BundlingNode, store: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Any node may visit any host that the frontier knows."""
+    monkeypatch.setattr("drumlin.node.keeping.archive.is_robots_txt", lambda _: True)
+    node.robots_path = path
+    segment, members = node.bundle(*URLS, asked={"a.test": ""})
+    assert node.put(segment, members).code == "not_settled"
+    assert stored(store) == {}
+
+
 @pytest.mark.parametrize("lease", ["made up", "another host's", "another node's", "none"])
 def test_robots_txt_of_hosts_that_were_not_leased_is_refused(
     coordinator: RunningCoordinator, node: BundlingNode, store: Path, tmp_path: Path, lease: str

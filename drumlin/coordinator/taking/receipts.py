@@ -6,7 +6,8 @@ lease, and what the rows of the bundle will say. Any coordinator can check it la
 whoever sends the bundle: a neighbour may finish what a dead node left.
 
 A robots.txt settles no URL, so there is no result for it. Instead of a receipt, its row needs the lease under which its
-host was asked.
+host was asked. A capture is stored only if it is really called robots.txt: otherwise whoever visits a host could store
+any page of it.
 
 The segment is part of the capture id by which the engine recognises a result. The same result sent again for another
 segment is therefore stale, and no row can be stored twice.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from drumlin.access.seals import Seals
 from drumlin.model import Outcome
 from drumlin.protocol import Accepted, Result, Results
-from drumlin.store.bundles import Claim
+from drumlin.store.bundles import Claim, is_robots_txt
 from drumlin.store.tables.rows import ROBOTS_OUTCOME, micros
 from drumlin.urls import host_or_nothing
 
@@ -41,7 +42,8 @@ def unsettled(seals: Seals, claims: list[Claim], receipts: frozenset[str], segme
     """The first claim without a receipt, or, for a robots.txt, without a lease of its host; None if there is none."""
     leased = _leased(seals, receipts, node)
     for claim in claims:
-        if claim.outcome == ROBOTS_OUTCOME and host_or_nothing(claim.url) in leased:
+        of_robots = claim.outcome == ROBOTS_OUTCOME and host_or_nothing(claim.url) in leased
+        if of_robots and (not claim.record_id or is_robots_txt(claim.url)):
             continue
         if not seals.has_receipt(claim.text(segment, node), receipts):
             return claim

@@ -28,7 +28,7 @@ from drumlin.node.keeping.bundles import make_bundle
 from drumlin.node.keeping.journal import Answer, ContactEntry, Entry, Journal, JournalBatch, kept_receipts
 from drumlin.protocol import Accepted, Result
 from drumlin.store import FetchRecord, SegmentWriter, StoredCapture, WarcWriter
-from drumlin.store.bundles import lease_receipt
+from drumlin.store.bundles import is_robots_txt, lease_receipt
 from drumlin.store.names import segment_name
 from drumlin.store.spools import JOURNAL_SUFFIX, SPOOLS
 from drumlin.store.tables.counted import add_counted
@@ -151,6 +151,8 @@ class Archive:
 
     def store(self, arrivals: list[Arrival], now: float, contacts: Sequence[Contact] = ()) -> StoredBatch:
         """Make a batch durable: captures in the WARC file, then all results and contacts in the journal."""
+        if self.paths.bundled:
+            _leave_out_strange(contacts)
         captures = [arrival.capture for arrival in arrivals if arrival.capture is not None]
         captures += [contact.capture for contact in contacts if contact.capture is not None]
         segment = self._open_segment(now)
@@ -230,6 +232,13 @@ class Archive:
         # Once the journal is deleted, only the index tells what counted, so it must be on disk before.
         self._warc.sync_index()
         segment.finish()
+
+
+def _leave_out_strange(contacts: Sequence[Contact]) -> None:
+    """Drop the captures that a coordinator would not believe."""
+    for contact in contacts:
+        if not is_robots_txt(contact.fetch.url):
+            contact.capture, contact.fetch.record_id = None, ""
 
 
 def _surplus(arrivals: Sequence[Arrival], answer: Answer) -> set[int]:

@@ -97,6 +97,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "tokens create": (("let nodes join", "drumlin tokens create --role join --engine redis://10.0.0.7/docs"),),
     "tokens list": (("who has one?", "drumlin tokens list --engine redis://10.0.0.7/docs"),),
     "tokens revoke": (("make one void", "drumlin tokens revoke 3f2a --engine redis://10.0.0.7/docs"),),
+    "plan": (
+        ("ten billion pages in five days", "drumlin plan --pages 10B --days 5 --urls 11B"),
+        ("with few hosts", "drumlin plan --pages-per-second 500 --urls 1M --hosts 200 --delay 2s"),
+        ("with costs of your own", "drumlin plan --pages-per-second 500 --urls 1M --costs load.json"),
+    ),
     "certs create": (("for two machines", "drumlin certs create certs --host c1.example.org"),),
     "certs show": (("until when are they good?", "drumlin certs show certs"),),
 }

@@ -54,6 +54,7 @@ GROUPS = {
         "node": "Run one worker; `crawl` starts its own.",
         "store": "Complete the store of a fleet.",
         "tokens": "Make, list and revoke tokens.",
+        "plan": "Say what a fleet needs: cores, servers, memory, network, disk.",
         "certs": "Make certificates for trying out TLS.",
         "sim": "Simulate a fleet, with faults, on virtual time.",
     },

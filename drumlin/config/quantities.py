@@ -1,5 +1,5 @@
-"""Sizes and durations as people write and read them: the one place that reads and writes `10GB` and `1h30m`, and
-shows `1.2 GB` and `3 min`."""
+"""Sizes, durations and large numbers as people write and read them: the one place that reads and writes `10GB` and
+`1h30m`, reads `10 billion` and `70%`, and shows `1.2 GB` and `3 min`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,25 @@ SECONDS_PER_UNIT = {
     "day": 86400.0,
     "days": 86400.0,
 }
+NUMBERS_PER_UNIT = {
+    "": 1.0,
+    "k": 1e3,
+    "thousand": 1e3,
+    "m": 1e6,
+    "million": 1e6,
+    "b": 1e9,
+    "billion": 1e9,
+    "t": 1e12,
+    "trillion": 1e12,
+}
 TENTHS_BELOW = 10.0
+ROUNDED_ABOVE = 100.0
 
 _SHOWN_UNITS = (("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)", re.ASCII)
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|min|days?|[smhdw])\s*", re.ASCII)
+_NUMBER = re.compile(r"([0-9][0-9,_]*(?:\.[0-9]+)?(?:e[0-9]{1,2})?) ?([a-z]*)", re.ASCII)
+_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+) ?(%?)", re.ASCII)
 _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
 
@@ -62,6 +76,23 @@ def parse_duration(text: str) -> float:
     if not parts or "".join(part[0] for part in parts) != text:
         raise ValueError(f"not a duration: {text!r}")
     return _finite(math.fsum(float(part[1]) * SECONDS_PER_UNIT[part[2]] for part in parts), text)
+
+
+def parse_number(text: str) -> float:
+    """The number that `text` means: `23,148`, `1e9`, `2.5M`, `10 billion`. ValueError if it is not a number."""
+    match = _NUMBER.fullmatch(text.strip().lower())
+    if match is None or match[2] not in NUMBERS_PER_UNIT:
+        raise ValueError(f"not a number: {text!r}")
+    return float(match[1].replace(",", "").replace("_", "")) * NUMBERS_PER_UNIT[match[2]]
+
+
+def parse_share(text: str) -> float:
+    """The share of a whole that `text` means: `0.7`, `70%`. ValueError if it is not one, or more than the whole."""
+    match = _SHARE.fullmatch(text.strip())
+    share = float(match[1]) / (100 if match[2] else 1) if match else math.inf
+    if share > 1:
+        raise ValueError(f"not a share: {text!r}")
+    return share
 
 
 def format_size(size: int) -> str:
@@ -90,6 +121,22 @@ def show_size(size: float) -> str:
         if amount >= 1:
             return f"{amount:,.1f} {unit}" if amount < TENTHS_BELOW else f"{amount:,.0f} {unit}"
     return f"{size:.0f} bytes"
+
+
+def show_bits(bits_per_s: float) -> str:
+    """The speed of a network for people, rounded: `1.2 Gbit/s`."""
+    for unit, many in (("Tbit/s", 1e12), ("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
+        if (amount := bits_per_s / many) >= 1:
+            return f"{amount:,.1f} {unit}" if amount < TENTHS_BELOW else f"{amount:,.0f} {unit}"
+    return f"{bits_per_s:.0f} bit/s"
+
+
+def show_number(number: float) -> str:
+    """A number for people: `0.25`, `23,148`, and rounded from a million: `1.23 million`, `10 billion`."""
+    for unit in ("trillion", "billion", "million"):
+        if (amount := number / NUMBERS_PER_UNIT[unit]) >= 1:
+            return f"{amount:,.0f} {unit}" if amount >= ROUNDED_ABOVE else f"{amount:.3g} {unit}"
+    return f"{number:,.0f}" if number >= TENTHS_BELOW else f"{number:.3g}"
 
 
 def show_duration(seconds: float) -> str:

@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
     {"config", "tls"},
-    {"client", "contact", "reading"},
+    {"client", "contact", "reading", "plan"},
     {"pipeline"},
     {"access"},
     {"coordinator", "node"},
@@ -49,9 +49,11 @@ ALLOWED = {
     "tls": {"errors", "disk"},
     # The law of contact knows no clock and no fetcher: those who perform what it decides do.
     "contact": {"model", "errors", "protocol", "http", "urls", "frontier", "robots", "config"},
+    # Planning multiplies. It knows what an engine can be told to remember, and nothing else of what it plans.
+    "plan": {"errors", "lines", "config", "engines"},
 }
 # Core code takes time and chance as arguments, so tests and a simulator can run it in virtual time.
-PURE = {"http", "urls", "frontier", "engines", "dedupe", "robots", "contact"}
+PURE = {"http", "urls", "frontier", "engines", "dedupe", "robots", "contact", "plan"}
 # What stands between them and an event loop: a network client, and the adapter for code that has no loop.
 IMPURE_FILES = {"engines/blocking.py", "engines/redis/engine.py", "engines/redis/check.py", "engines/redis/client.py"}
 IMPURE_MODULES = {"time", "random", "asyncio", "secrets", "uuid", "socket", "selectors", "ssl", "threading", "pycurl"}

@@ -51,7 +51,6 @@ CALLED_BY_OTHERS = {
         *(f"drumlin.logs.destinations.{name}.handleError" for name in ("_Stderr", "_File")),
         *(f"drumlin.logs.destinations.{name}.emit" for name in ("_Telling", "_File")),
     },
-    "an operator, who writes it into the address of an engine": {"drumlin.engines.redis.address.Duplicates.EXACT"},
     "bench.engines, which waits until RocksDB has come to rest": {"drumlin.engines.rocksdb.engine.RocksEngine.at_rest"},
     "`drumlin frontier checkpoint`, which issue 15 adds": {
         "drumlin.engines.base.Engine.snapshot",

@@ -86,7 +86,9 @@ def _log_entry(entry: AuditEntry) -> None:
     who = f"{entry.role} {entry.name or entry.token_id}"
     fields = {name: value for name, value in msgspec.structs.asdict(entry).items() if name != "time"}
     extra = event(Event.AUDIT, **fields)
-    _log.info("%s from %s: %s %s: %s", who, entry.address, entry.action, entry.target, entry.outcome, extra=extra)
+    _log.info(
+        "%s from %s: %s %s: %s", who, entry.address or "here", entry.action, entry.target, entry.outcome, extra=extra
+    )
 
 
 def _key(now: float) -> str:

@@ -23,7 +23,8 @@ def command() -> None:
 def show(loaded: Loaded, origin: bool) -> None:
     """Show the settings of all verbs, those of `crawl` as it would use them with the same flags.
 
-    The output without --origin is a valid drumlin.toml. Passwords and tokens are not shown.
+    (What a crawl that exists was started with is in its directory, in `crawl.json`.) The output without --origin is a
+    valid drumlin.toml. Passwords and tokens are not shown.
     """
     if loaded.process.json:
         write_json(_document(loaded, origin))

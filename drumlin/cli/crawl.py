@@ -14,10 +14,12 @@ from drumlin.cli.console import messages, results, say, write_json
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import holds_crawl
 from drumlin.config import Loaded, crawl_options
+from drumlin.config.record import CrawlRecord
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_OUT_OF_REACH, ConfigError
 
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?![0-9])", re.IGNORECASE | re.ASCII)
 HREF_SHOWN_CHARS = 200
+SEEDS_NAMED = 3
 NO_CONTACT = (
     "Owners of the sites cannot see whom to write to. Give --contact you@example.org, or a web page, once it is more "
     "than a trial: it is sent in the user agent."
@@ -34,8 +36,11 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, fresh
 
     Running the same command again resumes where it stopped, whatever stopped it.
     """
+    out = Path(loaded.process.out)
+    if not urls and input_file is None and not fresh and holds_crawl(out):
+        raise ConfigError("No URL is given.", f"The crawl in {out} goes on with {_last_seeds(out)}.")
     seeds = read_seeds(urls, input_file)
-    ask_for_contact(loaded, founded=holds_crawl(Path(loaded.process.out)) and not fresh)
+    ask_for_contact(loaded, founded=holds_crawl(out) and not fresh)
     return crawl(loaded, seeds, fresh=fresh)
 
 
@@ -85,7 +90,7 @@ def read_seeds(urls: tuple[str, ...], input_file: str | None) -> list[str]:
 
     seeds: dict[str, None] = {}
     for where, href in _hrefs(urls, input_file):
-        url = canonical(_with_scheme(href))
+        url = canonical(with_scheme(href))
         if url is None:
             shown = href[:HREF_SHOWN_CHARS]
             raise ConfigError(f"{where}: {shown!r} is not a web address.", "Give http:// or https:// URLs.")
@@ -95,6 +100,14 @@ def read_seeds(urls: tuple[str, ...], input_file: str | None) -> list[str]:
     if not seeds:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
     return list(seeds)
+
+
+def _last_seeds(out: Path) -> str:
+    """What to type to resume the crawl in this directory, in words."""
+    record = CrawlRecord.read(out)
+    seeds = record.seeds[:SEEDS_NAMED] if record else []
+    others = " and its other URLs" if record and len(record.seeds) > SEEDS_NAMED else ""
+    return f"`drumlin crawl {' '.join(seeds)}`{others}, and the flags of its last start" if seeds else "its own URLs"
 
 
 def _hrefs(urls: tuple[str, ...], input_file: str | None) -> Iterator[tuple[str, str]]:
@@ -116,6 +129,6 @@ def _named(input_file: str) -> str:
     return "The standard input" if input_file == "-" else input_file
 
 
-def _with_scheme(href: str) -> str:
+def with_scheme(href: str) -> str:
     """A bare name such as example.com/docs or example.com:8080 means its web site; mailto:someone does not."""
     return href if "://" in href or _OTHER_SCHEME.match(href) else f"http://{href}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumlin.cli.console import results, write_json
+from drumlin.cli.console import line, results, write_json
 from drumlin.cli.remote import ListsByDefault, remote_options
 from drumlin.config import Loaded
 from drumlin.config.quantities import parse_duration, show_duration, show_size
@@ -51,7 +51,10 @@ def list_hosts(loaded: Loaded, remote: Remote, state: str | None, limit: int) ->
     console = results(loaded.process)
     if hosts:
         console.print(_table(hosts))
-    console.print(f"{counted(len(hosts), 'host')}.")
+        console.print(f"{counted(len(hosts), 'host')}.")
+    else:
+        line(console, "No host is in this state." if state else "No host has URLs left.")
+        line(console, "`drumlin hosts show HOST` shows a host in any state.")
 
 
 def _table(hosts: list[dict[str, Any]]) -> Table:
@@ -121,6 +124,10 @@ def _path(host: str) -> str:
     return paths.HOST.format(host=quote(host, safe=":"))
 
 
+def _robots(reason: str) -> str:
+    return "has rules, which are obeyed" if reason == "rules" else reason
+
+
 def _print(loaded: Loaded, host: dict[str, Any]) -> None:
     if loaded.process.json:
         write_json(host)
@@ -136,7 +143,7 @@ def _print(loaded: Loaded, host: dict[str, Any]) -> None:
         ("pages", f"{host['pages']:,} ({show_size(host['bytes'])})"),
         ("delay", show_duration(host["delay_s"])),
         ("budget", budget),
-        *((f"robots ({scheme})", rules["reason"]) for scheme, rules in host["robots"].items()),
+        *((f"robots ({scheme})", _robots(rules["reason"])) for scheme, rules in host["robots"].items()),
     ]
     for name, value in rows:
         table.add_row(name, one_line(value))

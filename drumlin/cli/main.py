@@ -181,7 +181,7 @@ def _explain_usage(error: click.ClickException) -> int:
         return EXIT_USAGE
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "drumlin"
     message = error.format_message()
-    end = "" if message.endswith((".", "?", ")")) else "."
+    end = "" if message.endswith((".", "?", "?)")) else "."
     return _fail(f"{message}{end} See `{path} --help`.", EXIT_USAGE)
 
 

@@ -28,7 +28,7 @@ class ListsByDefault(VerbFamily):
     """A group of commands where `list` is the default: `drumlin hosts --state ready` means `drumlin hosts list …`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        named = args[:1] and (args[0] in self.commands or args[0] in context.help_option_names)
+        named = args[:1] and (not args[0].startswith("-") or args[0] in context.help_option_names)
         # A shell that completes `drumlin hosts ` wants the names of the commands.
         named = named or (context.resilient_parsing and not args)
         return super().parse_args(context, args if named else ["list", *args])

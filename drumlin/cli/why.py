@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drumlin.cli.console import MARK, line, results, write_json
+from drumlin.cli.crawl import with_scheme
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded
@@ -15,13 +16,18 @@ from drumlin.protocol import paths
 if TYPE_CHECKING:
     from drumlin.client.remote import Remote
 
+WAITING = frozenset({"queued", "scheduled"})
+"""The states of a URL whose turn has yet to come."""
+WHOLE_CRAWL = frozenset({"paused", "draining", "stopped", "not_running", "no_nodes", "no_active_nodes"})
+"""The reasons for which no URL of a crawl is fetched, whatever its host waits for."""
+
 
 @click.command("why", cls=Verb)
 @click.argument("url", required=False)
 @remote_options("json", "color")
 def command(loaded: Loaded, remote: Remote, url: str | None) -> None:
     """Say what happened to URL, and why; without a URL, why nothing is being fetched right now."""
-    answer = remote.get(paths.WHY_IDLE) if url is None else remote.get(paths.URLS, url=_with_scheme(url))
+    answer = remote.get(paths.WHY_IDLE) if url is None else remote.get(paths.URLS, url=with_scheme(url))
     if loaded.process.json:
         write_json(answer)
         return
@@ -30,10 +36,11 @@ def command(loaded: Loaded, remote: Remote, url: str | None) -> None:
         lines = [reason["message"] for reason in (*answer["reasons"], *answer["bound_by"])]
         lines = lines if answer["idle"] else ["Pages are being fetched.", *lines]
     else:
-        lines = answer["story"]
+        lines = [*answer["story"], *(_standing_still(remote) if answer["state"] in WAITING else [])]
     for place, sentence in enumerate(lines):
         line(console, sentence, style="" if place else MARK)
 
 
-def _with_scheme(url: str) -> str:
-    return url if "://" in url else f"http://{url}"
+def _standing_still(remote: Remote) -> list[str]:
+    """Why no URL of the crawl is fetched now; empty if some are."""
+    return [reason["message"] for reason in remote.get(paths.WHY_IDLE)["reasons"] if reason["code"] in WHOLE_CRAWL]

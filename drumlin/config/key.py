@@ -185,7 +185,7 @@ def _texts(value: object, expected: str) -> tuple[str, ...]:
 
 
 def _types(key: Key, value: object) -> tuple[str, ...]:
-    expected = "a list of types with a size each, such as video/*=100MB or application/zip=0"
+    expected = "types, each with the size of its largest body, such as video/*=100MB, or 0 for none: application/zip=0"
     try:
         return tuple(format_rule(*rule) for rule in parse_rules(_texts(value, expected)).items())
     except ValueError as error:

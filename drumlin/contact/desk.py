@@ -61,7 +61,7 @@ class Desk:
         """
         host = fetch.host
         self.close(fetch)
-        host.answered = not answer.failure or bool(answer.header_lines)
+        host.last_contact_answered = not answer.failure or bool(answer.header_lines)
         reached = answer.first_byte if self.settings.per_host == 1 else answer.started
         host.contacted = max(host.contacted, reached)
         host.next_contact = max(host.next_contact, reached + host.delay_s)

@@ -40,10 +40,10 @@ class Renewed(msgspec.Struct):
 
 
 class RenewalEnded(msgspec.Struct):
-    """The call that `Renew` asked for has ended: the coordinator does not renew the hosts in `lost`. `again_s` is set
-    when the call failed: how long to wait before the next."""
+    """The call that `Renew` asked for has ended: the coordinator does not renew the hosts in `not_renewed`. `again_s`
+    is set when the call failed: how long to wait before the next."""
 
-    lost: Sequence[str] = ()
+    not_renewed: Sequence[str] = ()
     again_s: float | None = None
 
 

@@ -65,10 +65,8 @@ class HostWork:
     """One leased host: its URLs to fetch, its pace, its robots rules."""
 
     __slots__ = (
-        "answered",
         "backoff",
         "contacted",
-        "crawl_delay_s",
         "delay_s",
         "ending",
         "exhausted_until",
@@ -78,6 +76,7 @@ class HostWork:
         "host_delay_s",
         "hsts_until",
         "in_flight",
+        "last_contact_answered",
         "lease_delay_s",
         "lease_id",
         "next_contact",
@@ -88,6 +87,7 @@ class HostWork:
         "robots_query",
         "robots_turn",
         "sent",
+        "settings_delay_s",
         "slow_s",
         "slowed_at",
         "stale",
@@ -111,17 +111,20 @@ class HostWork:
         self.next_contact = now + lease.wait_s
         self.contacted = float("-inf")
         """When the last contact under this lease reached the host, from which the delay counts."""
-        self.crawl_delay_s = delay_s
+        self.settings_delay_s = delay_s
+        """--delay, as far as this node knows."""
         self.lease_delay_s = lease.min_delay_s
+        """What the coordinator demanded with the lease: --delay as it knows it, or this host's own, if that is more."""
         self.host_delay_s = lease.host_delay_s
+        """This host's own, without --delay: what it asked for under earlier leases, or an operator has set."""
         self.tasks: deque[Assignment] = deque(lease.assignments)
         self.in_flight = 0
         self.unsettled = 0
         """Results that have arrived and are not archived yet."""
         self.unanswered = 0
         """Results that are archived and on their way to the coordinator."""
-        self.answered = False
-        """Whether the last contact under this lease was answered."""
+        self.last_contact_answered = False
+        """Whether the host answered the last contact under this lease."""
         self.suspects: dict[str, Suspect] = {}
         """URLs whose failure may be the host's, which its robots.txt is asked for to know."""
         self.renewing = False
@@ -141,9 +144,11 @@ class HostWork:
         self.hsts_until = note.hsts_until
         self.backoff = note.backoff
         self.slow_s = note.slow_s
+        """The longer delay that holds for a while because the host said that it was asked too often."""
         self.slowed_at = float("-inf")
         self.robots = robots_of(note, agent)
         self.delay_s = self._least_delay_s()
+        """The delay that counts: the longest of all these and of the Crawl-delay in its robots.txt."""
 
     def __repr__(self) -> str:
         work = f"{len(self.tasks)} URLs, {self.in_flight} under way, {self.unsettled + self.unanswered} to settle"
@@ -154,7 +159,7 @@ class HostWork:
 
     def _usual_delay_s(self) -> float:
         asked_s = max((robots.crawl_delay_s for robots in self.robots.values()), default=0.0)
-        return max(self.crawl_delay_s, self.lease_delay_s, self.host_delay_s, asked_s)
+        return max(self.settings_delay_s, self.lease_delay_s, self.host_delay_s, asked_s)
 
     def slow_down(self, asked_at: float, now: float) -> None:
         """The site wants to be asked less often: twice the delay from now on. Answers to what was asked before we knew
@@ -172,9 +177,9 @@ class HostWork:
         self.note_changed = True
         self._change_pace()
 
-    def follow_delay(self, crawl_delay_s: float) -> None:
+    def follow_delay(self, settings_delay_s: float) -> None:
         """The crawl has another delay: what the lease said counts only as far as it is the host's own wish."""
-        self.crawl_delay_s, self.lease_delay_s = crawl_delay_s, self.host_delay_s
+        self.settings_delay_s, self.lease_delay_s = settings_delay_s, self.host_delay_s
         self._change_pace()
 
     def _change_pace(self) -> None:
@@ -217,7 +222,7 @@ class HostWork:
         """Whether somebody else may have the host by now, or very soon."""
         return now >= self.expires - LEASE_MARGIN_S
 
-    def lost_request(self, stale: bool, per_host: int) -> bool:
+    def went_down_with_connection(self, stale: bool, per_host: int) -> bool:
         """Whether a request was lost on a connection that its server, or a neighbour on it, had just closed. Such a
         request counts as a contact, since the server may have seen it, but not as an attempt. It is sent again when the
         next contact is due, a few times."""

@@ -176,9 +176,9 @@ class Contacts:
             self._desk.changed.append(host)
 
     def _renewal_ended(self, event: RenewalEnded, now: Moment) -> None:
-        lost = set(event.lost)
+        not_renewed = set(event.not_renewed)
         for host in self._leases.renewed(event.again_s, now):
-            if host.host in lost:
+            if host.host in not_renewed:
                 # Not even a redirect or a guest may lead there any more: somebody else may have it.
                 host.expires = min(host.expires, now.boot)
                 self._desk.begin_no_more(host)
@@ -206,12 +206,12 @@ class Contacts:
         if not self._is_open(fetch, FetchPage, FetchRobots):
             return
         desk.close(fetch)
-        lost = fetch.host.expired(now.boot)
-        if lost:
+        lease_over = fetch.host.expired(now.boot)
+        if lease_over:
             desk.begin_no_more(fetch.host)
         if isinstance(fetch, FetchRobots):
-            self._robots.too_late(fetch, lost=lost)
-        elif not lost:
+            self._robots.too_late(fetch, lease_over=lease_over)
+        elif not lease_over:
             desk.ask_again(fetch.host, fetch.task)
 
     def _is_open(self, fetch: FetchPage | FetchRobots, *kinds: type) -> bool:

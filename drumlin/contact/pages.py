@@ -30,10 +30,10 @@ class Pages:
 
     def arrived(self, fetch: FetchPage, answer: Answer, now: Moment) -> None:
         desk, host, task = self._desk, fetch.host, fetch.task
-        answered_before = host.answered
+        answered_before = host.last_contact_answered
         desk.end(fetch, answer)
-        lost = host.lost_request(answer.stale, desk.settings.per_host)
-        again = task if lost else self._next_step(answer, task, now)
+        unheard = host.went_down_with_connection(answer.stale, desk.settings.per_host)
+        again = task if unheard else self._next_step(answer, task, now)
         if again is not None:
             desk.ask_again(host, again)
         elif unreached(answer):

@@ -73,7 +73,7 @@ class RobotsAsking:
         query.host.robots_in_flight = False
         self._desk.end(fetch, answer)
         self._desk.changed.append(query.host)
-        if place.lost_request(answer.stale, self._desk.settings.per_host):
+        if place.went_down_with_connection(answer.stale, self._desk.settings.per_host):
             query.host.robots_query = query
             return
         target = self._next_url(query, answer, now)
@@ -86,12 +86,12 @@ class RobotsAsking:
         else:
             self._decide(event, now)
 
-    def too_late(self, fetch: FetchRobots, *, lost: bool) -> None:
-        """The request was not sent. If its lease is `lost`, a guest has to find another way."""
+    def too_late(self, fetch: FetchRobots, *, lease_over: bool) -> None:
+        """The request was not sent. If its lease is over, a guest has to find another way."""
         query = fetch.query
         query.host.robots_in_flight = False
         self._desk.changed.append(query.host)
-        if not lost:
+        if not lease_over:
             query.host.robots_query = query
         elif fetch.host is not query.host:
             self._desk.sent_away.append(query)

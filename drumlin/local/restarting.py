@@ -128,8 +128,8 @@ class _FoundAgain:
         self._traps = TrapFilter(TrapLimits(depth_max=None))
         self._year = year
         self._before = before
-        joined = [*seeds, *dispatcher.scope_seeds]
-        self._scope = Scope(before.scope, joined, before.include, before.exclude) if before is not None else None
+        # Without the seeds that joined later: before they did, links to their hosts were refused too.
+        self._scope = Scope(before.scope, seeds, before.include, before.exclude) if before is not None else None
         self._links, self._redirects = past.links, past.redirects()
         self.left_out = {OUT_OF_SCOPE: 0, DEPTH: 0}
         """How many distinct URLs are still left out, by reason."""

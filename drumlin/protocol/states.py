@@ -88,5 +88,5 @@ NODE_MOVES: Mapping[NodeEvent, Mapping[NodeStatus, NodeStatus]] = {
     NodeEvent.LEAVES: dict.fromkeys(NodeStatus, NodeStatus.INACTIVE),
     NodeEvent.DRAIN: dict.fromkeys(NodeStatus, NodeStatus.DRAINING),
     NodeEvent.QUARANTINE: dict.fromkeys(NodeStatus, NodeStatus.QUARANTINED),
-    NodeEvent.RELEASE: dict.fromkeys(NodeStatus, NodeStatus.ACTIVE),
+    NodeEvent.RELEASE: dict.fromkeys(ORDERS.values(), NodeStatus.ACTIVE),
 }

@@ -19,7 +19,7 @@ is at most `CRAWL_DELAY_MAX_S`. docs/reference/robots.md has the policy for ever
 """
 
 from drumlin.robots.agent import product_token
-from drumlin.robots.match import Matcher, Rule
+from drumlin.robots.match import ROBOTS_PATH, Matcher, Rule
 from drumlin.robots.meta import Directives, directives
 from drumlin.robots.noted import as_noted, decisions_in, named_sitemaps, sitemaps_in
 from drumlin.robots.packing import NOTED_BYTES_MAX
@@ -41,6 +41,7 @@ __all__ = [
     "LINE_BYTES_MAX",
     "NOTED_BYTES_MAX",
     "REDIRECTS_MAX",
+    "ROBOTS_PATH",
     "Decision",
     "Directives",
     "Matcher",

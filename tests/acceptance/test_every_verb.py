@@ -78,6 +78,18 @@ def test_every_verb_on_a_crawl_that_does_not_run(tmp_path: Path, web: FakeWeb) -
     read_everything(tmp_path)
     assert "No process of this crawl runs." in say(tmp_path, "why")
     assert "Done." in say(tmp_path, "why", home)
+    assert "No process of this crawl runs." in say(tmp_path, "why", web.url("site", f"/{PAGES - 1}"))
+    unknown = say(tmp_path, "why", home.removeprefix("http://") + "mistyped", code=EXIT_COORDINATOR)
+    assert f"Nothing is known of {home}mistyped." in unknown, "it is named as it was looked for"
+    assert "'mailto:a@b' is not a web address." in say(tmp_path, "why", "mailto:a@b", code=EXIT_COORDINATOR)
+    assert "`drumlin hosts show" in say(tmp_path, "why", web.url("site", "/robots.txt"), code=EXIT_COORDINATOR)
+    assert f"goes on with `drumlin crawl {home}`" in say(tmp_path, "crawl", "--out", "crawl", code=EXIT_USAGE)
+    assert "No such command 'a.example'. See `drumlin hosts --help`." in say(
+        tmp_path, "hosts", "a.example", code=EXIT_USAGE
+    )
+    assert "extra argument (b). See" in say(tmp_path, "why", "a", "b", code=EXIT_USAGE)
+    assert "may work again" in say(tmp_path, "nodes", "release", "n0")
+    assert "failed" not in say(tmp_path, "nodes"), "a node that has left is not missed"
     for verb in (("pause",), ("resume",), ("stop",), ("set", "delay", "1s")):
         said = say(tmp_path, *verb, code=EXIT_COORDINATOR)
         assert said == (
@@ -88,6 +100,7 @@ def test_every_verb_on_a_crawl_that_does_not_run(tmp_path: Path, web: FakeWeb) -
     assert crawl(tmp_path, home, *NO_PATIENCE, "--out", "crawl").returncode == EXIT_OK
     assert web.url("site", "/new") in web.requested
     assert "The crawl is finished." in say(tmp_path, "why")
+    assert "No host has URLs left." in say(tmp_path, "hosts")
     assert "finished" in say(tmp_path, "status")
 
 

@@ -59,6 +59,17 @@ def test_a_wider_scope_finds_again_what_was_refused(tmp_path: Path, web: FakeWeb
     assert paths(tmp_path, web, "other") == {"", "far"}
 
 
+def test_what_was_refused_before_its_host_was_enqueued_is_found_again_too(tmp_path: Path, web: FakeWeb) -> None:
+    home, moved = web.url("site"), web.page("other", "/moved", "moved")
+    web.respond("site", "/top", Response(status=301, headers={"Location": moved}))
+    again(tmp_path, home)
+    assert drumlin(tmp_path, "enqueue", web.url("other", "/far"), "--out", "crawl").returncode == EXIT_OK
+    again(tmp_path, home)
+    assert paths(tmp_path, web, "other") == {"far"}
+    again(tmp_path, home, "--scope", "any")
+    assert paths(tmp_path, web, "other") == {"", "far", "moved"}
+
+
 def test_a_greater_depth_goes_on_from_where_it_ended(tmp_path: Path, web: FakeWeb) -> None:
     home = web.url("site")
     again(tmp_path, home, "--depth", "1")

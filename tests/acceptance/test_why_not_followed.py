@@ -18,10 +18,12 @@ from tests.acceptance.commands import NO_PATIENCE, crawl, drumlin
 def web() -> Iterator[FakeWeb]:
     with FakeWeb(hosts=0) as made:
         links = "<a rel='nofollow' href='/only'>only</a><a href='/near'>near</a><a href='/moved'>moved</a>"
+        links += "<a href='/away'>away</a>"
         made.page("site", "/", f"{links}<a href='{made.url('other', '/x')}'>other</a><img src='/i.png'>")
         made.page("site", "/near", "<a href='/deep'>deep</a><a href='/same'>same</a> near")
         made.page("site", "/quiet", "<meta name='robots' content='nofollow'><a href='/hushed'>hushed</a>")
         made.respond("site", "/moved", Response(status=302, headers={"Location": "/near"}))
+        made.respond("site", "/away", Response(status=302, headers={"Location": made.url("other", "/gone")}))
         yield made
 
 
@@ -51,15 +53,23 @@ def test_what_is_linked_and_not_followed_is_explained(folder: Path, web: FakeWeb
     assert (told["state"], told["found_on"]) == ("not_followed", home)
 
 
+def test_what_a_redirect_leads_to_and_is_not_followed_is_explained(folder: Path, web: FakeWeb) -> None:
+    said = why(folder, web.url("other", "/gone"))
+    assert "--scope host leaves it out." in said
+    assert f"{web.url('site', '/away')} redirects to it." in said
+
+
 def test_what_nobody_links_to_is_still_unknown(folder: Path, web: FakeWeb) -> None:
     done = drumlin(folder, "why", web.url("site", "/nowhere"), "--out", "crawl")
     assert done.returncode == EXIT_COORDINATOR
-    assert "It was never queued, and no stored page links to it." in " ".join(done.stderr.split())
+    assert "It was never queued, and nothing in the complete tables links or redirects to it." in " ".join(
+        done.stderr.split()
+    )
 
 
 def test_the_report_counts_them(folder: Path) -> None:
     refused = json.loads((folder / "crawl" / "report.json").read_text())["refused"]
-    assert refused == {"depth": 2, "nofollow": 2, "out_of_scope": 1}
+    assert refused == {"depth": 2, "nofollow": 2, "out_of_scope": 2}
 
 
 def test_a_redirect_says_where_it_leads_and_who_links_to_it(folder: Path, web: FakeWeb) -> None:

@@ -69,7 +69,7 @@ def test_a_crawl_that_has_stopped_says_how_it_goes_on() -> None:
 
 def test_an_empty_frontier_says_whether_anything_was_ever_known() -> None:
     assert "none is known" in reasons(add_up([]), node())[0].message
-    assert "all 7 that are known are done or dead" in reasons(totals(done=6, dead=1), node())[0].message
+    assert "all 7 that are known are done or given up" in reasons(totals(done=6, dead=1), node())[0].message
 
 
 def test_without_nodes_nothing_can_be_fetched() -> None:
@@ -110,7 +110,7 @@ def test_the_last_urls_are_said_to_be_with_those_who_took_them() -> None:
 def test_hosts_of_lost_nodes_are_not_said_to_be_looked_after() -> None:
     lost, leased = reasons(totals(queued=9, hosts_leased=1), node(NodeStatus.FAILED))
     assert (lost.code, leased.code) == ("no_active_nodes", "all_leased")
-    assert "they go to other nodes once the lost ones" in leased.message
+    assert "they go to other nodes as soon as it is certain" in leased.message
 
 
 def test_there_is_always_a_reason() -> None:

@@ -38,9 +38,9 @@ finished    finished  running   finished  finished
 NODES = """
              registers    calls        falls_silent  rests        leaves    drain     quarantine   release
 active       active       active       failed        quiet        inactive  draining  quarantined  active
-inactive     active       active       inactive      inactive     inactive  draining  quarantined  active
-failed       active       active       failed        failed       inactive  draining  quarantined  active
-quiet        active       active       quiet         quiet        inactive  draining  quarantined  active
+inactive     active       active       inactive      inactive     inactive  draining  quarantined  inactive
+failed       active       active       failed        failed       inactive  draining  quarantined  failed
+quiet        active       active       quiet         quiet        inactive  draining  quarantined  quiet
 quarantined  quarantined  quarantined  quarantined   quarantined  inactive  draining  quarantined  active
 draining     active       draining     failed        quiet        inactive  draining  quarantined  active
 """

@@ -38,6 +38,11 @@ def test_one_is_not_called_several() -> None:
     assert told(TaskState.SCHEDULED)[0] == f"Found on {SEED}, {said}"
 
 
+def test_what_a_narrower_scope_leaves_out_has_not_failed() -> None:
+    letter = DeadLetter(URL, HOST, FailureKind.SCOPE_CHANGED, 1, "", T, T, SEED, TASK)
+    assert "failed" not in " ".join(told(TaskState.DEAD, letter=letter))
+
+
 def test_a_failed_attempt_says_its_cause_also_when_there_was_a_status() -> None:
     failed = StoredFetch(T, "failed", 302, "redirect_loop", LOOP, "n1", "", "n1-1-1")
     assert told(TaskState.DEAD, failed)[-1] == (
@@ -73,5 +78,6 @@ def test_a_page_says_where_it_was_found_and_what_it_repeats() -> None:
 def test_what_robots_deny_is_said_in_words() -> None:
     denied = StoredFetch(T, "denied", 0, "robots", "rules", "n1", "", "n1-1-1")
     assert f"Not requested by n1 at {DAY}: its robots.txt does not allow it;" in told(TaskState.DONE, denied)[-1]
+    assert told(TaskState.DONE, denied)[0] == "Not fetched."
     silent = StoredFetch(T, "denied", 0, "robots", "status 403", "n1", "", "n1-1-1")
     assert "nothing of its host may be asked for: status 403;" in told(TaskState.DONE, silent)[-1]

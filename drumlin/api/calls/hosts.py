@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -30,13 +31,15 @@ from drumlin.coordinator.letters import LETTERS_OF_HOST_MAX
 from drumlin.coordinator.orders import HOSTS_APART_MAX
 from drumlin.coordinator.taking.host_reports import backoffs_of, slow_s_of
 from drumlin.http.refusal import Refused
+from drumlin.lines import one_line
 from drumlin.model import HostStanding, HostState, TaskState
 from drumlin.protocol import UNREADABLE, BackOff, paths, read_note
-from drumlin.robots import Decision, decisions_in
+from drumlin.robots import ROBOTS_PATH, Decision, decisions_in
 from drumlin.urls import canonical, domain_of, host_of
 
 NOTES_SHOWN_BYTES_MAX = 4 * 1024 * 1024
 """A list of hosts shows robots rules only until their notes have this size together: a thousand may be huge."""
+URL_SHOWN_CHARS = 200
 NOTHING_TRIED = Attempts([], complete=True, has_store=True)
 
 
@@ -162,7 +165,10 @@ class HostCalls:
         url = canonical(query.url)
         story = await self._engine.story(self._engine.shard_of(host_of(url)), url) if url else None
         if url is None:
-            raise Refused(404, "no_such_url", "Nothing is known of this URL.", "It is not a web address.")
+            shown = one_line(query.url[:URL_SHOWN_CHARS])
+            raise Refused(
+                404, "no_such_url", f"{shown!r} is not a web address.", "One looks like https://example.org/a."
+            )
         if story is None:
             return await self._unfollowed(url, call)
         host = host_of(url)
@@ -188,10 +194,13 @@ class HostCalls:
         if linkers.links:
             year = datetime.fromtimestamp(call.calendar.shown(call.now), UTC).year
             return unfollowed_story(url, linkers.links, scope, config, year)
-        hint = _no_links(linkers)
-        raise Refused(
-            404, "no_such_url", "Nothing is known of this URL.", f"{hint} {left_out(url, scope, config)}".strip()
-        )
+        hint = f"{_no_links(linkers)} {left_out(url, scope, config)}".strip()
+        if urlsplit(url).path == ROBOTS_PATH:
+            hint = (
+                f"It is asked for before the pages of its host: `drumlin hosts show {host_of(url)}` says what it says."
+            )
+        # The URL is named as it was looked for: whoever has mistyped it sees that here.
+        raise Refused(404, "no_such_url", f"Nothing is known of {url[:URL_SHOWN_CHARS]}.", hint)
 
 
 def _no_links(linkers: Linkers) -> str:
@@ -199,7 +208,7 @@ def _no_links(linkers: Linkers) -> str:
         return "It was never queued, and this coordinator has no store to see who links to it."
     if not linkers.complete:
         return "It was never queued; not all of the store was looked through for pages that link to it."
-    return "It was never queued, and no stored page links to it."
+    return "It was never queued, and nothing in the complete tables links or redirects to it."
 
 
 def host_named(name: str) -> str:

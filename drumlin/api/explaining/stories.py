@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from drumlin.api.explaining.unfollowed import refers
 from drumlin.api.intake.workers import Attempts
 from drumlin.api.messages.hosts import FetchView, HostView, URLState, URLStory
 from drumlin.api.messages.people import dead_letter_view
@@ -54,7 +55,7 @@ def url_story(
         lease_until=state.deadline if state and held else None,
         dead_letter=dead_letter_view(letter) if letter else None,
         story=[
-            *(_origin(task) if task else _origin_by(attempts)),
+            *(_origin(task, letter) if task else _origin_by(attempts)),
             *_fate(story, state, letter, calendar, attempts),
             *_turn(story, view),
             *_told(story, attempts),
@@ -72,19 +73,20 @@ def url_story(
 def _origin_by(attempts: Attempts) -> list[str]:
     """Where a URL that is done was found, if the store says so."""
     told = next((one.found_on for one in attempts.fetches if one.found_on), "")
-    linked = next((link.page for link in attempts.linkers), "")
+    linked = next((f"{link.page} {refers(link)}." for link in attempts.linkers), "")
     if told == NAMED_BY_ROBOTS:
         return ["A sitemap that robots.txt names."]
     if told:
         return [f"Found on {told}."]
-    return [f"{linked} links to it."] if linked else []
+    return [linked] if linked else []
 
 
-def _origin(task: Task) -> list[str]:
+def _origin(task: Task, letter: DeadLetter | None) -> list[str]:
     origin = f"Found on {task.found_on}" if task.found_on else "A seed, or enqueued by somebody"
     through = f", reached through {counted(len(task.redirects), 'redirect')}" if task.redirects else ""
     far = f", {counted(task.depth, 'link')} from a seed" if task.depth else ""
-    tried = f" It has failed {counted(task.failures, 'time')}." if task.failures else ""
+    asked = task.failures and not (letter and letter.kind == FailureKind.SCOPE_CHANGED)
+    tried = f" It has failed {counted(task.failures, 'time')}." if asked else ""
     return [f"{origin}{through}{far}, with priority {task.priority}.{tried}"]
 
 
@@ -104,6 +106,8 @@ def _fate(
         return [f"Given up (a dead letter) since {since}: {_cause(letter.kind, letter.last_error)}."]
     if story.state is TaskState.DONE and attempts.fetches and attempts.fetches[0].outcome == Outcome.FAILED:
         return ["Given up, and dropped from the dead letters by somebody: it is not fetched again."]
+    if story.state is TaskState.DONE and attempts.fetches and attempts.fetches[0].outcome == Outcome.DENIED:
+        return ["Not fetched."]
     if story.state is TaskState.DONE:
         return ["Done."]
     return [f"It is {story.state}."]
@@ -126,7 +130,8 @@ def _told(story: TaskStory, attempts: Attempts) -> list[str]:
         return [
             "The newest tables of the store have no row of it; the others were not searched, because there are many."
         ]
-    return ["No complete table of the store has a row of it: a node may still be writing it, or stores elsewhere."]
+    when = "a node shows its rows within a minute, unless it stores elsewhere"
+    return [f"No complete table of the store has a row of it yet, which would say how it ended: {when}."]
 
 
 def _attempt(one: StoredFetch) -> str:

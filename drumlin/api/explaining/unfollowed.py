@@ -7,7 +7,7 @@ from drumlin.config import CrawlConfig
 from drumlin.frontier import NOFOLLOW, TrapFilter, TrapLimits
 from drumlin.lines import counted
 from drumlin.parse import ASSET_KINDS, FOLLOWED_KINDS
-from drumlin.store.tables.lookup import StoredLink
+from drumlin.store.tables.lookup import REDIRECT, StoredLink
 from drumlin.urls import Scope, host_of, identity
 
 PAGES_NAMED_MAX = 3
@@ -56,7 +56,7 @@ def why_not_followed(url: str, links: list[StoredLink], scope: Scope, config: Cr
     trap = TrapFilter(TrapLimits(depth_max=None)).reject(identity(url), 1, year)
     rules = [*([out] if out else []), *([f"It looks like one of endlessly many ({trap})."] if trap else [])]
     kept_out = [_kept_out(link, config) for link in links]
-    pages = [f"{link.page} {why or 'links to it'}." for link, why in zip(links, kept_out, strict=True)]
+    pages = [f"{link.page} {why or refers(link)}." for link, why in zip(links, kept_out, strict=True)]
     unexplained = not rules and not all(kept_out)
     return [*rules, *dict.fromkeys(pages[:PAGES_NAMED_MAX]), *([_NOTHING_NOW] if unexplained else [])]
 
@@ -67,8 +67,15 @@ def left_out(url: str, scope: Scope, config: CrawlConfig) -> str:
     return _OUT[rule].format(scope=config.scope) if rule else ""
 
 
+def refers(link: StoredLink) -> str:
+    """How a page or a redirect refers to a URL."""
+    return "redirects to it" if link.kind == REDIRECT else "links to it"
+
+
 def _kept_out(link: StoredLink, config: CrawlConfig) -> str:
     """How the page refers to the URL and why that is not followed; empty if this link would be."""
+    if link.kind == REDIRECT:
+        return ""
     if link.kind in ASSET_KINDS:
         return "" if config.assets else f"shows it ({link.kind}), which is fetched with --assets"
     if link.kind not in FOLLOWED_KINDS:

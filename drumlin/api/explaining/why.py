@@ -98,7 +98,7 @@ def _how_to_go_on(stop_reason: str) -> str:
 
 def _nothing_queued(totals: Totals, now: float) -> list[Reason]:
     if totals.pending == 0:
-        known = f"all {totals.known:,} that are known are done or dead" if totals.known else "none is known"
+        known = f"all {totals.known:,} that are known are done or given up" if totals.known else "none is known"
         return [Reason("nothing_queued", f"No URL is waiting to be fetched: {known}.")]
     if totals.queued == 0 and totals.scheduled:
         wait = "waits" if totals.scheduled == 1 else "wait"
@@ -159,7 +159,7 @@ def _hosts(
 
 
 def _all_leased(totals: Totals, held: bool) -> str:
-    then = "they go to other nodes once the lost ones can no longer be at work"
+    then = "they go to other nodes as soon as it is certain that those do not contact them any more"
     if held:
         then = "their nodes keep to each host's delay"
     others = " other" if totals.hosts_in_backoff else ""

@@ -57,6 +57,9 @@ class StoredFetch(msgspec.Struct):
     duplicate_kind: str = ""
 
 
+REDIRECT: Final = "redirect"
+
+
 class StoredLink(msgspec.Struct, frozen=True):
     """A link to a URL: the page that has it, how far that page is from a seed, and what may keep the link from being
     followed: its kind, its `rel`, the page's own nofollow, and whether the page is a soft 404."""
@@ -81,7 +84,8 @@ def find_fetches(tables: Path, url: str, in_time: Callable[[], bool]) -> tuple[l
 
 
 def find_links(tables: Path, url: str, in_time: Callable[[], bool]) -> tuple[list[StoredLink], bool]:
-    """Some of the links to a URL, and whether the search ended by itself: with enough links, or with all segments."""
+    """Some of the links and redirects to a URL, and whether the search ended by itself: with enough of them, or
+    with all segments."""
     found: list[StoredLink] = []
     for path in _segments(tables, LINKS):
         if len(found) >= LINKS_FOUND_MAX:
@@ -90,6 +94,7 @@ def find_links(tables: Path, url: str, in_time: Callable[[], bool]) -> tuple[lis
             return found, False
         rows = _spelled(_read(path, ["url", "kind", "rel", "target"], _may_be(url, "target")), url, "target")
         found += _links(tables / PAGES / path.name, rows[: LINKS_FOUND_MAX - len(found)])
+        found += _redirects(tables / FETCHES / path.name, url)[: LINKS_FOUND_MAX - len(found)]
     return found, True
 
 
@@ -117,6 +122,12 @@ def _links(pages: Path, rows: list[dict[str, Any]]) -> list[StoredLink]:
         for row in rows
         if (page := said.get(row["url"])) is not None
     ]
+
+
+def _redirects(fetches: Path, url: str) -> list[StoredLink]:
+    """The URLs that redirect to this one, as links of the kind `REDIRECT`."""
+    rows = _spelled(_read(fetches, ["url", "redirect_to"], _may_be(url, "redirect_to")), url, "redirect_to")
+    return [StoredLink(row["url"], REDIRECT, "", 0, nofollow=False, soft_404=False) for row in rows]
 
 
 def _in_segment(tables: Path, path: Path, url: str) -> list[StoredFetch]:

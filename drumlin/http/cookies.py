@@ -7,26 +7,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 COOKIES_MAX: Final = 20
-"""How many cookies a jar holds; the oldest are dropped first."""
+"""How many cookies a jar holds. Those that are gone are dropped first, then the oldest."""
 COOKIE_CHARS_MAX: Final = 4096
 HEADER_CHARS_MAX: Final = 8192
 PATH_CHARS_MAX: Final = 1024
 """A longer path is ignored, as in browsers."""
 JAR_CHARS_MAX: Final = 2 * HEADER_CHARS_MAX
+YEAR_MIN: Final = 1601
+"""A date before this year is not a date (RFC 6265, 5.1.1)."""
 
 _WHITE: Final = " \t"
 _PORT: Final = re.compile(":[0-9]*$")
 _SECURE_PREFIX: Final = "__secure-"
 _HOST_PREFIX: Final = "__host-"
 _UNUSABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_AGE: Final = re.compile("-?[0-9]+")
+_DATE_TOKEN: Final = re.compile(r"[^\t -/;-@\[-`{-~]+")
+_TIME: Final = re.compile("([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?![0-9])")
+_DAY: Final = re.compile("[0-9]{1,2}(?![0-9])")
+_YEAR: Final = re.compile("[0-9]{2,4}(?![0-9])")
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 class Cookie(NamedTuple):
-    """What a Set-Cookie header asks for: a pair to send back, and to which paths. `gone` asks to forget the cookie."""
+    """What a Set-Cookie header asks for: a pair to send back, and to which paths. `gone` asks to forget the cookie. A
+    jar keeps such a request, because the cookie may be in the jar of an earlier answer of the chain."""
 
     name: str
     value: str
@@ -45,25 +54,25 @@ class Jar:
         """Take over the cookies that the answer from `url` sets, and forget those that it takes back."""
         for said in set_cookies:
             cookie = read_cookie(said, url, now)
-            if cookie is None:
-                continue
-            self._cookies.pop((cookie.name, cookie.path), None)
-            if not cookie.gone:
+            if cookie is not None:
                 self._cookies[cookie.name, cookie.path] = cookie
         while len(self._cookies) > COOKIES_MAX or self.chars > JAR_CHARS_MAX:
-            del self._cookies[next(iter(self._cookies))]
+            gone = (key for key, cookie in self._cookies.items() if cookie.gone)
+            del self._cookies[next(gone, next(iter(self._cookies)))]
 
     @property
     def chars(self) -> int:
         return sum(len(one.name) + len(one.value) + len(one.path) for one in self._cookies.values())
 
     def add(self, other: Jar) -> None:
+        """Take over what a later answer set and took back."""
         self._cookies |= other._cookies
 
     def header(self, url: str) -> str:
         """The Cookie header of a request for `url`; empty if there is nothing to send."""
         path, secure = _path_of(url), url.startswith("https:")
-        fit = [cookie for cookie in self._cookies.values() if _matches(cookie.path, path) and secure >= cookie.secure]
+        kept = (cookie for cookie in self._cookies.values() if not cookie.gone)
+        fit = [cookie for cookie in kept if _matches(cookie.path, path) and secure >= cookie.secure]
         fit.sort(key=lambda cookie: len(cookie.path), reverse=True)
         text = ""
         for cookie in fit:
@@ -115,12 +124,37 @@ def _keeps_promise(name: str, asked: dict[str, str], url: str) -> bool:
 
 def _is_gone(asked: dict[str, str], now: float) -> bool:
     age = asked.get("max-age", "")
-    if re.fullmatch("-?[0-9]{1,15}", age):
-        return int(age) <= 0
+    if _AGE.fullmatch(age):
+        return age.startswith("-") or not age.strip("0")
+    expires = _moment(asked.get("expires", ""))
+    return expires is not None and expires <= now
+
+
+def _moment(date: str) -> float | None:
+    """The time that a date of a cookie means (RFC 6265, 5.1.1): its parts may come in any order and need no zone. None
+    if it means none."""
+    clock: re.Match[str] | None = None
+    day = month = year = ""
+    for token in _DATE_TOKEN.findall(date):
+        if clock is None and (found := _TIME.match(token)):
+            clock = found
+        elif not day and (found := _DAY.match(token)):
+            day = found[0]
+        elif not month and token[:3].lower() in _MONTHS:
+            month = token[:3].lower()
+        elif not year and (found := _YEAR.match(token)):
+            year = found[0]
+    if clock is None or not (day and month and year):
+        return None
+    in_full = int(year) + (1900 if 70 <= int(year) <= 99 else 2000 if int(year) <= 69 else 0)
+    hour, minute, second = map(int, clock.groups())
+    if in_full < YEAR_MIN:
+        return None
     try:
-        return "expires" in asked and parsedate_to_datetime(asked["expires"]).timestamp() <= now
-    except (TypeError, ValueError, OverflowError):
-        return False
+        when = datetime(in_full, _MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    return when.timestamp()
 
 
 def _path_of(url: str) -> str:

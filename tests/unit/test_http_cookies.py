@@ -39,6 +39,16 @@ def header(*said: str, url: str = URL) -> str:
         ("a=1; Max-Age=9", "a=1"),
         ("a=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT", ""),
         ("a=1; Expires=nonsense", "a=1"),
+        ("a=1; Expires=Sat, 01-Jan-00 00:00:00", ""),
+        ("a=1; Expires=00:00:00 1 jan 99", ""),
+        ("a=1; Expires=Thursday, 31-December-2099 23:59:59 GMT", "a=1"),
+        ("a=1; Expires=01 Jan 2000 10:00", "a=1"),
+        ("a=1; Expires=30 Feb 2000 10:00:00", "a=1"),
+        ("a=1; Expires=1 Jan 1600 10:00:00", "a=1"),
+        ("a=1; Max-Age=-" + "9" * 30, ""),
+        ("a=1; Max-Age=" + "9" * 30, "a=1"),
+        ("a=1; Max-Age=000", ""),
+        ("a=1; Max-Age=+0; Expires=1 Jan 2000 10:00:00", ""),
         ("a=" + "x" * 5000, ""),
         ("a=\x00", ""),
     ],
@@ -81,6 +91,23 @@ def test_a_secure_cookie_is_sent_over_https_only() -> None:
 def test_the_closest_path_comes_first_and_a_later_cookie_replaces() -> None:
     assert header("a=1; Path=/", "b=2; Path=/dir", "a=3; Path=/") == "b=2; a=3"
     assert header("a=1; Path=/", "a=; Path=/; Max-Age=0") == ""
+
+
+def test_a_cookie_that_a_later_redirect_takes_back_is_not_sent() -> None:
+    cookies = Cookies("chain")
+    both = b"Set-Cookie: a=1; Path=/\r\nSet-Cookie: b=2; Path=/"
+    cookies.learn(b"HTTP/1.1 302 Found\r\n" + both + b"\r\n\r\n", "http://a.test/1", NOW)
+    cookies.learn(b"HTTP/1.1 302 Found\r\nSet-Cookie: a=; Path=/; Max-Age=0\r\n\r\n", "http://a.test/2", NOW)
+    assert cookies.header("http://a.test/2", ("http://a.test/1",)) == "a=1; b=2"
+    assert cookies.header("http://a.test/3", ("http://a.test/1", "http://a.test/2")) == "b=2"
+    cookies.learn(b"HTTP/1.1 302 Found\r\nSet-Cookie: a=3; Path=/\r\n\r\n", "http://a.test/3", NOW)
+    chain = ("http://a.test/1", "http://a.test/2", "http://a.test/3")
+    assert cookies.header("http://a.test/4", chain) == "a=3; b=2"
+
+
+def test_cookies_that_are_gone_push_no_other_out() -> None:
+    many = [f"gone{number}=; Path=/; Max-Age=0" for number in range(2 * COOKIES_MAX)]
+    assert header("a=1; Path=/", *many, "b=2; Path=/") == "a=1; b=2"
 
 
 def test_cookies_are_bounded() -> None:

@@ -38,7 +38,7 @@ _XML_MARKS = ("xml", "gzip", "octet-stream")
 _VALUE = rb"\s*(?:(<!\[CDATA\[)|([^<]{0,%d}))" % LOC_BYTES_MAX
 _LITERAL_END = b"]]>"
 # Any element. The name includes its prefix, because <image:loc> is not the address of the page.
-_ELEMENT = re.compile(rb"<(/?)((?:[\w.-]{1,32}:)?[a-zA-Z]{3,10})((?:\s[^<>]{0,2000}+)?)>" + _VALUE, re.DOTALL)
+_ELEMENT = re.compile(rb"<(/?)((?:[\w.-]{1,32}:)?[a-zA-Z]{3,32})((?:\s[^<>]{0,2000}+)?)>" + _VALUE, re.DOTALL)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});")
 _ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'"}
@@ -185,19 +185,23 @@ class _Entries:
 def _elements(text: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes, bool]]:
     """The elements of a text: the slash of closing ones, name, attributes, value, and whether the value is literal.
 
-    The end of literal text is remembered, so a text with a million beginnings and no end is searched only once.
+    Literal text is not searched for elements, however long it is: in feeds it is often HTML. If it has no end, all that
+    follows is read as if it had not begun. The end is remembered, so a text with a million beginnings and no end is
+    searched only once.
     """
-    place, ends = 0, -1
+    place, ends, ended = 0, -1, False
     while element := _ELEMENT.search(text, place):
         closing, name, attributes, literal, value = element.groups()
         place = element.end()
         if literal:
             if ends < place:
-                ends = text.find(_LITERAL_END, place)
-                ends = len(text) if ends < 0 else ends
+                found = text.find(_LITERAL_END, place)
+                ends, ended = (len(text), False) if found < 0 else (found, True)
             value = b""
             if ends - place <= LOC_BYTES_MAX:
                 value, place = text[place:ends], ends
+            elif ended:
+                place = ends
         yield closing, name, attributes, value, bool(literal)
 
 

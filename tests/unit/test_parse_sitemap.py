@@ -203,6 +203,15 @@ def test_a_literal_text_that_is_too_long_is_left_out_and_what_follows_is_read() 
     assert locations(b"<urlset>" + long + right + torn) == ["https://a.example/right", "https://a.example/torn"]
 
 
+@pytest.mark.parametrize("name", [b"description", b"content:encoded"])
+@pytest.mark.parametrize("words", [1, LOC_BYTES_MAX])
+def test_the_html_in_a_feed_has_no_entries_and_no_addresses(name: bytes, words: int) -> None:
+    html = b"<p>" + b"word " * words + b"<link>http://a.example/no</link></item><item><guid>http://a.example/no</guid>"
+    text = b"<%b><![CDATA[%b]]></%b>" % (name, html, name)
+    items = [b"<item>%b<link>http://a.example/%d</link></item>" % (text, number) for number in (1, 2)]
+    assert locations(b"<rss><channel>" + b"".join(items)) == ["http://a.example/1", "http://a.example/2"]
+
+
 def test_a_long_base_makes_no_more_characters_than_a_sitemap_may_have() -> None:
     base = b"http://a.example/" + b"x" * 1_900 + b"/"
     entries = b"".join(b"<entry><link href='%d'/></entry>" % number for number in range(50_000))

@@ -49,10 +49,9 @@ _GZIP_NAMES = frozenset({"gzip", "x-gzip"})
 _COMPRESSED_STARTS = (_GZIP_MAGIC, b"\x1f\x9d", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00", b"\x04\x22\x4d\x18")
 # Servers say these of bodies that are not encoded at all. A compressed file with such a header is meant as it is.
 _MEANS_NOTHING = frozenset({"identity", "none", "binary", "utf-8", "utf8", "8bit", "7bit", "aws-chunked", "null"})
-# Encodings that exist (most are registered with IANA) and that no browser and no crawler asks for.
-_NOT_UNDONE = frozenset(
-    {"compress", "x-compress", "aes128gcm", "dcb", "dcz", "exi", "pack200-gzip", "sdch", "bzip2", "lzma", "xz", "lz4"}
-)
+# Encodings that exist (most are registered with IANA), that no browser and no crawler asks for, and that cannot be told
+# from text by their first bytes. Those that can, such as `compress` and `bzip2`, count only where the bytes are theirs.
+_NOT_UNDONE = frozenset({"aes128gcm", "dcb", "dcz", "exi", "sdch", "lzma"})
 _GZIP_BITS = 31
 _ZLIB_BITS = 15
 _RAW_BITS = -15
@@ -82,7 +81,7 @@ def decode_body(body: bytes, encoding: str, bytes_max: int) -> Decoded:
 
     Raises `SiteError`: TOO_LARGE if the decoded body has more than `bytes_max`, DECODE if the body is damaged or its
     encoding cannot be undone. Names that are not encodings are ignored, as in browsers: servers write `none`, `binary`,
-    `UTF-8` or `aws-chunked` although the body is not encoded.
+    `UTF-8` or `compress` although the body is not encoded.
     """
     names = [name for name in map(_coding_name, encoding.split(",")) if name and name not in _MEANS_NOTHING]
     if len(names) > ENCODINGS_MAX:

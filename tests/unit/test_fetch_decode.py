@@ -63,9 +63,19 @@ def test_more_than_three_encodings_are_refused() -> None:
     assert failure(PAGE, "gzip, gzip, gzip, gzip") == FailureKind.DECODE
 
 
-@pytest.mark.parametrize("encoding", ["compress", "dcz", "x-compress, gzip"])
+@pytest.mark.parametrize("encoding", ["sdch", "dcz", "dcb, gzip"])
 def test_an_encoding_that_cannot_be_undone_is_refused(encoding: str) -> None:
     assert failure(gzip.compress(PAGE) if "gzip" in encoding else PAGE, encoding) == FailureKind.DECODE
+
+
+@pytest.mark.parametrize(
+    ("encoding", "start"),
+    [("compress", b"\x1f\x9d"), ("bzip2", b"BZh"), ("xz", b"\xfd7zXZ\0"), ("lz4", b"\x04\x22\x4d\x18")],
+)
+def test_an_encoding_that_shows_in_the_bytes_is_refused_only_where_it_does(encoding: str, start: bytes) -> None:
+    assert failure(start + PAGE, encoding) == FailureKind.DECODE
+    assert failure(gzip.compress(start + PAGE), f"{encoding}, gzip") == FailureKind.DECODE
+    assert decode(PAGE, encoding, LIMIT) is PAGE
 
 
 @pytest.mark.parametrize("name", ["none", "binary", "UTF-8", "aws-chunked", "ISO-8859-1", "\xff", "text/html", "qrst"])

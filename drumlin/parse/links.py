@@ -41,8 +41,13 @@ KIND_OF_TAG = {
 # Elements that point to something only by `src` and `srcset`.
 _SOURCE_ONLY = frozenset({"script", "iframe", "frame"})
 
-_REFRESH_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
-_REFRESH = re.compile(r"\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|(.*))", _REFRESH_FLAGS)
+# The seconds, something that ends them, and the URL, as the HTML standard reads them. White space before the seconds
+# must not count as their end, or they would be taken for the URL.
+_WHITE = r"[\t\n\f\r ]*+"
+_REFRESH = re.compile(
+    rf"{_WHITE}[0-9.]++(?=[;,\t\n\f\r ]){_WHITE}[;,]?+{_WHITE}(?:url{_WHITE}={_WHITE})?(?:\"([^\"]*)|'([^']*)|(.*))",
+    re.IGNORECASE | re.ASCII | re.DOTALL,
+)
 _NO_ADDRESS = re.compile(r"\s*(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII).match
 _SRCSET_URL = re.compile(r"[\s,]*+(\S++)")
 

@@ -139,7 +139,7 @@ def _read(page: ParsedPage, html: bytes, agent: str) -> str:
 class _Reader:
     """One walk over the elements of a page."""
 
-    __slots__ = ("_agent", "_links", "_page", "_parts", "_titles_left")
+    __slots__ = ("_agent", "_has_base", "_links", "_page", "_parts", "_titles_left")
 
     def __init__(self, page: ParsedPage, links: Links, agent: str) -> None:
         self._agent = agent
@@ -147,6 +147,7 @@ class _Reader:
         self._links = links
         self._parts = TextParts()
         self._titles_left = TITLES_MAX
+        self._has_base = False
 
     def read(self, tree: LexborHTMLParser, root: LexborNode) -> str:
         """Fill in the page and return its text. The elements are read first, because taking the text destroys them."""
@@ -179,7 +180,7 @@ class _Reader:
         elif role == "title":
             self._read_title(node)
         elif role == "base":
-            self._page.base_href = self._page.base_href or _stripped(node.attributes.get("href"))
+            self._read_base(node)
         elif role == "html":
             attributes = node.attributes
             self._page.languages = language_codes(attributes.get("lang") or attributes.get("xml:lang") or "")
@@ -191,6 +192,13 @@ class _Reader:
         self._links.add_element(kind, attributes)
         if kind == "link" and "canonical" in (attributes.get("rel") or "").lower().split():
             self._page.canonical_href = self._page.canonical_href or _stripped(attributes.get("href"))
+
+    def _read_base(self, node: LexborNode) -> None:
+        """The first `base` with an href counts, even if that is empty and so means the page itself."""
+        attributes = node.attributes
+        if not self._has_base and "href" in attributes and not _is_foreign(node):
+            self._has_base = True
+            self._page.base_href = _stripped(attributes["href"])
 
     def _read_title(self, node: LexborNode) -> None:
         if self._page.title or self._titles_left <= 0:

@@ -51,6 +51,19 @@ def test_the_head_of_a_page_is_read() -> None:
     assert page.refresh_href == "/next"
 
 
+@pytest.mark.parametrize(
+    ("html", "base"),
+    [
+        ("<base target=x><base href=/a/><base href=/b/>", "/a/"),
+        ("<base href=''><base href=/b/>", ""),
+        ("<base href><base href=/b/>", ""),
+        ("<svg><base href=/a/></svg><base href=/b/>", "/b/"),
+    ],
+)
+def test_the_first_base_with_an_href_counts(html: str, base: str) -> None:
+    assert page_of(html).base_href == base
+
+
 def test_the_first_title_base_canonical_and_refresh_count() -> None:
     page = page_of(
         "<title>one</title><title>two</title><base href=a><base href=b><link rel=canonical href=c>"
@@ -131,8 +144,14 @@ def test_srcset_is_split_into_its_urls() -> None:
         ("0;URL='/a b'", "/a b"),
         ('0,"/a"', "/a"),
         ("0 /a", "/a"),
-        ("; url=/a", "/a"),
+        ("0 , ;/a", ";/a"),
+        ("\t1.5 ; url /a", "url /a"),
+        ("0;url='/a", "/a"),
+        ("; url=/a", ""),
         ("url=/a", ""),
+        ("0x;url=/a", ""),
+        (" 300", ""),
+        ("\n5 ", ""),
         ("٣; url=/a", ""),
         ("", ""),
     ],

@@ -40,6 +40,14 @@ _NEVER_DEEP = frozenset(
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]{0,20})")
 
 
+# Shapes within a drawing, written in a way that leaves no doubt about where the tag and the element end.
+_SHAPES = rb"path|line|rect|circle|ellipse|polyline|polygon|use|stop|g|text|tspan|defs|marker"
+_PLAIN_ATTRIBUTES = rb"(?:\s++[a-zA-Z_][\w:.-]*+=(?:\"[^\"<>]*+\"|'[^'<>]*+'))*+\s*+"
+_CLOSED_SHAPE = re.compile(rb"<(?:%b)%b/>" % (_SHAPES, _PLAIN_ATTRIBUTES))
+_OPEN_SHAPE = re.compile(rb"<(%b)%b>" % (_SHAPES, _PLAIN_ATTRIBUTES))
+_DRAWING = re.compile(rb"<svg%b>" % _PLAIN_ATTRIBUTES)
+
+
 def _attributes(run: bytes) -> bytes:
     """A pattern of `ATTRIBUTES_MAX` attributes as the tokenizer reads them; `run` repeats a byte outside quotes."""
     value = rb"\"[^\"]*+\"|'[^']*+'|[^\s>\"'][^\s>]%b" % run
@@ -104,10 +112,12 @@ def _depth_limit(html: bytes) -> int:
     working (a table cell, an <object>) also ends a search through the open elements, so this errs on the safe side.
     """
     open_by_name: dict[bytes, int] = {}
+    drawing = _Drawing(html)
     depth = total = 0
     for tag in _TAG.finditer(html):
         name = tag[2].lower()
-        if name not in _NEVER_DEEP:
+        closed = drawing.closes_itself(tag)
+        if not closed and name not in _NEVER_DEEP:
             opened = open_by_name.get(name, 0)
             if not tag[1]:
                 open_by_name[name] = opened + 1
@@ -119,3 +129,36 @@ def _depth_limit(html: bytes) -> int:
         if total > DEPTH_SUM_MAX:
             return tag.start()
     return len(html)
+
+
+class _Drawing:
+    """Knows which tags close themselves: in HTML `<path/>` stays open like any other tag, and only within `<svg>` does
+    the slash count. Manuals draw their diagrams with tens of thousands of such tags.
+
+    A page could leave a drawing in many ways, and then have every `<path/>` nest in the one before. So a drawing is
+    over for us at the first tag that is not a shape, or not written plainly, or does not end the shape opened last.
+    """
+
+    def __init__(self, html: bytes) -> None:
+        self._html = html
+        self._open: list[bytes] | None = None
+        """The shapes that are open within the drawing; None outside of drawings."""
+
+    def closes_itself(self, tag: re.Match[bytes]) -> bool:
+        html, place = self._html, tag.start()
+        if self._open is None:
+            if _DRAWING.match(html, place):
+                self._open = []
+            return False
+        if tag[1]:
+            if not self._open or self._open.pop() != tag[2]:
+                self._open = None
+            return False
+        if _CLOSED_SHAPE.match(html, place):
+            return True
+        opened = _OPEN_SHAPE.match(html, place)
+        if opened:
+            self._open.append(opened[1])
+        else:
+            self._open = None
+        return False

@@ -68,6 +68,35 @@ def test_an_honest_large_page_is_left_whole() -> None:
     assert len(parse(page, HTML, "").hrefs) == 20_000
 
 
+def test_a_manual_with_many_diagrams_is_left_whole() -> None:
+    shapes = b"<g class='g'>" + b"<path d='M0 0' stroke=\"#000\"/><text x='1'>a</text>" * 20 + b"</g>"
+    page = (b"<div><svg viewBox='0 0 9 9'>" + shapes + b"</svg></div><pre>code</pre>") * 1_000
+    assert tame(page) == page
+    assert parse(page, HTML, "").text.count(b"code") == 1_000
+
+
+LEFT_DRAWINGS = {
+    "no drawing": b"",
+    "ended": b"<svg></svg>",
+    "closed itself": b"<svg/>",
+    "left by a paragraph": b"<svg><p>",
+    "left by an end tag of its parent": b"<div><svg></div>",
+    "left by an end tag of a shape around it": b"<g><svg></g>",
+    "left by a shape that another end tag closed": b"<text><svg><g><text></g></text>",
+    "html within": b"<svg><foreignObject>",
+    "a slash in an attribute": b"<svg><path d='/>'>",
+    "a value that ends in a slash": b"<svg a=b/>",
+}
+
+
+@pytest.mark.parametrize("way", LEFT_DRAWINGS)
+def test_a_drawing_that_was_left_hides_no_nested_elements(way: str) -> None:
+    page = b"<p>start" + LEFT_DRAWINGS[way] + b"<path/>" * MANY
+    if way != "a value that ends in a slash":
+        assert len(tame(page)) < len(page)
+    assert parse(page, HTML, "").text == b"start"
+
+
 def test_a_page_is_cut_before_a_flood_of_attributes() -> None:
     start = b"<p>start " * 10_000
     flood = b"<a " + b"".join(b"a%d " % number for number in range(50_000)) + b">end"

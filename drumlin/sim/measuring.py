@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import msgspec
+from xxhash import xxh3_64
 
 from drumlin.sim.checking.ledger import Ledger
 from drumlin.sim.machines.calling import Network
@@ -48,11 +49,12 @@ class Measures:
     def __init__(self, simulation: Measured) -> None:
         self._simulation = simulation
         self.samples: list[Sample] = []
-        self.paces: list[tuple[float, int, int]] = []
         self.contacts = 0
         self.robots_contacts = 0
         self.asked: set[str] = set()
         self.asked_again = 0
+        self._story = xxh3_64()
+        """A hash of all contacts and their moments: two simulations with the same one have gone the same way."""
         self._lost: list[tuple[float, set[str]]] = []
         """Leases of nodes that were killed at once, and when."""
         self.recovered_s: list[float] = []
@@ -60,6 +62,7 @@ class Measures:
 
     def contacted(self, url: str) -> None:
         self.contacts += 1
+        self._story.update(f"{self._simulation.now!r} {url}\n".encode())
         if url.endswith(ROBOTS_PATH):
             self.robots_contacts += 1
         elif url in self.asked:
@@ -87,7 +90,6 @@ class Measures:
         possible = sum(node.kind.concurrency / node.seconds_a_page for node in working) * (now - since)
         settled = simulation.ledger.settled
         self.samples.append(Sample(now, settled, len(working), possible, lag_s, len(simulation.ledger.leases)))
-        self.paces.append((now, settled, len(working)))
 
     def line(self) -> str:
         """The last sample, for the log."""
@@ -116,5 +118,6 @@ class Measures:
             "recovery_s_max": max(self.recovered_s, default=0.0),
             "messages_per_page": round(simulation.network.messages / pages, 2),
             "bytes_per_page": round(simulation.network.bytes / pages),
+            "story": self._story.hexdigest(),
             "lag_s_max": round(max((sample.lag_s for sample in self.samples), default=0.0), 3),
         }

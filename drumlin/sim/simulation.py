@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from drumlin.contact.actions import FetchPage, FetchRobots
 from drumlin.engines.memory.engine import MemoryEngine
@@ -15,7 +16,7 @@ from drumlin.sim.machines.coordinator import Crawl, SimCoordinator
 from drumlin.sim.machines.engine import EngineServers
 from drumlin.sim.machines.loop import VirtualLoop
 from drumlin.sim.machines.node import NodeKind, SimNode, Surroundings
-from drumlin.sim.measuring import Measures
+from drumlin.sim.measuring import Measures, Sample
 from drumlin.sim.scenario import Scenario
 from drumlin.sim.striking import End, Machines, strike
 from drumlin.sim.web import Web, WebHost
@@ -89,8 +90,8 @@ class Simulation:
         return 0.0 if self._at_work else self.loop.now - self._quiet_since
 
     @property
-    def paces(self) -> list[tuple[float, int, int]]:
-        return self.measures.paces
+    def paces(self) -> Sequence[Sample]:
+        return self.measures.samples
 
     # From beginning to end
 

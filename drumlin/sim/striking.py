@@ -21,6 +21,7 @@ LOSS = (0.01, 0.2)
 DUPLICATION = (0.05, 0.3)
 JITTER_S = (0.05, 0.8)
 HOSTS_DOWN_SHARE = (0.01, 0.1)
+LIES_EVERY_S = 3.0
 
 End = Callable[[], None]
 
@@ -137,16 +138,12 @@ def _fill_disks(machines: Machines, fault: Fault, chance: random.Random) -> End:
 
 
 def _lie(machines: Machines, fault: Fault, chance: random.Random) -> End:
-    """Some nodes send results that they made up, and those of others."""
+    """Some nodes send results that nobody gave them, and speak of hosts that others hold."""
     struck = machines.struck(fault, chance)
     for node in struck:
-        node.lies = True
-
-    def end() -> None:
-        for node in struck:
-            node.lies = False
-
-    return end
+        node.lie(chance.choice(machines.nodes).name, LIES_EVERY_S)
+    # Liars are in quarantine by then. Whoever runs them puts honest ones into their places, under other names.
+    return _all([node.replace for node in struck])
 
 
 # Coordinators

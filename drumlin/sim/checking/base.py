@@ -26,6 +26,19 @@ class Violation(Exception):
         self.said = said
 
 
+class Pace(Protocol):
+    """A moment: how many URLs were settled so far, and how many could have been since the moment before."""
+
+    @property
+    def at(self) -> float: ...
+
+    @property
+    def settled(self) -> int: ...
+
+    @property
+    def possible(self) -> float: ...
+
+
 class World(Protocol):
     """The simulation, as checkers see it."""
 
@@ -44,8 +57,8 @@ class World(Protocol):
         """For how long no fault has been at work."""
 
     @property
-    def paces(self) -> list[tuple[float, int, int]]:
-        """Moments, the pages that were settled until then, and the nodes that were at work."""
+    def paces(self) -> Sequence[Pace]:
+        """What was measured so far."""
 
 
 class Checker:

@@ -17,7 +17,7 @@ import msgspec
 from drumlin.config import CrawlConfig
 from drumlin.contact.actions import FetchPage, FetchRobots
 from drumlin.errors import DrumlinError
-from drumlin.model import Capture, LinkSet
+from drumlin.model import Capture, LinkSet, Outcome
 from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.calling.client import FOREVER, Coordinators
 from drumlin.node.keeping.journal import Answer, Journal, answer_of, read_journal
@@ -31,7 +31,7 @@ from drumlin.node.main import (
     told_config,
 )
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import Accepted, Done, Failure, Register, Registered, Result, paths
+from drumlin.protocol import Accepted, Done, Failure, HostReport, Register, Registered, Result, paths
 from drumlin.reading import Reading
 from drumlin.sim import figures
 from drumlin.sim.machines.calling import ENDPOINT, Network, SimClient
@@ -110,7 +110,6 @@ class SimNode:
         self._deferred: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._woken_at = FOREVER
         self.leaving = False
-        self.lies = False
         self._idle_from: float | None = None
 
     def _unique(self, count: int) -> bytes:
@@ -230,6 +229,27 @@ class SimNode:
         if self.agent is not None and self.alive:
             self.agent.drain()
             self.deliver(self.incarnation, _nothing)
+
+    def lie(self, other: str, every_s: float) -> None:
+        """Send results that no coordinator gave out, in the name of another node too, again and again."""
+        client = self._client
+        if client is None or not self.alive or self.leaving:
+            return
+        url = self.around.web.seeds()[0]
+        ids = [f"{name}:0-0.0.0.5ea15ea15ea15ea1/1.0.0.5ea15ea15ea15ea1" for name in (self.name, other)]
+        results = [Result(one, url, 200, "", [], self.clock.wall(), outcome=Outcome.FETCHED, size=1) for one in ids]
+        reports = [HostReport(ids[1].partition("/")[0], self.around.web.hosts[0].name, True)]
+        path = paths.RESULTS.format(node_id=self.name)
+        more = {"signed": True, "repeat_s": 0.0, "on_failure": _nothing}
+        client.post(path, results_message(results, reports), Accepted, lambda accepted: None, **cast(Any, more))
+        loop, incarnation = self.around.loop, self.incarnation
+        loop.at(loop.now + every_s, self.deliver, incarnation, self.lie, other, every_s)
+
+    def replace(self) -> None:
+        """Another node takes this one's place, with an empty disk and a name of its own."""
+        self.kill(disk_lost=True)
+        self.name += "b"
+        self.start()
 
     def sent(self, fetch: FetchPage | FetchRobots) -> None:
         self.around.on_send(self, fetch)

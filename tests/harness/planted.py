@@ -1,0 +1,236 @@
+"""Bugs that were planted to see whether the simulator's checkers find them: each replaces a function of the product by
+one that is wrong in a way that somebody could have written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from drumlin.contact.robots_asking import RobotsAsking
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.taking import settling as taking
+from drumlin.coordinator.taking.settling import Settler
+from drumlin.engines.memory import engine as memory
+from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.engines.memory.shard import Host, Shard
+from drumlin.model import TaskState, Verdict
+from drumlin.node.leases import LeaseCalls
+from drumlin.node.settling import Settling
+from drumlin.protocol import Work
+from drumlin.sim.faults import Fault
+from drumlin.sim.scenario import FIRST_FAULT_S, Scenario, of_seed
+
+Replace = Callable[[Any, str, Any], None]
+"""Puts something else in the place of an attribute, until the bug is taken out again."""
+
+
+class Bug(msgspec.Struct, frozen=True):
+    """A bug, the checker that must find it, and scenarios in which it shows, by seed."""
+
+    checker: str
+    plant: Callable[[Replace], None]
+    scenario: Callable[[int], Scenario]
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """Have the product contain the bug for as long as the context lasts."""
+    before: list[tuple[Any, str, Any]] = []
+
+    def replace(place: Any, name: str, wrong: Any) -> None:
+        before.append((place, name, vars(place)[name]))
+        setattr(place, name, wrong)
+
+    bug.plant(replace)
+    try:
+        yield
+    finally:
+        for place, name, right in reversed(before):
+            setattr(place, name, right)
+
+
+# Scenarios
+
+
+def _swarm(seed: int) -> Scenario:
+    return of_seed(seed, short=True)
+
+
+def _with(
+    *kinds: str, times: int = 4, lasts_s: float = 20.0, share: float = 0.4, first_at: float = FIRST_FAULT_S, **more: Any
+) -> Callable[[int], Scenario]:
+    """Scenarios with faults of these kinds again and again, and other settings."""
+
+    def scenario(seed: int) -> Scenario:
+        plain = of_seed(seed, short=True)
+        every_s = 200.0 / times
+        faults = tuple(
+            Fault(kind, first_at + number * every_s, lasts_s, share, seed * 100 + number)
+            for number in range(times)
+            for kind in kinds
+        )
+        return msgspec.structs.replace(plain, faults=faults, pages_max=None, **more)
+
+    return scenario
+
+
+# Bugs
+
+
+def _lease_twice(replace: Replace) -> None:
+    def refresh(self: Shard, host: Host) -> None:
+        """It looks whether a host has something queued, and not whether it is leased."""
+        if host.ready_at is not None:
+            self.ready.remove((host.ready_at, host.name))
+        host.ready_at = host.next_contact if host.queue else None
+        if host.ready_at is not None:
+            self.ready.append((host.ready_at, host.name))
+            self.ready.sort()
+
+    replace(Shard, "refresh", refresh)
+
+
+def _forget_to_expire(replace: Replace) -> None:
+    async def expire(self: MemoryEngine, shard: int, now: float, *, limit: int = 0) -> list[str]:
+        return []
+
+    replace(MemoryEngine, "expire", expire)
+
+
+def _lose_a_settle(replace: Replace) -> None:
+    right = Settler._verdicts
+
+    async def verdicts(self: Settler, shards: Any, count: int, now: float) -> list[Verdict]:
+        first = next(iter(shards.values()))[0][0].host if shards else ""
+        return [Verdict.SETTLED] * count if first.endswith("7.example") else await right(self, shards, count, now)
+
+    replace(Settler, "_verdicts", verdicts)
+
+
+def _settle_without_a_lease(replace: Replace) -> None:
+    right = vars(memory)["verdict_of"]
+
+    def verdict_of(entry: Any, settled: Any, live: bool) -> Verdict:
+        verdict = right(entry, settled, live)
+        leased = entry is not None and entry.state is TaskState.LEASED and entry.task.id == settled.task_id
+        return Verdict.SETTLED if leased and verdict is Verdict.STALE else verdict
+
+    replace(memory, "verdict_of", verdict_of)
+
+
+def _forget_the_pace(replace: Replace) -> None:
+    def lose_lease(self: Shard, host: Host, ended: float) -> None:
+        if host.grant:
+            self.end_lease(host, host.grant, 0.0)
+
+    replace(Shard, "lose_lease", lose_lease)
+
+
+def _count_from_the_answer(replace: Replace) -> None:
+    def post(self: LeaseCalls, request: Any, take: Callable[[Work, float], None], failed: Callable[[], None]) -> None:
+        clock = self._clocks.boot
+        self._client.post(self._path, request, Work, lambda work: take(work, clock()), on_failure=failed, repeat_s=0.0)
+
+    replace(LeaseCalls, "_post", post)
+
+
+def _go_by_the_calendar(replace: Replace) -> None:
+    right = EngineTime.__init__
+
+    def init(self: EngineTime, engine: Any, **clocks: Any) -> None:
+        right(self, engine, **clocks)
+        self.calendar_now = clocks["wall"]  # type: ignore[attr-defined]
+
+    replace(EngineTime, "__init__", init)
+    replace(EngineTime, "reading", lambda self: self.calendar_now())
+
+
+def _never_be_full(replace: Replace) -> None:
+    replace(Settling, "full", property(lambda self: False))
+    replace(Settling, "_may_read", property(lambda self: True))
+
+
+def _add_links_after_settling(replace: Replace) -> None:
+    right_offer, right_settle = Dispatcher._offer, Settler.settle
+
+    async def settle(self: Settler, *arguments: Any) -> Any:
+        taken = await right_settle(self, *arguments)
+        for dispatcher, offered in waiting:
+            await right_offer(dispatcher, *offered)
+        waiting.clear()
+        return taken
+
+    waiting: list[tuple[Dispatcher, tuple[Any, ...]]] = []
+
+    async def offer(self: Dispatcher, *offered: Any) -> dict[int, list[Any]]:
+        if any(new.depth for new in offered[0]):
+            waiting.append((self, offered))
+            return {}
+        return await right_offer(self, *offered)
+
+    replace(Dispatcher, "_offer", offer)
+    replace(Settler, "settle", settle)
+
+
+def _count_pages_twice(replace: Replace) -> None:
+    right = taking._counts
+
+    def counts(result: Any, *more: Any) -> dict[str, int]:
+        counted = right(result, *more)
+        return {name: 2 * count for name, count in counted.items()} if result.url.endswith("7") else counted
+
+    replace(taking, "_counts", counts)
+
+
+def _forget_attempts(replace: Replace) -> None:
+    def changed(task: Any, **fields: Any) -> Any:
+        fields.pop("attempts", None)
+        return msgspec.structs.replace(task, **fields)
+
+    replace(memory, "replace", changed)
+
+
+def _mistake_robots(replace: Replace) -> None:
+    right = RobotsAsking._remember
+    last: list[Any] = []
+
+    def remember(self: RobotsAsking, host: Any, scheme: str, robots: Any, heard: float, now: Any) -> None:
+        last.append(robots)
+        right(self, host, scheme, last[-2] if len(last) > 1 else robots, heard, now)
+
+    replace(RobotsAsking, "_remember", remember)
+
+
+_KILLS = _with("nodes_killed", lasts_s=30.0)
+_ALWAYS_LATE = _with("nodes_lagging", "nodes_cut_off", times=5, lasts_s=38.0, share=0.9, lease_s=20.0)
+_BUSY = {"nodes": 2, "concurrency": 32, "page_s": 1.0, "hosts": 120, "urls_per_host": 900.0, "duration_s": 230.0}
+_OUTAGE = _with("all_coordinators_killed", first_at=150.0, times=1, lasts_s=60.0, lease_s=200.0, delay_s=1.0, **_BUSY)
+
+BUGS: dict[str, Bug] = {
+    "a double lease": Bug("one_live_lease", _lease_twice, _swarm),
+    "a forgotten expiry": Bug("leases_end", _forget_to_expire, _with("nodes_killed_with_disks", times=2, lasts_s=60.0)),
+    "a lost settle": Bug("acknowledged_survives", _lose_a_settle, _swarm),
+    "a settle that counts without a lease": Bug(
+        "settles_under_its_lease",
+        _settle_without_a_lease,
+        _with("nodes_frozen", "nodes_cut_off", times=3, lasts_s=45.0, lease_s=20.0),
+    ),
+    "a politeness slip after a restart": Bug(
+        "least_gap", _forget_the_pace, _with("nodes_killed", times=8, lasts_s=2.0, delay_s=10.0, share=0.8)
+    ),
+    "a lease counted from the answer on the node": Bug("one_live_lease", _count_from_the_answer, _ALWAYS_LATE),
+    "a wall clock that decides": Bug(
+        "engine_time_is_steady", _go_by_the_calendar, _with("coordinator_calendar_stepped", times=4)
+    ),
+    "an unbounded outbox": Bug("queues_are_bounded", _never_be_full, _OUTAGE),
+    "links added after settling": Bug(
+        "links_survive", _add_links_after_settling, _with("engine_fails_over", times=20, lasts_s=2.0, suspends=0.5)
+    ),
+    "a budget counted twice": Bug("budgets_hold", _count_pages_twice, _swarm),
+    "a retry that forgets its attempt": Bug("retries_are_counted", _forget_attempts, _swarm),
+    "a robots answer taken for another host's": Bug("nothing_denied", _mistake_robots, _swarm),
+}

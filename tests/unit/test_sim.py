@@ -1,0 +1,83 @@
+"""The simulator: short seeds of the swarm are clean, the same seed goes the same way, and a planted bug is found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from drumlin.sim.faults import KINDS
+from drumlin.sim.plot import plot
+from drumlin.sim.running import minimal_log, run, shrunk
+from drumlin.sim.scenario import Scenario, of_fleet, of_seed
+from drumlin.sim.striking import STRIKES
+from tests.harness.planted import BUGS, planted
+
+SEEDS = range(20)
+TOLD = """
+import msgspec
+from drumlin.sim.running import run
+from drumlin.sim.scenario import of_seed
+outcome = run(of_seed(5, short=True))
+print("\\n".join(outcome.log))
+print(msgspec.json.encode(outcome.figures).decode())
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_short_seed_breaks_no_promise(seed: int) -> None:
+    outcome = run(of_seed(seed, short=True))
+    assert outcome.broken is None, f"seed {seed}: {outcome.broken}"
+    assert outcome.figures["pages"] > 100
+
+
+def story_told(hash_seed: str) -> bytes:
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    return subprocess.run([sys.executable, "-c", TOLD], env=environment, check=True, capture_output=True).stdout
+
+
+def test_the_same_seed_goes_the_same_way_under_any_hash_seed() -> None:
+    first = story_told("1")
+    assert first.count(b"\n") > 10
+    assert story_told("2") == first
+
+
+def test_another_seed_goes_another_way() -> None:
+    stories = {run(msgspec.structs.replace(SMALL, seed=seed)).figures["story"] for seed in (1, 2)}
+    assert len(stories) == 2
+
+
+SMALL = Scenario(nodes=5, hosts=30, duration_s=60.0, heartbeat_s=10.0)
+
+
+def test_every_kind_of_fault_can_strike_and_all_are_met_within_a_few_seeds() -> None:
+    assert KINDS.keys() == STRIKES.keys()
+    met = {fault.kind for seed in range(30) for fault in of_seed(seed).faults}
+    assert met == KINDS.keys()
+
+
+def test_a_violation_is_made_small_and_its_scenario_reproduces_it() -> None:
+    bug = BUGS["a lost settle"]
+    with planted(bug):
+        found = run(bug.scenario(0))
+        assert found.broken is not None
+        assert found.broken.checker == bug.checker
+        small = shrunk(found)
+        told = msgspec.json.decode(msgspec.json.encode(small.scenario), type=Scenario)
+        again = run(told)
+    assert small.scenario.nodes < found.scenario.nodes
+    assert small.scenario.faults == ()
+    assert again.broken == small.broken
+    assert "VIOLATION of acknowledged_survives" in minimal_log(small)[-1]
+
+
+def test_a_planned_fleet_comes_and_goes_and_is_drawn() -> None:
+    outcome = run(of_fleet(1, nodes=20, hours=0.1, churn=0.3, pages_per_minute=10.0))
+    assert outcome.broken is None
+    assert min(sample.live for sample in outcome.samples[10:]) < 20
+    picture = plot(outcome)
+    assert picture.startswith("<svg")
+    assert "nodes_killed" in picture

@@ -197,8 +197,9 @@ class HostWork:
 
     @property
     def wanted(self) -> bool:
-        """Whether the lease must not run out: there is work left, or results that surely count only while it lasts."""
-        return bool(self.tasks or self.guests or self.unsettled or self.unanswered)
+        """Whether the lease must not run out: there is work left or under way, or there are results. Both surely count
+        only while it lasts: a page may take longer than a lease."""
+        return bool(self.tasks or self.guests or self.in_flight or self.unsettled or self.unanswered)
 
     def phase(self, per_host: int) -> Phase:
         """What it waits for."""

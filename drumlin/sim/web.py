@@ -23,6 +23,7 @@ CHILDREN = 3
 """Every page links to so many that no page before it links to, so all pages of a host can be reached."""
 SHARE_LINKED_ELSEWHERE = 0.3
 UNIT = float(1 << 64)
+SEEDS_PER_HOST = 10
 RETRY_AFTER = b"Retry-After: 5\r\n"
 OVERLOADED_EVERY = 40
 """A host that is overloaded now and then is so once in so many contacts."""
@@ -112,7 +113,8 @@ class Web:
         self.on_contact: Callable[[WebHost, str, float], None] = lambda host, url, now: None
 
     def seeds(self) -> list[str]:
-        return [self.url(host, 0) for host in self.hosts]
+        """The first pages of every host: a crawl that is well under way knows some of each."""
+        return [self.url(host, page) for host in self.hosts for page in range(min(host.size, SEEDS_PER_HOST))]
 
     def _drawn(self, text: str) -> float:
         """A number from 0 to 1 that follows from a text."""

@@ -106,6 +106,14 @@ def test_a_lease_that_runs_out_is_renewed_and_one_that_cannot_be_is_lost(driver:
     assert (len(driver.hosts["kept"].tasks), driver.hosts["kept"].expires) == (5, driver.now + 100.0)
 
 
+def test_a_lease_is_renewed_while_its_last_page_is_still_under_way(driver: Driver) -> None:
+    """A page may take longer than a lease. If the lease ran out meanwhile, another node would fetch the page again."""
+    driver.work("/only")
+    assert driver.urls == ["http://a.test/only"]
+    driver.tick(60.0)
+    assert renewals(driver) == [["a.test"]]
+
+
 def test_after_a_failure_leases_are_renewed_again_but_not_at_once(driver: Driver) -> None:
     host = driver.grant(resting("a.test", 10))
     driver.tick(51.0)

@@ -7,8 +7,9 @@ not even what it would do on its way out, so its tasks are kept and never go on.
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, cast
 
 import msgspec
@@ -189,8 +190,13 @@ class _Process:
     def begin(self) -> None:
         self._spawn(self._run())
 
-    def _spawn(self, coroutine: Any) -> None:
-        task = self.machine.loop.create_task(coroutine)
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine as far as it goes without waiting; only if it waits, the rest of it becomes a task."""
+        try:
+            waits_for = coroutine.send(None)
+        except StopIteration:
+            return
+        task = self.machine.loop.create_task(_rest(coroutine, waits_for))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -322,6 +328,35 @@ class _Process:
         finally:
             if self.machine.dispatcher is not None and self.machine.dispatcher.misdeeds:
                 await self._gate.account(call.identity, now, Origin("", now))
+
+
+async def _rest(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    await _Rest(coroutine, waits_for)
+
+
+class _Rest:
+    """What is left of a coroutine that has begun to wait for something."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        coroutine, waits_for = self._coroutine, self._waits_for
+        while True:
+            try:
+                heard = yield waits_for
+            except GeneratorExit:
+                coroutine.close()
+                raise
+            except BaseException as raised:
+                step = functools.partial(coroutine.throw, raised)
+            else:
+                step = functools.partial(coroutine.send, heard)
+            try:
+                waits_for = step()
+            except StopIteration:
+                return
 
 
 _METHODS = {name: "work" if name == "request" else name for name in _KINDS}

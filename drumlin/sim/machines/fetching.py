@@ -35,6 +35,8 @@ class Fetching(Protocol):
 
     def deliver(self, incarnation: int, act: Callable[..., object], *arguments: Any) -> None: ...
 
+    def deliver_quietly(self, incarnation: int, act: Callable[..., object], *arguments: Any) -> None: ...
+
     def sent(self, fetch: FetchPage | FetchRobots) -> None: ...
 
 
@@ -76,7 +78,8 @@ class SimFetcher:
         if not self._web.reachable(url, now):
             self._later(self._chance.uniform(*CONNECT_FAILS_S), self._fail, transfer, FailureKind.CONNECT)
         elif self._chance.random() < SHARE_NEW_CONNECTIONS:
-            self._later(self._chance.uniform(0.0, CONNECT_S_MAX), self._connected, transfer)
+            when = now + self._chance.uniform(0.0, CONNECT_S_MAX)
+            self._loop.at(when, self._node.deliver_quietly, self._incarnation, self._connected, transfer)
         else:
             self._connected(transfer)
 

@@ -175,6 +175,13 @@ class SimNode:
         if self.alive:
             self._turn()
 
+    def deliver_quietly(self, incarnation: int, act: Callable[..., object], *arguments: Any) -> None:
+        """The same for what rarely concerns the node's loop, which then need not turn at once."""
+        if incarnation == self.incarnation and not self.frozen:
+            self._perform(act, arguments)
+        else:
+            self.deliver(incarnation, act, *arguments)
+
     def _perform(self, act: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         try:
             act(*arguments)
@@ -235,7 +242,7 @@ class SimNode:
         client = self._client
         if client is None or not self.alive or self.leaving:
             return
-        url = self.around.web.seeds()[0]
+        url = self.around.web.url(self.around.web.hosts[0], 0)
         ids = [f"{name}:0-0.0.0.5ea15ea15ea15ea1/1.0.0.5ea15ea15ea15ea1" for name in (self.name, other)]
         results = [Result(one, url, 200, "", [], self.clock.wall(), outcome=Outcome.FETCHED, size=1) for one in ids]
         reports = [HostReport(ids[1].partition("/")[0], self.around.web.hosts[0].name, True)]

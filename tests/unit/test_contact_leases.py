@@ -110,6 +110,9 @@ def test_a_lease_is_renewed_while_its_last_page_is_still_under_way(driver: Drive
     """A page may take longer than a lease. If the lease ran out meanwhile, another node would fetch the page again."""
     driver.work("/only")
     assert driver.urls == ["http://a.test/only"]
+    # It was asked for further URLs, of which there are none.
+    driver.tell(RenewalEnded())
+    driver.calls.clear()
     driver.tick(60.0)
     assert renewals(driver) == [["a.test"]]
 

@@ -22,7 +22,8 @@ NODES = (300, 1_000)
 LONG_S = 1_200.0
 SETTLED_PER_S = 64.0
 """How many URLs the nodes of a long simulation can settle in a second: 50,000 pages and more in 20 minutes."""
-URLS = 150_000
+URLS = 400_000
+"""Of these about half can be found: what is behind an error or a denied page is linked from nowhere else."""
 HOSTS_PER_NODE = 3
 BUDGETED = 0.1
 BUDGET_SHARE = 0.5
@@ -116,7 +117,7 @@ def of_fleet(seed: int, nodes: int, hours: float, churn: float, pages_per_minute
         coordinators=3,
         duration_s=duration_s,
         hosts=hosts,
-        urls_per_host=max(URLS_PER_HOST, 1.6 * pages / hosts),
+        urls_per_host=max(URLS_PER_HOST, 4.0 * pages / hosts),
         page_s=round(page_s, 3),
         lease_s=min(60.0, max(20.0, page_s)),
         shards=32,

@@ -72,6 +72,10 @@ class SpeedReturns(Checker):
         faults, now = self._world.scenario.faults, self._world.now
         if not faults or self._world.quiet_s < CALM_S + WINDOW_S or self._world.scenario.pages_max is not None:
             return
+        ready = sum(len(shard.ready) for shard in self._world.memory._shards)
+        if ready < len(self._world.nodes):
+            # The web is nearly used up, so hosts and not nodes bound the speed.
+            return
         last = [pace for pace in self._world.paces if pace.at > now - WINDOW_S]
         possible = sum(pace.possible for pace in last[1:])
         done = last[-1].settled - last[0].settled

@@ -85,7 +85,7 @@ def test_a_fleet_that_was_stopped_says_how_it_goes_on_and_where_its_report_is(tm
             assert "has spent its pages_max" in told("resume", code=EXIT_COORDINATOR)
             told("set", "pages_max", "none")
             # So slow that the crawl cannot end before somebody has looked, however busy the machine is.
-            told("set", "delay", "60")
+            told("set", "delay", "10")
             told("resume")
             crawls.wait_until(lambda: "1 active" in told("status"), STEP_S_MAX, "the node to be back", poll_s=0.5)
             told("stop")

@@ -27,7 +27,7 @@ def explained(web: FakeWeb) -> str:
     web.respond(host, "/moved", Response(status=302, headers={"Location": "/page.html"}))
     web.respond(host, "/broken", Response(ending=Ending.RESET))
     web.respond(host, "/failing", Response(status=500))
-    web.respond(host, "/packed", Response(body="x", headers={"Content-Encoding": "compress"}))
+    web.respond(host, "/packed", Response(body="x", headers={"Content-Encoding": "sdch"}))
     return host
 
 
@@ -38,7 +38,7 @@ def explained(web: FakeWeb) -> str:
         ("/moved", 0, ["redirect     to ", "/page.html", "'A page'"], ""),
         ("/no/page", 6, ["denies drumlin this URL"], "robots.txt does not let drumlin fetch"),
         ("/broken", 6, ["allows drumlin this URL"], "reset: "),
-        ("/packed", 6, [], "decode: The Content-Encoding 'compress' cannot be undone. A crawl would"),
+        ("/packed", 6, [], "decode: The Content-Encoding 'sdch' cannot be undone. A crawl would"),
         ("/failing", 6, ["status 500"], "http_5xx: status 500. A crawl would try again later."),
     ],
 )

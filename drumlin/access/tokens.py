@@ -46,6 +46,8 @@ TOKEN_ID_BYTES = 5
 NAME_CHARS_MAX = 100
 MAC_BYTES = 20
 NODE_TOKEN_S = 86_400.0
+JOIN_REMEMBERED_S = 365 * 86_400.0
+"""How long an expired join token stays on record. Nodes that joined with it go on, and it names them for revocation."""
 """How long a node's token is valid: a leaked one is useless after a day."""
 
 # A node's name is part of paths, tokens and file names.
@@ -332,11 +334,16 @@ async def revoke_token(engine: Engine, token_id: str, now: float, *, with_nodes:
 async def forget_expired(engine: Engine, now: float) -> None:
     """Drop the records of expired tokens, so the tables stay small. Revocations of a token's nodes are remembered until
     the tokens of those nodes have certainly expired."""
-    gone = [record.id for record in await token_records(engine) if record.expires and record.expires <= now]
-    await engine.delete_entries(TOKENS_TABLE, gone)
     revoked = _named(await engine.get_entries(REVOKED_TABLE), _NODES_OF_PREFIX)
+    expired = [record for record in await token_records(engine) if record.expires and record.expires <= now]
+    gone = [record.id for record in expired if record.id in revoked or _forgotten_at(record) <= now]
+    await engine.delete_entries(TOKENS_TABLE, gone)
     old = [_NODES_OF_PREFIX + token for token, moment in revoked.items() if now - float(moment) > 2 * NODE_TOKEN_S]
     await engine.delete_entries(REVOKED_TABLE, [*gone, *old])
+
+
+def _forgotten_at(record: TokenRecord) -> float:
+    return record.expires + (JOIN_REMEMBERED_S if record.role is Role.JOIN else 0.0)
 
 
 def _named(entries: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:

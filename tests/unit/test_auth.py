@@ -257,6 +257,16 @@ def test_that_the_nodes_of_a_token_are_revoked_is_remembered_until_their_tokens_
     assert counts == [1, 1, 0]
 
 
+def test_nodes_can_be_revoked_by_the_token_that_they_joined_with_after_it_has_expired(engine: MemoryEngine) -> None:
+    token_id = person(engine, Role.JOIN, expires=NOW + 60).split("_")[2]
+    access, later = AccessControl(SECRET), NOW + 30 * NODE_TOKEN_S
+    drive(access.issue(engine, Role.VIEWER, "", later))
+    assert drive(revoke_token(engine, token_id, later, with_nodes=True))
+    drive(access.refresh(engine))
+    node = f"Bearer {access.node_token('n1', later, token_id)}"
+    assert refusal(lambda: access.check(node, Permission.NODE, "n1", later)).code == "token_revoked"
+
+
 # Records
 
 

@@ -7,7 +7,6 @@ others could do. URLs that it has not begun are taken back when other nodes have
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import zip_longest
@@ -21,6 +20,7 @@ from drumlin.coordinator.giving.flat import flat_view
 from drumlin.coordinator.giving.host_budgets import HostBudgets
 from drumlin.coordinator.giving.hunger import Hunger
 from drumlin.coordinator.giving.lost_hosts import LostHosts
+from drumlin.coordinator.giving.memories import Memories
 from drumlin.coordinator.giving.placement import Placement
 from drumlin.coordinator.giving.shares import Lacks, Shares, held_by
 from drumlin.coordinator.giving.visiting import Visiting
@@ -51,7 +51,6 @@ TASKS_AT_FIRST = 200
 GROWTH = 2.0
 BACKLOG_REVOKED_S = 5.0
 REVOKED_AT_ONCE = 8
-RECENT_HOSTS_MAX = 256
 PREFERRED_DOMAINS_ASKED = 8
 BUDGET_SLACK_PAGES = 200_000
 """More than a whole fleet is given between two readings of the totals."""
@@ -96,9 +95,8 @@ class Granting:
         self._chance = chance
         self._asked_max = shards_asked_max or engine.shard_count
         self._placement = Placement(engine.shard_count)
-        self._turns: dict[str, int] = {}
         self._ready: list[bool] = [True] * engine.shard_count
-        self._recent: dict[str, deque[str]] = {}
+        self._memories = Memories()
         self._requests = 0
         self._seals = seals
         self._misdeeds = misdeeds
@@ -113,6 +111,7 @@ class Granting:
         """Remember which shards have hosts to give, to ask those first, and how many hosts a node has on average."""
         self._ready = [stats.hosts_ready > 0 for stats in shards]
         self._hunger.count(sum(stats.hosts_leased for stats in shards), max(self._nodes.known, len(self._nodes)))
+        self._memories.forget_gone(self._nodes)
 
     def paused(self, now: float) -> None:
         self._shares.paused(now, self._nodes.heartbeat_s)
@@ -430,7 +429,7 @@ class Granting:
 
     def _skipped(self, node: str, shard: int) -> Collection[str]:
         """Hosts that people have set apart and, with affinity `spread`, those that the node had lately."""
-        recent = self._recent.get(node) if self._config.affinity == "spread" else None
+        recent = self._memories.recent(node) if self._config.affinity == "spread" else ()
         apart = self._orders.apart_in(shard)
         return apart.union(recent) if recent else apart
 
@@ -438,7 +437,7 @@ class Granting:
         """The node's own shards and the others, as many as may be asked, starting with a different one each time. If
         not all may be asked, shards that had nothing a moment ago come last."""
         node, count = record.node_id, self._engine.shard_count
-        turn = self._turns[node] = self._turns.get(node, 0) + 1
+        turn = self._memories.next_turn(node)
         own = self._placement.own(node, self._nodes.names() if self._few_nodes() else (), self._nodes.names_version)
         if self._config.affinity == "spread":
             own = []
@@ -466,8 +465,7 @@ class Granting:
 
     def _note_hosts(self, node: str, leases: list[Lease]) -> None:
         if self._config.affinity == "spread":
-            recent = self._recent.setdefault(node, deque(maxlen=RECENT_HOSTS_MAX))
-            recent.extend(lease.host for lease in leases)
+            self._memories.note(node, (lease.host for lease in leases))
 
     def _idle_wait_s(self) -> float:
         """How long a node that got nothing should wait: thousands of idle nodes must not ask all at once."""

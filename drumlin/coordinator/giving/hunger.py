@@ -29,15 +29,22 @@ class Hunger:
 
     def answered(self, record: NodeRecord, unstarted: int, given: int, now: float) -> None:
         """Note that a node with `unstarted` URLs asked for hosts and was `given` so many URLs."""
+        self._forget_some(now)
         little = unstarted + given <= LITTLE_WORK_S * record.pages_per_s
         if little or (not given and record.leases < FEW_HOSTS_SHARE * self._hosts_each):
+            self._since.pop(record.node_id, None)
             self._since[record.node_id] = now
 
     def felt(self, now: float, *, but: str = "") -> bool:
         """Whether any node other than `but` is hungry."""
-        for node, since in list(itertools.islice(self._since.items(), LOOKED_AT)):
+        self._forget_some(now)
+        return any(node != but and now - since <= LATELY_S for node, since in self._first())
+
+    def _first(self) -> list[tuple[str, float]]:
+        """Those that asked longest ago."""
+        return list(itertools.islice(self._since.items(), LOOKED_AT))
+
+    def _forget_some(self, now: float) -> None:
+        for node, since in self._first():
             if now - since > LATELY_S:
                 del self._since[node]
-            elif node != but:
-                return True
-        return False

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 
+LINE_MAX = 1_000
+"""How many hosts of a shard are remembered: a leader that no node asks for work would else collect them for ever."""
+
 
 class LostHosts:
     """The lost hosts by shard, in the order in which their leases ended."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, deque[tuple[float, str]]] = defaultdict(deque)
+        self._lines: dict[int, deque[tuple[float, str]]] = defaultdict(lambda: deque(maxlen=LINE_MAX))
 
     def add(self, shard: int, host: str, now: float) -> None:
         self._lines[shard].append((now, host))

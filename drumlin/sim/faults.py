@@ -6,7 +6,6 @@ To add a kind, give it a row in `KINDS` and a function in `striking.STRIKES`.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 import msgspec
 
@@ -38,9 +37,13 @@ KINDS: dict[str, Kind] = {
     "coordinator_frozen": Kind((1, 3), (1.0, 30.0)),
     "coordinator_calendar_stepped": Kind((1, 3), (10.0, 200.0)),
     "all_coordinators_killed": Kind((1, 1), (3.0, 40.0)),
-    # the engine
+    # the engine, and the network between coordinators and it
     "engine_fails_over": Kind((1, 4), (0.5, 12.0)),
-    # the network between them
+    "engine_slow": Kind((1, 2), (5.0, 40.0)),
+    "coordinator_cut_off": Kind((1, 2), (2.0, 40.0)),
+    "coordinator_mute": Kind((1, 2), (2.0, 40.0)),
+    "coordinator_deaf": Kind((1, 2), (2.0, 40.0)),
+    # the network between nodes and coordinators
     "messages_lost": Kind((1, 2), (20.0, 120.0)),
     "messages_doubled": Kind((1, 2), (20.0, 120.0)),
     "messages_overtaken": Kind((1, 2), (20.0, 120.0)),
@@ -66,21 +69,20 @@ class Fault(msgspec.Struct, frozen=True):
         return self.at + self.lasts_s
 
 
-def swarm(chance: random.Random, first_at: float, last_at: float, kinds: Sequence[str] = ()) -> tuple[Fault, ...]:
-    """Faults of some kinds (or of exactly these), all over by `last_at`, in the order in which they begin."""
-    chosen = kinds or [kind for kind in KINDS if chance.random() < SWITCHED_ON]
-    faults = [
-        fault
-        for name in chosen
-        for _ in range(chance.randint(*KINDS[name].times))
-        if (fault := _drawn(chance, name, first_at, last_at)) is not None
-    ]
+def swarm(chance: random.Random, first_at: float, last_at: float) -> tuple[Fault, ...]:
+    """Faults of some kinds, all over by `last_at`, in the order in which they begin. Each kind is drawn by itself, so a
+    kind that is added to the table changes nothing about the others."""
+    drawn, faults = chance.randrange(STRENGTHS), list[Fault]()
+    for name in KINDS:
+        own = random.Random(f"{drawn}/{name}")
+        if own.random() < SWITCHED_ON:
+            faults += [_drawn(own, name, first_at, last_at) for _ in range(own.randint(*KINDS[name].times))]
     return tuple(sorted(faults, key=lambda fault: (fault.at, fault.kind)))
 
 
-def _drawn(chance: random.Random, name: str, first_at: float, last_at: float) -> Fault | None:
+def _drawn(chance: random.Random, name: str, first_at: float, last_at: float) -> Fault:
     kind = KINDS[name]
     lasts_s = min(chance.uniform(*kind.lasts_s), last_at - first_at)
     at = chance.uniform(first_at, max(first_at, last_at - lasts_s))
     share, drawn = chance.uniform(*kind.share), chance.randrange(STRENGTHS)
-    return Fault(name, round(at, 3), round(lasts_s, 3), round(share, 4), drawn) if lasts_s > 0 else None
+    return Fault(name, round(at, 3), round(lasts_s, 3), round(share, 4), drawn)

@@ -34,6 +34,7 @@ LATENCY_MEAN_S = 0.2
 """Of an answer, with the way there, worked out from the two above."""
 WAY_S_MAX = 0.35
 """How long a request may be on its way to a host. The law of contact allows half a second for it (`LEASE_MARGIN_S`)."""
+CONNECT_S_MAX = 0.3
 SHARE_HOSTS_WITH_DELAY = 0.05
 SHARE_HOSTS_WITH_RULES = 0.3
 SHARE_HOSTS_WITHOUT_ROBOTS = 0.3

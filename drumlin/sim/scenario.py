@@ -27,6 +27,8 @@ URLS = 400_000
 HOSTS_PER_NODE = 3
 BUDGETED = 0.1
 BUDGET_SHARE = 0.5
+HOSTS_BUDGETED = 0.3
+"""The chance that people want only so many pages of some hosts."""
 MASS_LOSS = 0.3
 """The share of a planned fleet that is lost at once, half-way through."""
 MASS_LOSS_S = 600.0
@@ -48,11 +50,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delay_s: float = 1.0
     lease_s: float = 20.0
     pages_max: int | None = None
+    hosts_budgeted: int = 0
+    """So many of the largest hosts have a budget of `host_pages_max` pages each."""
+    host_pages_max: int = 12
     retries_max: int = 3
     heartbeat_s: float | None = None
     """How often nodes send heartbeats; None: as often as the real ones do."""
     shards: int = 8
     engine_servers: int = 3
+    way_s: float = 0.01
+    """How long a message between a node and a coordinator takes one way, on average."""
     suspends: float = 0.0
     """The chance that a call of the engine lets the calls of others come first."""
     join_s: float = 10.0
@@ -86,6 +93,7 @@ def of_seed(seed: int, *, short: bool = False) -> Scenario:
     concurrency = chance.choice((1, 1, 1, 4))
     hosts = HOSTS_PER_NODE * nodes * concurrency
     budgeted = chance.random() < BUDGETED
+    limits = random.Random(f"{seed}/limits")
     return Scenario(
         seed=seed,
         nodes=nodes,
@@ -98,6 +106,8 @@ def of_seed(seed: int, *, short: bool = False) -> Scenario:
         delay_s=chance.choice((1.0, 1.0, 2.0, 5.0)),
         lease_s=chance.choice((20.0, 30.0, 60.0)),
         pages_max=int(BUDGET_SHARE * settled_per_s * duration_s) if budgeted else None,
+        hosts_budgeted=limits.randint(1, 8) if limits.random() < HOSTS_BUDGETED else 0,
+        host_pages_max=limits.randint(1, 30),
         heartbeat_s=10.0,
         suspends=chance.choice((0.0, 0.05, 0.2)),
         faults=swarm(chance, FIRST_FAULT_S, duration_s - CALM_AT_THE_END_S),

@@ -32,11 +32,13 @@ SHARE_POLITE = 0.5
 class Simulation:
     """Runs a scenario. `run` raises a `Violation` when an invariant is broken."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, web: Web | None = None) -> None:
+        """`web` is another web than the one that the scenario's seed makes."""
         self.scenario = scenario
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is abstract are sockets, signals and processes
-        self.web = Web(scenario.seed, scenario.hosts, scenario.urls_per_host)
-        self.network = Network(self.loop, random.Random(f"{scenario.seed}/network"))
+        self.web = web or Web(scenario.seed, scenario.hosts, scenario.urls_per_host)
+        self.network = Network(self.loop, random.Random(f"{scenario.seed}/network"), scenario.way_s)
+        self.budgets = {host.name: scenario.host_pages_max for host in self._largest(scenario.hosts_budgeted)}
         self.ledger = Ledger()
         self.servers = EngineServers(self.loop, scenario.shards, scenario.engine_servers, self.ledger)
         self._chance = random.Random(f"{scenario.seed}/simulation")
@@ -59,9 +61,12 @@ class Simulation:
         self.log: list[str] = []
         """What happened that a reader should know: faults, and when they were over."""
 
+    def _largest(self, count: int) -> list[WebHost]:
+        return sorted(self.web.hosts, key=lambda host: -host.size)[:count]
+
     def _coordinators(self) -> list[SimCoordinator]:
         scenario = self.scenario
-        crawl = Crawl(scenario.config(), self.web.seeds(), [], scenario.heartbeat_s)
+        crawl = Crawl(scenario.config(), self.web.seeds(), [], scenario.heartbeat_s, self.budgets)
         more = (crawl, scenario.suspends)
         return [
             SimCoordinator(

@@ -20,6 +20,7 @@ STEPS_S = (-86_400.0, -3_600.0, -30.0, 30.0, 3_600.0, 86_400.0)
 LOSS = (0.01, 0.2)
 DUPLICATION = (0.05, 0.3)
 JITTER_S = (0.05, 0.8)
+ENGINE_SLOW_S = (0.02, 0.3)
 HOSTS_DOWN_SHARE = (0.01, 0.1)
 LIES_EVERY_S = 3.0
 
@@ -163,7 +164,30 @@ def _freeze_coordinator(machines: Machines, fault: Fault, chance: random.Random)
     return struck.thaw
 
 
+def _cut_coordinator_off(machines: Machines, fault: Fault, chance: random.Random) -> End:
+    """Cut a coordinator off from all servers of the engine or from some, in one direction or both."""
+    link = chance.choice(machines.coordinators).link
+    servers = range(machines.servers.count)
+    cut = frozenset(chance.sample(servers, chance.randint(1, len(servers))))
+    link.mute = cut if fault.kind != "coordinator_deaf" else frozenset()
+    link.deaf = cut if fault.kind != "coordinator_mute" else frozenset()
+
+    def end() -> None:
+        link.mute = link.deaf = frozenset()
+
+    return end
+
+
 # The engine, the network, sites
+
+
+def _slow_engine(machines: Machines, fault: Fault, chance: random.Random) -> End:
+    machines.servers.slow_s = chance.uniform(*ENGINE_SLOW_S)
+
+    def end() -> None:
+        machines.servers.slow_s = 0.0
+
+    return end
 
 
 def _fail_over(machines: Machines, fault: Fault, chance: random.Random) -> End:
@@ -209,6 +233,10 @@ STRIKES: dict[str, Strike] = {
     "coordinator_calendar_stepped": _step_calendars,
     "all_coordinators_killed": _kill_coordinators,
     "engine_fails_over": _fail_over,
+    "engine_slow": _slow_engine,
+    "coordinator_cut_off": _cut_coordinator_off,
+    "coordinator_mute": _cut_coordinator_off,
+    "coordinator_deaf": _cut_coordinator_off,
     "messages_lost": _trouble_messages,
     "messages_doubled": _trouble_messages,
     "messages_overtaken": _trouble_messages,

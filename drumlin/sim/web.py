@@ -24,8 +24,9 @@ CHILDREN = 3
 SHARE_LINKED_ELSEWHERE = 0.3
 UNIT = float(1 << 64)
 SEEDS_PER_HOST = 10
-RETRY_AFTER = b"Retry-After: 5\r\n"
-OVERLOADED_EVERY = 40
+RETRY_AFTER_S = (3, 8, 30)
+"""For how long overloaded hosts ask to be left alone, one host for longer than the next."""
+OVERLOADED_EVERY = 12
 """A host that is overloaded now and then is so once in so many contacts."""
 
 
@@ -52,6 +53,8 @@ class WebHost:
         "name",
         "number",
         "overloaded",
+        "paused_until",
+        "paused_url",
         "robots",
         "robots_at",
         "size",
@@ -73,6 +76,9 @@ class WebHost:
         self.robots_at = ""
         """The URL that its robots.txt redirects to, if it does."""
         self.overloaded = chance.random() < figures.SHARE_HOSTS_OVERLOADED
+        self.paused_until = 0.0
+        """Until when it has asked to be left alone, and in answer to which URL."""
+        self.paused_url = ""
         self.down_until = 0.0
         self.contacted = -math.inf
         self.contacts = 0
@@ -89,7 +95,12 @@ def _head(status: int, *fields: bytes) -> list[bytes]:
 _HTML, _TEXT = b"Content-Type: text/html\r\n", b"Content-Type: text/plain\r\n"
 _HEADS = {status: _head(status, _HTML) for status in (200, 403, 404, 410)}
 _ROBOTS_HEAD = _head(200, _TEXT)
-_BUSY_HEADS = {429: _head(429, _HTML, RETRY_AFTER), 503: _head(503, _HTML, RETRY_AFTER)}
+BUSY = (429, 503)
+_BUSY_HEADS = {
+    (status, wait_s): _head(status, _HTML, b"Retry-After: %d\r\n" % wait_s)
+    for status in BUSY
+    for wait_s in RETRY_AFTER_S
+}
 # Pages of a size share one body, so they take no room.
 _BODIES = [b"x" * size for size in figures.BODY_BYTES]
 _SHORT = b"no"
@@ -97,6 +108,8 @@ _SHORT = b"no"
 
 class Web:
     """All hosts. `on_contact` hears of every request that reaches one: the host, what was asked for, and when."""
+
+    connect_s_max = figures.CONNECT_S_MAX
 
     def __init__(self, seed: int, hosts: int, size_mean: float) -> None:
         chance = random.Random(f"{seed}/web")
@@ -155,6 +168,8 @@ class Web:
             return WebAnswer(failure=FailureKind.RESET)
         if url.endswith(ROBOTS_PATH):
             return self._robots(host)
+        if host.overloaded and host.contacts % OVERLOADED_EVERY == 0:
+            return self._busy(host, url, now)
         answer = self._page(host, url, attempt)
         answer.thinking_s = host.latency_s * (0.5 + self._drawn(f"{url} {attempt}"))
         return answer
@@ -167,10 +182,13 @@ class Web:
             return WebAnswer(404, _HEADS[404], _SHORT, thinking_s=host.latency_s)
         return WebAnswer(200, _ROBOTS_HEAD, host.robots, thinking_s=host.latency_s)
 
+    def _busy(self, host: WebHost, url: str, now: float) -> WebAnswer:
+        """An overloaded host says at once for how long it wants to be left alone."""
+        status, wait_s = BUSY[host.number % len(BUSY)], RETRY_AFTER_S[host.number % len(RETRY_AFTER_S)]
+        host.paused_until, host.paused_url = now + wait_s, url
+        return WebAnswer(status, _BUSY_HEADS[status, wait_s], _SHORT, thinking_s=host.latency_s)
+
     def _page(self, host: WebHost, url: str, attempt: int) -> WebAnswer:
-        if host.overloaded and host.contacts % OVERLOADED_EVERY == 0:
-            status = 429 if host.number % 2 else 503
-            return WebAnswer(status, _BUSY_HEADS[status], _SHORT)
         # The first page of a host always answers, or a host's other pages could not be found.
         drawn = 1.0 if url.endswith("/p/0") else self._drawn(url)
         for share, status in _ENDS:

@@ -9,15 +9,23 @@ from typing import Any
 
 import msgspec
 
+from drumlin.contact import backing_off
+from drumlin.contact.leases import Leases
 from drumlin.contact.robots_asking import RobotsAsking
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
+from drumlin.coordinator.giving import host_budgets
+from drumlin.coordinator.taking import backlog
 from drumlin.coordinator.taking import settling as taking
+from drumlin.coordinator.taking.backlog import Backlog
 from drumlin.coordinator.taking.settling import Settler
 from drumlin.engines.memory import engine as memory
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.engines.memory.shard import Host, Shard
+from drumlin.errors import EngineError
 from drumlin.model import TaskState, Verdict
+from drumlin.node.calling.client import CoordinatorClient
+from drumlin.node.keeping.outbox import Outbox
 from drumlin.node.leases import LeaseCalls
 from drumlin.node.settling import Settling
 from drumlin.protocol import Work
@@ -205,10 +213,81 @@ def _mistake_robots(replace: Replace) -> None:
     replace(RobotsAsking, "_remember", remember)
 
 
-_KILLS = _with("nodes_killed", lasts_s=30.0)
+def _let_all_wait(replace: Replace) -> None:
+    replace(backlog, "SETTLING_WAITING_MAX", 1_000_000)
+    replace(backlog, "SETTLING_WAITING_EACH", 1_000_000)
+    replace(Backlog, "too_long", property(lambda self: False))
+
+
+def _keep_journals(replace: Replace) -> None:
+    right = Outbox._answered
+
+    def answered(self: Outbox, parcel: Any, accepted: Any) -> None:
+        """What was refused need not be published, so it is forgotten that its segment waits for that."""
+        if accepted.rejected_at:
+            parcel.stored = None
+        right(self, parcel, accepted)
+
+    replace(Outbox, "_answered", answered)
+
+
+def _never_spend(replace: Replace) -> None:
+    replace(host_budgets, "pages_left", lambda state, budget: budget)
+
+
+def _not_hear_retry_after(replace: Replace) -> None:
+    replace(backing_off, "retry_after_s", lambda headers, now: 0.0)
+
+
+def _believe_in_silence(replace: Replace) -> None:
+    right = Settler._verdicts
+
+    async def verdicts(self: Settler, shards: Any, count: int, now: float) -> list[Verdict]:
+        try:
+            return await right(self, shards, count, now)
+        except EngineError:
+            return [Verdict.SETTLED] * count
+
+    replace(Settler, "_verdicts", verdicts)
+
+
+def _settle_again(replace: Replace) -> None:
+    right = vars(memory)["verdict_of"]
+
+    def verdict_of(entry: Any, settled: Any, live: bool) -> Verdict:
+        verdict = right(entry, settled, live)
+        return Verdict.SETTLED if verdict is Verdict.REPEATED else verdict
+
+    replace(memory, "verdict_of", verdict_of)
+
+
+def _miscount(replace: Replace) -> None:
+    def put(self: Shard, entry: Any, state: TaskState) -> None:
+        entry.state = state
+        self.totals[state] += state is not TaskState.SCHEDULED
+
+    replace(Shard, "put", put)
+
+
+def _never_repeat(replace: Replace) -> None:
+    replace(CoordinatorClient, "repeat_failed", lambda self: self._repeat.clear())
+
+
+def _forget_to_ask(replace: Replace) -> None:
+    def asked(self: Leases, again_s: float, now: Any) -> None:
+        """It takes a pause that was asked for, or the one after a failure, for a reason never to ask again."""
+        self._asking = again_s > 0
+        self._ask_at = now.boot
+
+    replace(Leases, "asked", asked)
+
+
 _ALWAYS_LATE = _with("nodes_lagging", "nodes_cut_off", times=5, lasts_s=38.0, share=0.9, lease_s=20.0)
 _BUSY = {"nodes": 2, "concurrency": 32, "page_s": 1.0, "hosts": 120, "urls_per_host": 900.0, "duration_s": 230.0}
 _OUTAGE = _with("all_coordinators_killed", first_at=150.0, times=1, lasts_s=60.0, lease_s=200.0, delay_s=1.0, **_BUSY)
+
+_MANY: dict[str, Any] = {"nodes": 300, "coordinators": 1, "hosts": 900, "page_s": 2.0, "duration_s": 130.0, "times": 1, "lasts_s": 60.0}
+_FROZEN: dict[str, Any] = {"times": 3, "lasts_s": 30.0, "share": 0.5} | _BUSY | {"lease_s": 10.0, "delay_s": 1.0}
 
 BUGS: dict[str, Bug] = {
     "a double lease": Bug("one_live_lease", _lease_twice, _swarm),
@@ -233,4 +312,21 @@ BUGS: dict[str, Bug] = {
     "a budget counted twice": Bug("budgets_hold", _count_pages_twice, _swarm),
     "a retry that forgets its attempt": Bug("retries_are_counted", _forget_attempts, _swarm),
     "a robots answer taken for another host's": Bug("nothing_denied", _mistake_robots, _swarm),
+    "a backlog without an end": Bug("queues_are_bounded", _let_all_wait, _with("engine_slow", **_MANY)),
+    "a journal that is never deleted": Bug("queues_are_bounded", _keep_journals, _with("nodes_frozen", **_FROZEN)),
+    "a host's budget that is never spent": Bug(
+        "host_budgets_hold", _never_spend, _with("nodes_killed", hosts_budgeted=5, host_pages_max=4)
+    ),
+    "a Retry-After that nobody hears": Bug(
+        "retry_after_is_honoured", _not_hear_retry_after, _with("nodes_drained", delay_s=1.0)
+    ),
+    "silence taken for consent": Bug(
+        "acknowledged_survives", _believe_in_silence, _with("coordinator_mute", "coordinator_cut_off", times=8)
+    ),
+    "a settle that counts again": Bug("settles_once", _settle_again, _with("coordinator_deaf", times=8)),
+    "a state that is not counted": Bug("one_state", _miscount, _swarm),
+    "a result that is sent once": Bug(
+        "lag_is_bounded", _never_repeat, _with("coordinator_killed", times=2, lasts_s=5.0)
+    ),
+    "a node that stops asking": Bug("never_idle", _forget_to_ask, _with("coordinator_killed", times=2, lasts_s=5.0)),
 }

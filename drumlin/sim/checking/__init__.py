@@ -16,13 +16,14 @@ from drumlin.sim.checking.ledger import Ledger
 from drumlin.sim.checking.results import (
     AcknowledgedSurvives,
     BudgetsHold,
+    HostBudgetsHold,
     LinksSurvive,
     OneState,
     RetriesAreCounted,
     SettlesOnce,
     SettlesUnderItsLease,
 )
-from drumlin.sim.checking.sites import LeastGap, NothingDenied
+from drumlin.sim.checking.sites import LeastGap, NothingDenied, RetryAfterIsHonoured
 
 __all__ = ["Checker", "Ledger", "Violation", "World", "every_checker"]
 
@@ -34,6 +35,7 @@ def every_checker(world: World, ledger: Ledger) -> list[Checker]:
         LeasesEnd(world, ledger),
         EngineTimeIsSteady(world, ledger),
         LeastGap(world, ledger),
+        RetryAfterIsHonoured(world, ledger),
         NothingDenied(world, ledger),
         OneState(world, ledger),
         AcknowledgedSurvives(world, ledger),
@@ -42,6 +44,7 @@ def every_checker(world: World, ledger: Ledger) -> list[Checker]:
         SettlesUnderItsLease(world, ledger),
         RetriesAreCounted(world, ledger),
         BudgetsHold(world, ledger),
+        HostBudgetsHold(world, ledger),
         NeverIdle(world, ledger),
         LagIsBounded(world, ledger),
         QueuesAreBounded(world, ledger),

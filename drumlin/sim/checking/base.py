@@ -13,7 +13,7 @@ from drumlin.sim.checking.ledger import Held, Ledger
 from drumlin.sim.machines.coordinator import SimCoordinator
 from drumlin.sim.machines.node import SimNode
 from drumlin.sim.scenario import Scenario
-from drumlin.sim.web import WebHost
+from drumlin.sim.web import Web, WebHost
 
 
 class Violation(Exception):
@@ -45,6 +45,9 @@ class World(Protocol):
     scenario: Scenario
     nodes: list[SimNode]
     coordinators: list[SimCoordinator]
+    web: Web
+    budgets: dict[str, int]
+    """How many pages may be fetched of some hosts."""
 
     @property
     def now(self) -> float: ...

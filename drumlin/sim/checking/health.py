@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.coordinator.taking.backlog import SETTLING_WAITING_MAX
 from drumlin.node.settling import READ_BATCH, SETTLE_BATCH_MAX, UNSETTLED_BYTES_MAX, UNSETTLED_PAGES_MAX
 from drumlin.sim.checking.base import Checker
 from drumlin.sim.figures import BODY_BYTES
@@ -24,7 +25,12 @@ class NeverIdle(Checker):
     def looked(self) -> None:
         if self._world.quiet_s < CALM_S or self._world.scenario.pages_max is not None:
             return
-        due = [shard.ready[0][0] for shard in self._world.memory._shards if shard.ready]
+        # Hosts with a budget are not given out with the others, and one whose budget is spent is ready for ever.
+        apart = self._world.budgets
+        ready = [
+            next((one[0] for one in shard.ready if one[1] not in apart), None) for shard in self._world.memory._shards
+        ]
+        due = [at for at in ready if at is not None]
         overdue_s = self._ledger.engine_now - min(due, default=self._ledger.engine_now)
         if overdue_s < OVERDUE_S:
             return
@@ -49,11 +55,14 @@ class LagIsBounded(Checker):
 
 
 class QueuesAreBounded(Checker):
-    """Nothing that waits grows without a bound: pages and bytes in a node, batches at a coordinator."""
+    """Nothing that waits grows without a bound: pages and bytes in a node, its journals, batches at a coordinator."""
 
     name = "queues_are_bounded"
 
     def looked(self) -> None:
+        for coordinator in self._world.coordinators:
+            if coordinator.backlog > SETTLING_WAITING_MAX:
+                raise self.broken(f"{coordinator.backlog:,} batches wait at coordinator {coordinator.place}")
         for node in self._world.nodes:
             if node.agent is None:
                 continue
@@ -61,6 +70,9 @@ class QueuesAreBounded(Checker):
             most_bytes = UNSETTLED_BYTES_MAX + (node.kind.concurrency + READ_BATCH) * 2 * max(BODY_BYTES)
             if pages > HELD_PAGES_MAX + node.kind.concurrency or size > most_bytes:
                 raise self.broken(f"{pages:,} pages with {size:,} bytes wait in {node.name}")
+            # One journal is being written. Of every other one at least a parcel is not answered.
+            if len(node.disk.journals) > 1 + node.parcels:
+                raise self.broken(f"{node.name} has {len(node.disk.journals)} journals for {node.parcels} parcels")
 
 
 class SpeedReturns(Checker):
@@ -73,7 +85,7 @@ class SpeedReturns(Checker):
         if not faults or self._world.quiet_s < CALM_S + WINDOW_S or self._world.scenario.pages_max is not None:
             return
         ready = sum(len(shard.ready) for shard in self._world.memory._shards)
-        if ready < len(self._world.nodes):
+        if ready - len(self._world.budgets) < len(self._world.nodes):
             # The web is nearly used up, so hosts and not nodes bound the speed.
             return
         last = [pace for pace in self._world.paces if pace.at > now - WINDOW_S]

@@ -137,6 +137,27 @@ class RetriesAreCounted(Checker):
                 raise self.broken(f"{one.url} has failed {self._failures[one.url]} times and is tried again")
 
 
+class HostBudgetsHold(Checker):
+    """Of a host with a budget no more pages are fetched than that. (Late results of lost leases count on top, as
+    `coordinator.giving.host_budgets` says.)"""
+
+    name = "host_budgets_hold"
+
+    def __init__(self, world: World, ledger: Ledger) -> None:
+        super().__init__(world, ledger)
+        self._left = dict(world.budgets)
+
+    def settled(self, host: str, lease_id: str, one: Settled) -> None:
+        left = self._left.get(host)
+        if left is None or one.state is not TaskState.DONE or one.size is None:
+            return
+        held = self._ledger.leases.get(host)
+        if held is not None and held.lease_id == lease_id:
+            if not left:
+                raise self.broken(f"{one.url} is fetched, beyond the {self._world.budgets[host]} pages of its host")
+            self._left[host] = left - 1
+
+
 class BudgetsHold(Checker):
     """Pages are counted once each, and there are never more than the budget allows."""
 

@@ -19,8 +19,7 @@ from drumlin.sim.machines.loop import VirtualLoop
 
 ENDPOINT = "unix:"
 """The addresses of coordinators begin so. Messages to a Unix socket are not compressed, which would cost time."""
-WAY_S_MEAN = 0.01
-WAY_S_MIN = 0.002
+WAY_LEAST_SHARE, WAY_MOST_TIMES = 0.2, 50.0
 
 
 class Caller(Protocol):
@@ -76,16 +75,19 @@ class Server(Protocol):
 class Network:
     """Carries messages. Its troubles are set by faults."""
 
-    def __init__(self, loop: VirtualLoop, chance: random.Random) -> None:
+    def __init__(self, loop: VirtualLoop, chance: random.Random, way_s: float) -> None:
+        """`way_s` is how long a message takes one way, on average, where nothing is in its way."""
         self._loop = loop
         self._chance = chance
+        self._mean_s = way_s
         self.servers: list[Server] = []
         self.loss = self.duplication = self.jitter_s = 0.0
         self.messages = self.bytes = 0
 
     def _way_s(self, caller: Caller) -> float:
-        drawn = self._chance.expovariate(1.0 / (WAY_S_MEAN + self.jitter_s))
-        return WAY_S_MIN + caller.lag_s + min(drawn, 50.0 * WAY_S_MEAN + 5.0 * self.jitter_s)
+        mean_s = self._mean_s
+        drawn = self._chance.expovariate(1.0 / (mean_s + self.jitter_s))
+        return WAY_LEAST_SHARE * mean_s + caller.lag_s + min(drawn, WAY_MOST_TIMES * mean_s + 5.0 * self.jitter_s)
 
     def send(self, exchange: Exchange) -> None:
         """Take a call to its coordinator."""

@@ -40,7 +40,7 @@ from drumlin.protocol import (
 )
 from drumlin.sim.machines.calling import Exchange, Network
 from drumlin.sim.machines.clocks import DRIFT_MAX, MachineClock
-from drumlin.sim.machines.engine import EngineServers, EngineWire
+from drumlin.sim.machines.engine import EngineLink, EngineServers, EngineWire
 from drumlin.sim.machines.loop import VirtualLoop
 
 TICK_S = 1.0
@@ -85,6 +85,8 @@ class Crawl(msgspec.Struct, frozen=True):
     seeds: list[str]
     scope_seeds: list[str]
     heartbeat_s: float | None = None
+    budgets: dict[str, int] = {}
+    """How many pages people want at most, of some hosts."""
 
 
 class SimCoordinator:
@@ -108,6 +110,7 @@ class SimCoordinator:
         self.dispatcher: Dispatcher | None = None
         self.chance = random.Random(seed)
         self.clock = MachineClock(loop, self.chance.uniform(1e3, 1e6), 1.0 + self.chance.uniform(-1.0, 1.0) * DRIFT_MAX)
+        self.link = EngineLink()
         self._network = network
         self._servers = servers
         self._suspends = suspends
@@ -139,6 +142,11 @@ class SimCoordinator:
             self.frozen = False
             self._process.thaw()
 
+    @property
+    def backlog(self) -> int:
+        """How many batches of results wait to be settled."""
+        return self._process.backlog if self._process is not None else 0
+
     def receive(self, exchange: Exchange) -> None:
         if self._process is not None:
             self._process.receive(exchange)
@@ -161,7 +169,7 @@ class _Process:
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[Exchange, None] = {}
         self._deferred: list[Exchange] = []
-        self.wire = cast(Any, EngineWire(servers, self, machine.chance, suspends))
+        self.wire = cast(Any, EngineWire(servers, machine.link, self, machine.chance, suspends))
         self._calls: NodeCalls | None = None
         self._name = f"c{machine.place}-{boot}"
         self._elapsed_s = 0.0
@@ -252,6 +260,8 @@ class _Process:
         dispatcher.lanes = LoopLanes()
         await dispatcher.open()
         if machine.place == 0:
+            for host, pages in crawl.budgets.items():
+                await dispatcher.orders.limit(host, pages)
             await dispatcher.seed(crawl.seeds, now)
         gate = Gate(dispatcher, AuditLog(self.wire))
         self._gate = gate
@@ -284,6 +294,10 @@ class _Process:
             return
 
     # Its calls
+
+    @property
+    def backlog(self) -> int:
+        return len(self._calls._backlog) if self._calls is not None else 0
 
     def receive(self, exchange: Exchange) -> None:
         if self.frozen:

@@ -2,14 +2,15 @@
 
 A call takes a moment, in which other coordinators' calls may come first, and in which the coordinator may be killed or
 frozen. While a server fails over, calls to its shards fail; those under way at that moment may have been done or not,
-and nobody is told which. What was acknowledged is kept.
+and nobody is told which. What was acknowledged is kept. A coordinator can be cut off from servers that others reach,
+in one direction too: then its calls are not done, or are done and it never hears of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Protocol
 
 from drumlin.engines.memory.engine import MemoryEngine
@@ -18,6 +19,9 @@ from drumlin.sim.machines.loop import VirtualLoop
 
 CALL_S_MEAN = 0.001
 CALL_S_MAX = 0.05
+SLOWNESS_VARIES = (0.5, 1.5)
+NO_ANSWER_S = (0.5, 5.0)
+"""After how long a call that is not answered has failed. The client for Redis waits for as long at most."""
 OF_ONE_SHARD = frozenset(
     {"lease", "visit", "forget", "strike", "story", "host_note", "host_state", "count", "set_delay", "hurry"}
 )
@@ -37,15 +41,27 @@ class EngineServers:
         self.loop = loop
         self.down: set[int] = set()
         """Servers that do not answer at the moment."""
+        self.slow_s = 0.0
+        """How long every call takes on average while servers are slow."""
         self.count = servers
         self.watcher = watcher
         self.calls = 0
 
-    def fails(self, name: str, arguments: tuple[Any, ...]) -> bool:
-        """Whether a call needs a server that does not answer. A call about all shards needs all servers."""
-        if not self.down:
-            return False
-        return arguments[0] % self.count in self.down if name in OF_ONE_SHARD else True
+    def concerns(self, name: str, arguments: tuple[Any, ...], servers: Collection[int]) -> bool:
+        """Whether a call needs one of these servers. A call about all shards needs all servers."""
+        return arguments[0] % self.count in servers if name in OF_ONE_SHARD else bool(servers)
+
+
+class EngineLink:
+    """The network between one coordinator's machine and the servers."""
+
+    __slots__ = ("deaf", "mute")
+
+    def __init__(self) -> None:
+        self.mute: frozenset[int] = frozenset()
+        """Servers that its calls do not reach."""
+        self.deaf: frozenset[int] = frozenset()
+        """Servers whose answers do not reach it."""
 
 
 class Process(Protocol):
@@ -63,8 +79,11 @@ class EngineWire:
 
     shared = True
 
-    def __init__(self, servers: EngineServers, process: Process, chance: random.Random, suspends: float) -> None:
+    def __init__(
+        self, servers: EngineServers, link: EngineLink, process: Process, chance: random.Random, suspends: float
+    ) -> None:
         self._servers = servers
+        self._link = link
         self._process = process
         self._chance = chance
         self._suspends = suspends
@@ -80,21 +99,30 @@ class EngineWire:
     def call_of(self, name: str, done: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         """The call of this name, with what can happen to it."""
         servers, process, chance, suspends = self._servers, self._process, self._chance.random, self._suspends
-        heard = servers.watcher.heard
+        heard, link = servers.watcher.heard, self._link
 
         async def call(*arguments: Any, **options: Any) -> Any:
             if not process.alive or process.frozen:
                 await process.hold()
             servers.calls += 1
-            if suspends and chance() < suspends:
+            if servers.slow_s or (suspends and chance() < suspends):
                 await self._wait()
-            if servers.down and servers.fails(name, arguments):
+            if link.mute and servers.concerns(name, arguments, link.mute):
+                await self._wait_in_vain()
+                if servers.concerns(name, arguments, link.mute):
+                    raise EngineError("A server of the engine cannot be reached.", "Wait.", code=Cause.UNREACHABLE)
+            if servers.down and servers.concerns(name, arguments, servers.down):
                 raise EngineError("A server of the engine does not answer.", "Wait.", code=Cause.UNREACHABLE)
             answer = await done(*arguments, **options)
             heard(name, arguments, options, answer)
+            if link.deaf and servers.concerns(name, arguments, link.deaf):
+                await self._wait_in_vain()
+                if servers.concerns(name, arguments, link.deaf):
+                    # It is done, but the answer did not come.
+                    raise EngineError("A server of the engine did not answer.", "Wait.", code=Cause.UNCONFIRMED)
             if suspends and chance() < suspends:
                 await self._wait()
-                if servers.down and servers.fails(name, arguments):
+                if servers.down and servers.concerns(name, arguments, servers.down):
                     # It is done, but the answer is lost with the server that had it.
                     raise EngineError("A server of the engine failed over.", "Wait.", code=Cause.UNCONFIRMED)
             return answer
@@ -102,7 +130,15 @@ class EngineWire:
         return call
 
     async def _wait(self) -> None:
-        await asyncio.sleep(min(CALL_S_MAX, self._chance.expovariate(1.0 / CALL_S_MEAN)))
+        slow_s = self._servers.slow_s and self._servers.slow_s * self._chance.uniform(*SLOWNESS_VARIES)
+        await self._sleep(slow_s + min(CALL_S_MAX, self._chance.expovariate(1.0 / CALL_S_MEAN)))
+
+    async def _wait_in_vain(self) -> None:
+        """Wait for an answer that does not come, unless the network is whole again by then."""
+        await self._sleep(self._chance.uniform(*NO_ANSWER_S))
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
         process = self._process
         if not process.alive or process.frozen:
             await process.hold()

@@ -17,10 +17,9 @@ from drumlin.model import FailureKind
 from drumlin.node.calling.client import FOREVER
 from drumlin.sim.machines.clocks import MachineClock
 from drumlin.sim.machines.loop import VirtualLoop
-from drumlin.sim.web import Web, WebAnswer
+from drumlin.sim.web import BUSY, Web, WebAnswer
 
 SHARE_NEW_CONNECTIONS = 0.3
-CONNECT_S_MAX = 0.3
 CONNECT_FAILS_S = (0.05, 3.0)
 PAGE_S_VARIES = (0.7, 1.3)
 """By how much the time that a page takes differs from one page to the next."""
@@ -78,7 +77,7 @@ class SimFetcher:
         if not self._web.reachable(url, now):
             self._later(self._chance.uniform(*CONNECT_FAILS_S), self._fail, transfer, FailureKind.CONNECT)
         elif self._chance.random() < SHARE_NEW_CONNECTIONS:
-            when = now + self._chance.uniform(0.0, CONNECT_S_MAX)
+            when = now + self._chance.uniform(0.0, self._web.connect_s_max)
             self._loop.at(when, self._node.deliver_quietly, self._incarnation, self._connected, transfer)
         else:
             self._connected(transfer)
@@ -110,6 +109,8 @@ class SimFetcher:
             self._later(way_s, self._fail, transfer, FailureKind.RESET)
         else:
             body_s = self._page_s * self._chance.uniform(*PAGE_S_VARIES) if isinstance(context, FetchPage) else 0.0
+            if answer.status in BUSY:
+                body_s = 0.0
             whole_s = way_s + answer.thinking_s + body_s
             if whole_s > self._timeout_s:
                 self._later(self._timeout_s, self._fail, transfer, FailureKind.TIMEOUT)

@@ -270,6 +270,11 @@ class SimNode:
         return (settling.unanswered, settling.held_bytes) if settling is not None else (0, 0)
 
     @property
+    def parcels(self) -> int:
+        """How many parcels of results are not answered."""
+        return len(self.agent._settling._outbox._parcels) if self.agent is not None else 0
+
+    @property
     def lag_of_settling_s(self) -> float:
         return self.agent._settling.lag_s(self.clock.boot()) if self.agent is not None else 0.0
 

@@ -7,7 +7,9 @@ ready; it stays up until SIGTERM or until its stdin closes.
 
 The web counts requests. On the control address 127.0.0.1, same port, `GET /_stats` gives the counts as JSON,
 `GET /_stats?short` only those that cost nothing, and `GET /_reset` sets them to zero. A request counts at the moment
-the server reads it. With a latency, each request waits by itself between being read and being answered.
+the server reads it. With a latency, each request waits by itself between being read and being answered; it is longer on
+one host than on the next if it is to vary. With `--log`,
+`GET /_log` lists all requests: when (by the monotonic clock), the number of the host, and that of the page or -1.
 
 Limits: HTTP/1.1 GET only, no request bodies, request heads of up to 64 KiB; pipelined requests are answered in order.
 """
@@ -16,13 +18,13 @@ from __future__ import annotations
 
 import argparse
 import gc
+import heapq
 import json
 import os
 import resource
 import select
 import signal
 import socket
-from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -48,6 +50,7 @@ BUCKETS_PER_S = 10
 EVENTS_PER_POLL = 256
 POLL_S_MAX = 0.2
 OPEN_FILES_WANTED = 65_536
+LATENCIES = 41
 
 PAGE, ROBOTS_FILE, DENIED = range(3)
 NOT_FOUND = with_headers([b"<!DOCTYPE html><title>Not found</title><h1>Not found</h1>"], status="404 Not Found")
@@ -57,11 +60,17 @@ Answer = tuple[Parts, int, int]
 Table = dict[bytes, Answer]
 
 
+def latency_share(host: int, varies: float) -> float:
+    """The latency of a host, as a share of the mean: evenly spread, and unlike that of its neighbours."""
+    return 1.0 + varies * (host * 7 % LATENCIES * 2 / (LATENCIES - 1) - 1.0)
+
+
 class Accounts:
     """Counts of what was requested, kept with a few list operations for each request."""
 
-    def __init__(self, hosts: int, pages: int, gap_s: float) -> None:
+    def __init__(self, hosts: int, pages: int, gap_s: float, *, log: bool = False) -> None:
         self.hosts, self.pages, self.gap_s = hosts, pages, gap_s
+        self.keeps_log = log
         self.reset()
 
     def reset(self) -> None:
@@ -73,6 +82,7 @@ class Accounts:
         self.least_gap = [float("inf")] * self.hosts
         self.short_gaps = 0
         self.buckets: dict[int, int] = {}
+        self.log: list[tuple[float, int, int]] = []
         self.first = self.last = 0.0
 
     def count(self, host: int, answer: Answer | None, path: bytes) -> None:
@@ -88,6 +98,8 @@ class Accounts:
         self.last = now
         if not self.first:
             self.first = now
+        if self.keeps_log:
+            self.log.append((now, host, answer[2] if answer is not None and answer[1] == PAGE else -1))
         if answer is None:
             self._count_unknown(host, path)
             return
@@ -156,14 +168,25 @@ class Connection:
 class Web:
     """The hosts, their tables of answers, and the loop that serves them."""
 
-    def __init__(self, shape: WebShape, port: int, gap_s: float, latency_s: float, hosts_denied: int) -> None:
+    def __init__(
+        self,
+        shape: WebShape,
+        port: int,
+        gap_s: float,
+        latency_s: float,
+        hosts_denied: int,
+        *,
+        latency_varies: float = 0.0,
+        log: bool = False,
+    ) -> None:
         self.listeners, self.port = listen(shape.hosts, port)
         self.tables = make_tables(shape, self.port, hosts_denied)
         known = shape.pages * (shape.hosts - hosts_denied)
-        self.accounts = Accounts(shape.hosts, known, gap_s)
-        self.latency_s = latency_s
+        self.accounts = Accounts(shape.hosts, known, gap_s, log=log)
+        self.latency_s = [latency_s * latency_share(host, latency_varies) for host in range(shape.hosts)]
         self.connections: dict[int, Connection] = {}
-        self.delayed: deque[tuple[float, Connection, Parts]] = deque()
+        self.delayed: list[tuple[float, int, Connection, Parts]] = []
+        self._answered = 0
         self.stopping = False
         self.epoll = select.epoll()
 
@@ -252,15 +275,17 @@ class Web:
             connection.closing = True
         if head[:4] == b"HEAD":
             parts = [parts[0][: parts[0].index(b"\r\n\r\n") + 4]]
-        if self.latency_s:
-            self.delayed.append((monotonic() + self.latency_s, connection, parts))
+        latency_s = self.latency_s[connection.host]
+        if latency_s:
+            self._answered += 1
+            heapq.heappush(self.delayed, (monotonic() + latency_s, self._answered, connection, parts))
         else:
             self._send(connection, parts)
 
     def _send_due(self) -> None:
         delayed, now = self.delayed, monotonic()
         while delayed and delayed[0][0] <= now:
-            _, connection, parts = delayed.popleft()
+            _, _, connection, parts = heapq.heappop(delayed)
             if connection.sock.fileno() < 0:
                 continue
             try:
@@ -300,6 +325,8 @@ class Web:
     def _control(self, path: bytes) -> Parts:
         if path == b"/_stats?short":
             return with_headers([json.dumps(self.accounts.short_report()).encode()], content_type="application/json")
+        if path == b"/_log":
+            return with_headers([json.dumps({"requests": self.accounts.log}).encode()], content_type="application/json")
         if path == b"/_reset":
             self.accounts.reset()
         elif path != b"/_stats":
@@ -357,6 +384,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--pages", type=int, default=100, help="pages per host")
     parser.add_argument("--latency-ms", type=float, default=0.0)
+    parser.add_argument(
+        "--latency-varies", type=float, default=0.0, help="by how much of it at most, from host to host"
+    )
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--size-median", type=int, default=20_000, help="bytes; the mean is 1.8 times that")
     parser.add_argument("--links", type=int, default=50, help="links per page")
@@ -364,6 +394,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--distinct-hosts", type=int, default=0, help="only so many have pages of their own; 0: all")
     parser.add_argument("--robots-deny", type=int, default=0, help="so many hosts deny everything")
     parser.add_argument("--gap-s", type=float, default=0.0, help="count contacts of a host closer than this")
+    parser.add_argument("--log", action="store_true", help="keep a list of all requests")
     parser.add_argument("--seeds-file", type=Path, help="write one seed URL per host")
     return parser.parse_args(arguments)
 
@@ -373,7 +404,8 @@ def main() -> None:
     raise_open_files_limit()
     made_of = (options.size_median, options.links, options.seed, options.distinct_hosts)
     shape = WebShape(options.hosts, options.pages, *made_of)
-    web = Web(shape, options.port, options.gap_s, options.latency_ms / 1000, options.robots_deny)
+    more = {"latency_varies": options.latency_varies, "log": options.log}
+    web = Web(shape, options.port, options.gap_s, options.latency_ms / 1000, options.robots_deny, **more)
     if options.seeds_file:
         seeds = "".join(f"http://{host_address(host)}:{web.port}/\n" for host in range(options.hosts))
         options.seeds_file.write_text(seeds)

@@ -22,7 +22,7 @@ CLIENT_S_MAX = 10.0
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    web = Web(SHAPE, 0, gap_s=0.0, latency_s=0.0, hosts_denied=0)
+    web = Web(SHAPE, 0, gap_s=0.0, latency_s=0.0, hosts_denied=0, log=True)
     thread = threading.Thread(target=web.serve)
     thread.start()
     yield web
@@ -90,6 +90,14 @@ def test_the_accounts_tell_pages_doubles_denied_and_unknown_apart(web: Web) -> N
     assert found["requests"] == sum(found["series"]) == 6
     get(web, CONTROL_ADDRESS, "/_reset")
     assert stats(web)["requests"] == 0
+
+
+def test_the_log_lists_requests_with_their_hosts_and_pages(web: Web) -> None:
+    for host, path in ((1, "/robots.txt"), (2, "/")):
+        get(web, host_address(host), path)
+    requests = json.loads(get(web, CONTROL_ADDRESS, "/_log"))["requests"]
+    assert [(host, page) for _, host, page in requests] == [(1, -1), (2, 2 * SHAPE.pages)]
+    assert requests[0][0] <= requests[1][0]
 
 
 def test_pipelined_requests_are_answered_in_order(web: Web) -> None:

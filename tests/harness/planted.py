@@ -286,7 +286,15 @@ _ALWAYS_LATE = _with("nodes_lagging", "nodes_cut_off", times=5, lasts_s=38.0, sh
 _BUSY = {"nodes": 2, "concurrency": 32, "page_s": 1.0, "hosts": 120, "urls_per_host": 900.0, "duration_s": 230.0}
 _OUTAGE = _with("all_coordinators_killed", first_at=150.0, times=1, lasts_s=60.0, lease_s=200.0, delay_s=1.0, **_BUSY)
 
-_MANY: dict[str, Any] = {"nodes": 300, "coordinators": 1, "hosts": 900, "page_s": 2.0, "duration_s": 130.0, "times": 1, "lasts_s": 60.0}
+_MANY: dict[str, Any] = {
+    "nodes": 300,
+    "coordinators": 1,
+    "hosts": 900,
+    "page_s": 2.0,
+    "duration_s": 130.0,
+    "times": 1,
+    "lasts_s": 60.0,
+}
 _FROZEN: dict[str, Any] = {"times": 3, "lasts_s": 30.0, "share": 0.5} | _BUSY | {"lease_s": 10.0, "delay_s": 1.0}
 
 BUGS: dict[str, Bug] = {

@@ -18,9 +18,10 @@ export UV_COMPILE_BYTECODE := 1
 
 # Debian packages, per target; installed only when missing (and only possible as root).
 # nginx serves HTTP/2 to the integration tests, with certificates made by openssl; redis-server is what fleets run on.
-DEBIAN_TEST := nginx-light openssl redis-server libfaketime
+# promtool, which checks metrics and alert rules, comes with prometheus.
+DEBIAN_TEST := nginx-light openssl redis-server libfaketime prometheus
 # The manuals that the real-site tests crawl, and the browser that looks at replayed pages.
-DEBIAN_SLOW := nginx-light redis-server libfaketime python3.11-doc postgresql-doc-15 chromium
+DEBIAN_SLOW := nginx-light redis-server libfaketime prometheus python3.11-doc postgresql-doc-15 chromium
 DEBIAN_BENCH := wget2
 # Manuals for what is said of texts: languages, near-duplicates, preformatted code. And where they are.
 DEBIAN_MANUALS := cppreference-doc-en-html libboost1.74-doc postgresql-doc-15 python3.11-doc sqlite3-doc git-doc
@@ -92,6 +93,7 @@ bench-micro: bytecode ## microseconds per page of each stage
 docs: .venv/.ready ## write the reference pages that are generated from code
 	$(BIN)/python -m drumlin.config.reference docs/reference/configuration.md
 	$(BIN)/python -m drumlin.frontier.reference docs/reference/failures.md
+	$(BIN)/python -m drumlin.metrics.reference docs/reference/metrics.md
 	$(BIN)/python -m drumlin.store.tables.reference docs/reference/tables.md
 
 format: .venv/.ready ## format and fix what ruff can

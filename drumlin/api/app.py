@@ -25,7 +25,7 @@ from drumlin.access.tokens import AccessControl, Role, check_node_id
 from drumlin.api.bodies import JSON, Receive, Send, answers_in, decompress, encode, reply, reply_refused
 from drumlin.api.browsers import refuse_pages
 from drumlin.api.calls.hosts import HostCalls
-from drumlin.api.calls.metrics import RequestMetrics
+from drumlin.api.calls.metrics import CoordinatorMetrics, RequestMetrics
 from drumlin.api.calls.nodes import NodeCalls
 from drumlin.api.calls.people import PeopleCalls
 from drumlin.api.calls.settings import SettingsCalls
@@ -54,6 +54,7 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health, Part, refusal
 from drumlin.coordinator.totals import Totals
+from drumlin.engines.watched import EngineCalls
 from drumlin.errors import Cause, DrumlinError, StorageError
 from drumlin.http.refusal import Refused
 from drumlin.logs import Event, current_request, event
@@ -138,7 +139,7 @@ class CoordinatorApp:
             dispatcher,
             self._gate,
             self._audit,
-            self._requests,
+            CoordinatorMetrics(self._requests, self._gate, EngineCalls(dispatcher.engine, time.perf_counter)),
             self.health,
             self.watch,
             engine_time=engine_time,
@@ -233,6 +234,7 @@ class CoordinatorApp:
         failed = failed.with_traceback(None)
         failed.closes = failed.closes or call.body_unread
         self._refusals.note(call, failed, time.perf_counter())
+        self._requests.refused(failed.code)
         await reply_refused(send, failed, call.media_type)
         return failed.status
 

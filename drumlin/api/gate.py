@@ -53,6 +53,8 @@ class Gate:
         self.misdeeds: Counter[str] = Counter()
         """How often this coordinator saw each misdeed."""
         self.quarantines = 0
+        self.refused_results: Counter[str] = Counter()
+        """Results of nodes that did not count, by reason."""
         self._limits = Limits()
         self._joins = Limits(requests_per_s=JOINS_PER_S, burst=JOINS_BURST)
 

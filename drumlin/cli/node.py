@@ -10,7 +10,7 @@ import click
 from drumlin.cli.help import Verb
 from drumlin.cli.tokens import path_of, token_of
 from drumlin.config import Loaded, config_options, names_of
-from drumlin.config.processes import LOG_SETTINGS
+from drumlin.config.processes import LOG_SETTINGS, parse_metrics
 from drumlin.errors import ConfigError
 from drumlin.logs import log_to_stderr
 
@@ -45,6 +45,7 @@ def command(loaded: Loaded) -> None:
         key=key,
         spool_bytes_max=node.spool_max_bytes,
         memory_bytes_max=node.memory_max_bytes,
+        metrics=parse_metrics(node.metrics) if node.metrics else None,
     )
     if not options.endpoints:
         raise ConfigError("--coordinator names no coordinator.", "Give https://HOST:PORT, or several with commas.")

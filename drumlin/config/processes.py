@@ -39,6 +39,17 @@ def parse_listen(text: str) -> ListenAddress:
     return ListenAddress(host.removeprefix("[").removesuffix("]"), int(port))
 
 
+def parse_metrics(text: str) -> ListenAddress:
+    """Read where to serve metrics: a port alone means on this machine only. ValueError says how one is written."""
+    try:
+        address = parse_listen(text if ":" in text else f"127.0.0.1:{text}")
+    except ValueError:
+        address = ListenAddress()
+    if not address.port:
+        raise ValueError("PORT or HOST:PORT, such as 9464")
+    return address
+
+
 def without_password(engine: str) -> str:
     """The address of an engine, without the user and the password that it may contain."""
     return _PASSWORD.sub("***@", engine)
@@ -128,6 +139,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     spool_max_bytes: Annotated[int, Key(Kind.SIZE, "how much may wait on disk to be sent", minimum=0)] = 4 * 2**30
     name: Annotated[str | None, Key(Kind.TEXT, "this node's name in the crawl; none: it finds one by itself")] = None
     memory_max_bytes: Annotated[int, Key(Kind.SIZE, "most memory of this process; 0: no limit", minimum=0)] = 4 * 2**30
+    metrics: Annotated[
+        str | None,
+        Key(
+            Kind.TEXT,
+            "serve metrics for Prometheus here, to anybody who asks; a port alone: to this machine only; none: nowhere",
+            check=parse_metrics,
+            metavar="PORT|HOST:PORT",
+        ),
+    ] = None
 
 
 class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

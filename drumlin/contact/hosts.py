@@ -71,6 +71,7 @@ class HostWork:
         "ending",
         "exhausted_until",
         "expires",
+        "granted",
         "guests",
         "host",
         "host_delay_s",
@@ -103,7 +104,7 @@ class HostWork:
         self.host = lease.host
         self.lease_id = lease.lease_id
         self.ttl_s = lease.ttl_s
-        self.sent = sent
+        self.granted = self.sent = sent
         """When the request left that its last grant or renewal answered."""
         self.expires = sent + lease.ttl_s
         self.ending = False
@@ -298,6 +299,10 @@ class HostTable:
     def unstarted(self) -> int:
         """How many URLs are not begun."""
         return sum(len(work.tasks) for work in self.by_name.values())
+
+    def ages_s(self, now: float) -> list[float]:
+        """For how long each host is held."""
+        return [now - work.granted for work in self.by_name.values()]
 
     def last_leases(self, most: int) -> list[str]:
         """Some leases with URLs not begun, those that are contacted last first."""

@@ -43,6 +43,7 @@ from drumlin.node.arriving import Arriving, keep_refusal, robots_body
 from drumlin.node.calling.client import FOREVER
 from drumlin.node.calling.pulse import Pulse
 from drumlin.node.calling.wires import CoordinatorWire, SiteWire
+from drumlin.node.figures import PAGE, ROBOTS, Gauges, NodeFigures
 from drumlin.node.keeping.archive import Archive
 from drumlin.node.keeping.blackbox import BlackBox
 from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX, BundleUploads
@@ -88,6 +89,7 @@ class Agent:
         blackbox: BlackBox,
         uploads: BundleUploads | None = None,
         *,
+        figures: NodeFigures | None = None,
         read_settings: Callable[[ChangedSettings], NodeSettings] | None = None,
         clocks: Clocks = CLOCKS,
         chance: Callable[[], float] = random.random,
@@ -96,10 +98,9 @@ class Agent:
         """`read_settings` makes of changed settings what this loop needs, and tells others whom they concern. `chance`
         spreads the probes of hosts out of reach. `unique` makes bytes by which this process is told from others."""
         self.settings = settings
-        self._fetcher = fetcher
-        self._client = client
-        self._archive = archive
-        self._uploads = uploads
+        self._figures = figures or NodeFigures()
+        self._fetcher, self._client = fetcher, client
+        self._archive, self._uploads = archive, uploads
         self._read_settings = read_settings
         self._clocks = clocks
         self._contacts = Contacts(settings.contact, chance, clocks.boot)
@@ -117,6 +118,7 @@ class Agent:
             outbox,
             blackbox,
             lambda results: self._tell(Sending(results)),
+            self._figures.finished,
             lease_s=settings.lease_s,
             clocks=clocks,
         )
@@ -167,6 +169,8 @@ class Agent:
         self._archive.show_old_rows(now)
         if self._uploads is not None:
             self._uploads.step(now)
+        if now >= self._figures.look_at:
+            self._figures.looked(self._gauges(now))
 
     def drain(self) -> None:
         """Take nothing more, finish what is in flight, and leave: what a signal asks for. Safe to call at any moment:
@@ -245,6 +249,7 @@ class Agent:
         if transfer.too_late:
             self._tell(TooLate(fetch))
             return
+        self._figures.fetched(PAGE, transfer)
         if transfer.failure:
             keep_cut(transfer, last_try=fetch.task.attempts >= self.settings.retries_max)
             keep_refusal(transfer)
@@ -255,6 +260,7 @@ class Agent:
         if transfer.too_late:
             self._tell(TooLate(transfer.context))
             return
+        self._figures.fetched(ROBOTS, transfer)
         body, flaw = robots_body(transfer)
         self._tell(RobotsArrived(transfer.context, transfer, body, flaw))
 
@@ -294,6 +300,21 @@ class Agent:
             unanswered=self._settling.unanswered,
             lag_s=self._settling.lag_s(now),
             config_version=self.settings.config_version,
+        )
+
+    def _gauges(self, now: float) -> Gauges:
+        """The same for whoever scrapes this node."""
+        hosts, uploads = self._contacts.hosts, self._uploads
+        return Gauges(
+            now,
+            in_flight=self._contacts.under_way,
+            lease_ages_s=hosts.ages_s(now),
+            unstarted=hosts.unstarted,
+            unanswered=self._settling.unanswered,
+            settling_lag_s=self._settling.lag_s(now),
+            rows_lag_s=self._archive.rows_lag_s(now),
+            cut_off_s=self._client.cut_off_s,
+            spool_bytes=uploads.waiting_bytes if uploads is not None else 0,
         )
 
     def _beat_answered(self, reply: HeartbeatReply) -> None:

@@ -23,6 +23,7 @@ from drumlin import __version__
 from drumlin.clock import monotonic
 from drumlin.config import CrawlConfig
 from drumlin.config.changes import log_differences
+from drumlin.config.processes import ListenAddress
 from drumlin.config.quantities import format_size
 from drumlin.config.record import CrawlRecord
 from drumlin.config.types import parse_rules
@@ -44,6 +45,7 @@ from drumlin.node.calling.client import (
     Credentials,
 )
 from drumlin.node.calling.pulse import Pulse
+from drumlin.node.figures import NodeFigures
 from drumlin.node.keeping.archive import Archive
 from drumlin.node.keeping.blackbox import BlackBox
 from drumlin.node.keeping.bundles import BUNDLE_SUFFIX, REFUSED_FOLDER, BundleUploads
@@ -83,7 +85,8 @@ def run_node(options: NodeOptions) -> None:
         node = Node(membership)
         _heed_signals(options.parent_pid, node)
         try:
-            node.run()
+            with _shown_at(options.metrics, node.figures):
+                node.run()
         except MemoryError as cause:
             # If a page was being parsed, the black box still has its URL, and the next process reports it.
             message = f"This node used up its memory of {format_size(options.memory_bytes_max)}."
@@ -91,6 +94,17 @@ def run_node(options: NodeOptions) -> None:
         except DrumlinError as broken:
             node.give_up(broken)
             raise
+
+
+def _shown_at(address: ListenAddress | None, figures: NodeFigures) -> contextlib.AbstractContextManager[None]:
+    """Let this node's figures be scraped at an address, if it has one."""
+    if address is None:
+        return contextlib.nullcontext()
+    # Most nodes have none, and then no HTTP server is loaded.
+    from drumlin.metrics.server import serving
+
+    figures.be_watched()
+    return serving(address.host, address.port, lambda: figures.page(monotonic()))
 
 
 def _heed_signals(parent_pid: int, node: Node) -> None:
@@ -118,6 +132,7 @@ class Node:
         self._pulse: Pulse | None = None
         self._joined = False
         self._signals = 0
+        self.figures = NodeFigures(options.memory_bytes_max, options.spool_bytes_max if options.bundled else 0)
 
     def run(self) -> None:
         # `recovering` keeps the leases of this name's last process until its unsent results have been sent.
@@ -144,7 +159,15 @@ class Node:
             return node_settings(config, self._options, self._name, changed.config_version)
 
         self._agent = agent = Agent(
-            settings, fetcher, client, pipeline, archive, blackbox, uploads, read_settings=read_settings
+            settings,
+            fetcher,
+            client,
+            pipeline,
+            archive,
+            blackbox,
+            uploads,
+            figures=self.figures,
+            read_settings=read_settings,
         )
         prepare_process()
         if self._signals:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from drumlin import __version__
+from drumlin.config.processes import ListenAddress
 from drumlin.disk import PRIVATE, storage_error, write_whole
 from drumlin.errors import BusyError, ConfigError
 from drumlin.logs import LogSettings
@@ -49,6 +50,7 @@ class NodeOptions(msgspec.Struct, frozen=True):
     spool_bytes_max: int = SPOOL_BYTES_MAX
     memory_bytes_max: int = 0
     log: LogSettings = LogSettings()
+    metrics: ListenAddress | None = None
 
     def __repr__(self) -> str:
         """Without the token, which may be everybody's who brings nodes."""

@@ -28,7 +28,7 @@ from drumlin.node.keeping.own_records import OwnRecords
 from drumlin.node.outcomes import fail
 from drumlin.parse import is_gzip
 from drumlin.pipeline import Pipeline
-from drumlin.protocol import LINKS_BATCH_MAX, HostReport, Known, KnownRequest, paths
+from drumlin.protocol import LINKS_BATCH_MAX, HostReport, Known, KnownRequest, Result, paths
 from drumlin.store import record_id_of
 
 READ_BATCH = 64
@@ -61,7 +61,8 @@ Held = tuple[HostWork, Arrival]
 
 
 class Settling:
-    """The second half of a node's loop. `on_sending` hears which hosts have results that are about to be sent."""
+    """The second half of a node's loop. `on_sending` hears which hosts have results that are about to be sent,
+    `on_finished` of each result that will not change any more."""
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class Settling:
         outbox: Outbox,
         blackbox: BlackBox,
         on_sending: Callable[[HostResults], None],
+        on_finished: Callable[[Result], None],
         *,
         lease_s: float,
         clocks: Clocks = CLOCKS,
@@ -82,6 +84,7 @@ class Settling:
         self._outbox = outbox
         self._blackbox = blackbox
         self._on_sending = on_sending
+        self._on_finished = on_finished
         self._clocks = clocks
         self._arrived: list[Held] = []
         self._arrived_at = 0.0
@@ -307,6 +310,7 @@ class Settling:
         for host, arrival in sent:
             counts[host] = counts.get(host, 0) + 1
             size += held_bytes(arrival.capture)
+            self._on_finished(arrival.result)
         self._own_records.add([arrival.capture.record_id for _, arrival in sent if arrival.capture is not None])
         self._bytes -= size
         self._read_bytes -= size

@@ -130,7 +130,9 @@ def parts() -> Parts:
 def settling_of(parts: Parts, lease_s: float = 20.0) -> Settling:
     pipeline, blackbox, clocks = cast(Pipeline, parts), cast(BlackBox, parts), Clocks(lambda: parts.now)
     outbox = Outbox("n0", parts, cast(Archive, parts), parts.answered, parts.untold)
-    return Settling("n0", parts, pipeline, outbox, blackbox, parts.sending, lease_s=lease_s, clocks=clocks)
+    return Settling(
+        "n0", parts, pipeline, outbox, blackbox, parts.sending, lambda result: None, lease_s=lease_s, clocks=clocks
+    )
 
 
 def host(name: str = "a.test") -> HostWork:

@@ -16,8 +16,10 @@ from drumlin.access.tokens import Role
 from drumlin.api import watch
 from drumlin.api.calls.events import CLIENTS_EACH_MAX, CLIENTS_MAX
 from drumlin.errors import EngineError
+from drumlin.metrics.registry import METRICS, Teller
 from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, result_of, results_body
 from tests.harness.crawls import wait_until
+from tests.harness.prometheus import check_page, families, samples
 
 
 @pytest.fixture
@@ -175,6 +177,40 @@ def test_metrics_are_in_prometheus_form(coordinator: RunningCoordinator) -> None
     assert all(line.startswith("#") or sample.fullmatch(line) for line in lines)
     assert {'drumlin_urls{state="queued"} 1', "drumlin_leader 1"} <= set(lines)
     assert 'drumlin_requests_total{route="POST /api/v1/urls",status="200"} 1' in lines
+
+
+def test_promtool_finds_nothing_wrong_with_the_page_of_the_leader(coordinator: RunningCoordinator) -> None:
+    until(lambda: coordinator.dispatcher.leads, "the first tick")
+    check_page(coordinator.get("/metrics").body.decode())
+
+
+def test_the_leader_tells_all_metrics_of_coordinators_and_no_others(coordinator: RunningCoordinator) -> None:
+    until(lambda: coordinator.dispatcher.leads, "the first tick")
+    told = families(coordinator.get("/metrics").body.decode())
+    assert told == {name: str(metric.kind) for name, metric in METRICS.items() if metric.told_by is not Teller.NODE}
+
+
+def test_metrics_tell_why_requests_were_refused_and_how_long_the_engine_took(coordinator: RunningCoordinator) -> None:
+    assert coordinator.get("/api/v1/nowhere").status == 404
+    coordinator.enqueue("http://m.example/")
+    told = samples(coordinator.get("/metrics").body.decode())
+    assert told['drumlin_refusals_total{code="not_found"}'] == 1
+    assert told['drumlin_engine_call_seconds_count{call="add_all"}'] == 1
+    assert told['drumlin_engine_call_seconds_bucket{call="add_all",le="+Inf"}'] == 1
+    assert told['drumlin_engine_call_seconds_count{call="stats_all"}'] >= 1
+
+
+def test_a_lease_that_runs_out_is_counted_once(coordinator: RunningCoordinator) -> None:
+    node = RemoteNode(coordinator, "n1")
+    coordinator.enqueue("http://m.example/")
+    assert len(node.take()) == 1
+
+    async def run_out() -> None:
+        dispatcher = coordinator.dispatcher
+        await dispatcher.engine.expire_all(await coordinator.time.now() + 2 * dispatcher.config.lease_s)
+
+    coordinator.do(run_out())
+    assert "drumlin_leases_expired_total 1" in coordinator.get("/metrics").body.decode().splitlines()
 
 
 def test_only_the_leader_tells_the_figures_of_the_crawl(

@@ -177,7 +177,7 @@ def test_latencies_are_counted_into_cumulative_buckets() -> None:
     metrics = RequestMetrics()
     for seconds in (0.0005, 0.003, 0.003, 100.0):
         metrics.observe("GET /x", 200, seconds)
-    lines = list(metrics.lines())
+    lines = [line for lines in metrics.lines() for line in lines]
     assert 'drumlin_requests_total{route="GET /x",status="200"} 4' in lines
     assert 'drumlin_request_seconds_bucket{route="GET /x",le="0.001"} 1' in lines
     assert 'drumlin_request_seconds_bucket{route="GET /x",le="0.005"} 3' in lines

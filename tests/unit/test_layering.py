@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "drumlin"
 
 # A unit may import the units of earlier rows, and itself.
 LAYERS: list[set[str]] = [
-    {"model", "errors", "protocol", "clock", "disk", "garbage_collection", "lines", "logs", "http"},
+    {"model", "errors", "protocol", "clock", "disk", "garbage_collection", "lines", "logs", "http", "metrics"},
     {"urls"},
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
@@ -45,6 +45,7 @@ ALLOWED = {
     "lines": set[str](),
     "logs": {"lines"},
     "http": set[str](),
+    "metrics": {"errors"},
     "config": {"model", "errors", "urls", "robots", "http", "logs"},
     "tls": {"errors", "disk"},
     # The law of contact knows no clock and no fetcher: those who perform what it decides do.

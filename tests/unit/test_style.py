@@ -47,6 +47,10 @@ CALLED_BY_OTHERS = {
         *(f"drumlin.cli.main.VerbGroup.{name}" for name in ("get_command", "resolve_command", "format_commands")),
         "drumlin.cli.remote.ListsByDefault.parse_args",
     },
+    "socketserver": {
+        "drumlin.metrics.server._Server.allow_reuse_address",
+        "drumlin.metrics.server._Server6.address_family",
+    },
     "logging": {
         *(f"drumlin.logs.destinations.{name}.handleError" for name in ("_Stderr", "_File")),
         *(f"drumlin.logs.destinations.{name}.emit" for name in ("_Telling", "_File")),

@@ -308,6 +308,7 @@ class NodeCalls:
 
     async def _judge(self, call: Call, accepted: Accepted) -> None:
         reasons = [rejected.reason for rejected in accepted.rejected]
+        self._gate.refused_results.update(reasons)
         # Made-up results are judged elsewhere (`Gate.account`). "Not yours" is not held against anybody: a node that
         # recovers what a dead one left gets that answer until the dead node is known to be dead.
         await self._gate.judge(

@@ -13,11 +13,10 @@ import msgspec
 
 from drumlin.access.audit import AuditLog
 from drumlin.access.tokens import Permission
-from drumlin.api.calls import metrics as api_metrics
 from drumlin.api.calls.events import MEDIA_TYPE as EVENTS_TYPE
 from drumlin.api.calls.events import Events
 from drumlin.api.calls.figures import Figures
-from drumlin.api.calls.metrics import RequestMetrics
+from drumlin.api.calls.metrics import CoordinatorMetrics
 from drumlin.api.explaining.why import bound_by, troubled, why_idle
 from drumlin.api.gate import Gate
 from drumlin.api.messages.people import (
@@ -50,6 +49,7 @@ from drumlin.coordinator.letters import LETTERS_OF_HOST_MAX
 from drumlin.coordinator.totals import Totals
 from drumlin.engines.base import Added
 from drumlin.http.refusal import Refused
+from drumlin.metrics.text import MEDIA_TYPE as METRICS_TYPE
 from drumlin.model import KINDS, DeadLetter, HostStanding, HostState, NewURLs
 from drumlin.protocol import ORDERS, NodeEvent, NodeStatus, paths
 from drumlin.urls import by_host, canonical, identities, identity
@@ -70,7 +70,7 @@ class PeopleCalls:
         dispatcher: Dispatcher,
         gate: Gate,
         audit: AuditLog,
-        requests: RequestMetrics,
+        metrics: CoordinatorMetrics,
         health: CoordinatorHealth,
         watch: Watch,
         *,
@@ -81,7 +81,7 @@ class PeopleCalls:
         self._engine = dispatcher.engine
         self._gate = gate
         self._audit = audit
-        self._requests = requests
+        self._metrics = metrics
         self._health = health
         self._watch = watch
         self._figures = Figures(dispatcher, health)
@@ -108,7 +108,7 @@ class PeopleCalls:
             _look(paths.DEAD_LETTERS, "URLs given up", self.dead_letters, DeadLettersView, DeadLettersQuery),
             _look(paths.AUDIT, "Who changed what, newest first", self.audit, AuditView, AuditQuery),
             _always(_page(paths.EVENTS, "Figures and changes as they come", self.events, bytes, EVENTS_TYPE)),
-            _always(_page(paths.METRICS, "Metrics for Prometheus", self.metrics, str, api_metrics.MEDIA_TYPE)),
+            _always(_page(paths.METRICS, "Metrics for Prometheus", self.metrics, str, METRICS_TYPE)),
         ]
 
     def _levers(self) -> list[Route]:
@@ -225,9 +225,7 @@ class PeopleCalls:
         times. If the engine does not answer, the page has what this coordinator knows by itself, including that."""
         reachable, leads = self._health.trouble(Part.ENGINE) is None, self._dispatcher.leads
         stats = await self._figures.stats(call.now) if reachable and leads else None
-        gate = self._gate
-        page = api_metrics.render(stats, leads, self._health.troubles, self._requests, gate.misdeeds, gate.quarantines)
-        return Text(page, api_metrics.MEDIA_TYPE)
+        return Text(self._metrics.page(stats, leads, self._health.troubles), METRICS_TYPE)
 
     async def alive(self, call: Call, message: None) -> Health:
         return Health("ok")

@@ -198,6 +198,11 @@ class Archive:
             segment.tables.show()
             segment.unshown_since = float("inf")
 
+    def rows_lag_s(self, now: float) -> float:
+        """How long the oldest row waits that readers do not see yet, as of the last look."""
+        segments = self._closing if self._segment is None else [*self._closing, self._segment]
+        return max(0.0, now - min((segment.unshown_since for segment in segments), default=now))
+
     def close(self) -> None:
         """Complete every segment that is answered. One with unanswered batches keeps its journal, to be recovered."""
         self._end_segment()

@@ -1,0 +1,187 @@
+"""The alert rules and the dashboard: each rule fires by its cause and clears, has its entry in the runbook, and all of
+them go by metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from drumlin.metrics.registry import METRICS
+from tests.harness.prometheus import promtool
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
+SETTINGS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
+DASHBOARD = ROOT / "deploy" / "grafana" / "drumlin.json"
+RUNBOOK = ROOT / "docs" / "how-to" / "runbook.md"
+ALERTS = re.findall(r"- alert: (\w+)", RULES.read_text())
+NAME = re.compile(r"\b(?:drumlin|process)_[a-z_]+")
+SUFFIXES = re.compile(r"_(bucket|sum|count)$")
+STEP_S = 15
+C1, C2 = 'job="drumlin-coordinators",instance="c1"', 'job="drumlin-coordinators",instance="c2"'
+N1 = 'job="drumlin-nodes",instance="n1"'
+
+
+class Case(msgspec.Struct):
+    """Series with a value for every 15 s: at first all is well, for an hour all is not, then it is again."""
+
+    series: dict[str, str]
+
+
+def bad_for_an_hour(well: str, ill: str) -> str:
+    """A gauge that is well for 20 minutes, ill for 60, and well again for 60."""
+    return f"{well}x80 {ill}x240 {well}x240"
+
+
+def grows(by: int, start: int = 0, steps: int = 80) -> str:
+    return f"{start}+{by}x{steps}"
+
+
+def counter(well: int, ill: int) -> str:
+    """A counter that grows by so much each step while all is well, and by so much while it is not."""
+    first, second = 81 * well, 81 * well + 241 * ill
+    return f"{grows(well)} {grows(ill, first + ill, 240)} {grows(well, second + well, 240)}"
+
+
+RUNNING = {f"drumlin_crawl_running{{{C1}}}": "1x600", f'drumlin_urls{{{C1},state="queued"}}': "9x600"}
+CASES = {
+    "DrumlinCoordinatorDown": Case({f"up{{{C1}}}": "1x600", f"up{{{C2}}}": bad_for_an_hour("1", "0")}),
+    "DrumlinNoLeader": Case({f"drumlin_leader{{{C1}}}": "0x600", f"drumlin_leader{{{C2}}}": bad_for_an_hour("1", "0")}),
+    "DrumlinTrouble": Case(
+        {f'drumlin_trouble{{{C1},code="engine_silent"}}': "_x80 1x240 stale _x240", f"drumlin_ready{{{C1}}}": "1x600"}
+    ),
+    "DrumlinCoordinatorErrors": Case(
+        {
+            f'drumlin_requests_total{{{C1},route="GET /a",status="200"}}': grows(50, 0, 600),
+            f'drumlin_requests_total{{{C1},route="GET /a",status="503"}}': counter(0, 10),
+        }
+    ),
+    "DrumlinEngineSlow": Case(
+        {
+            f'drumlin_engine_call_seconds_bucket{{{C1},call="lease",le="0.1"}}': counter(100, 50),
+            f'drumlin_engine_call_seconds_bucket{{{C1},call="lease",le="0.5"}}': counter(100, 100),
+            f'drumlin_engine_call_seconds_bucket{{{C1},call="lease",le="+Inf"}}': counter(100, 100),
+        }
+    ),
+    "DrumlinNodeDown": Case({f"up{{{N1}}}": bad_for_an_hour("1", "0")}),
+    "DrumlinNodesSilent": Case({f'drumlin_nodes{{{C1},status="failed"}}': bad_for_an_hour("0", "2")}),
+    "DrumlinNodesQuarantined": Case({f'drumlin_nodes{{{C1},status="quarantined"}}': bad_for_an_hour("0", "1")}),
+    "DrumlinNodeCutOff": Case({f"drumlin_node_cut_off_seconds{{{N1}}}": bad_for_an_hour("0", "100")}),
+    "DrumlinNoActiveNode": Case(
+        {**RUNNING, f'drumlin_nodes{{{C1},status="active"}}': bad_for_an_hour("3", "0")},
+    ),
+    "DrumlinStandstill": Case({**RUNNING, f"drumlin_pages_total{{{C1}}}": counter(5, 0)}),
+    "DrumlinManyFailures": Case(
+        {
+            f'drumlin_outcomes_total{{{C1},outcome="fetched"}}': grows(80, 0, 600),
+            f'drumlin_outcomes_total{{{C1},outcome="denied"}}': grows(500, 0, 600),
+            f'drumlin_outcomes_total{{{C1},outcome="failed"}}': counter(4, 20),
+        }
+    ),
+    "DrumlinHostsOutOfReach": Case(
+        {
+            f'drumlin_hosts{{{C1},state="ready"}}': "4x600",
+            f'drumlin_hosts{{{C1},state="waiting"}}': "26x600",
+            f"drumlin_hosts_in_backoff{{{C1}}}": bad_for_an_hour("11", "16"),
+        }
+    ),
+    "DrumlinSettlingSlow": Case({f"drumlin_settling_lag_seconds{{{C1}}}": bad_for_an_hour("0.3", "2")}),
+}
+"""What makes each alert fire. Where a rule has two conditions, one of them holds all the time."""
+
+
+def test_every_alert_has_a_case_here() -> None:
+    assert sorted(ALERTS) == sorted(CASES)
+    assert len(set(ALERTS)) == len(ALERTS)
+
+
+def expectation(alert: str, minute: int, count: int) -> dict[str, Any]:
+    firing = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
+    samples = [{"labels": "{}", "value": count}] if count else []
+    return {"expr": firing, "eval_time": f"{minute}m", "exp_samples": samples}
+
+
+def suite() -> dict[str, Any]:
+    tests = [
+        {
+            "interval": f"{STEP_S}s",
+            "input_series": [{"series": name, "values": values} for name, values in case.series.items()],
+            "promql_expr_test": [expectation(alert, minute, count) for minute, count in ((19, 0), (75, 1), (135, 0))],
+        }
+        for alert, case in CASES.items()
+    ]
+    return {"rule_files": [str(RULES)], "evaluation_interval": f"{STEP_S}s", "tests": tests}
+
+
+def test_every_alert_fires_by_its_cause_and_clears(tmp_path: Path) -> None:
+    file = tmp_path / "alerts-test.yml"
+    # JSON is YAML.
+    file.write_text(json.dumps(suite()))
+    done = promtool("test", "rules", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_takes_the_rules_and_the_settings(tmp_path: Path) -> None:
+    done = promtool("check", "rules", str(RULES))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for source in (RULES, SETTINGS):
+        (tmp_path / source.name).write_text(source.read_text())
+    for secret in ("ca.pem", "viewer.token"):
+        (tmp_path / secret).write_text("")
+    done = promtool("check", "config", "--syntax-only", str(tmp_path / SETTINGS.name))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_its_entry_in_the_runbook_and_names_it() -> None:
+    entries = re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE)
+    assert sorted(entries) == sorted(ALERTS)
+    named = re.findall(r"runbook_url: \S+/docs/how-to/runbook\.md#(\w+)", RULES.read_text())
+    assert named == [alert.lower() for alert in ALERTS]
+    for entry in re.split(r"^## ", RUNBOOK.read_text(), flags=re.MULTILINE)[1:]:
+        assert "**It means**" in entry
+        assert "**Do**" in entry
+
+
+def expressions() -> list[str]:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel.get("targets", [])]
+
+
+@pytest.mark.parametrize("text", [RULES.read_text(), *expressions(), RUNBOOK.read_text()])
+def test_only_metrics_that_exist_are_named(text: str) -> None:
+    named = {SUFFIXES.sub("", name) if name not in METRICS else name for name in NAME.findall(text)}
+    assert named - METRICS.keys() == set()
+
+
+def test_the_dashboard_shows_every_metric_but_limits_and_moments() -> None:
+    shown = {SUFFIXES.sub("", name) for text in expressions() for name in NAME.findall(text)}
+    left_out = {
+        *(
+            "drumlin_crawl_running",
+            "drumlin_requests_in_flight",
+            "drumlin_pages_unanswered",
+            "drumlin_links_refused_total",
+        ),
+        *("drumlin_node_spool_max_bytes", "drumlin_node_memory_max_bytes", "drumlin_node_look_age_seconds"),
+        *("drumlin_trouble", "process_start_time_seconds"),
+    }
+    assert METRICS.keys() - shown == left_out
+
+
+def test_the_panels_of_the_dashboard_have_a_place_and_a_number_of_their_own() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24
+    assert all(panel["description"] and panel["targets"] for panel in panels if panel["type"] != "row")

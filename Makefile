@@ -94,6 +94,7 @@ docs: .venv/.ready ## write the reference pages that are generated from code
 	$(BIN)/python -m drumlin.config.reference docs/reference/configuration.md
 	$(BIN)/python -m drumlin.frontier.reference docs/reference/failures.md
 	$(BIN)/python -m drumlin.metrics.reference docs/reference/metrics.md
+	$(BIN)/python -m drumlin.sql.reference docs/reference/sql.md
 	$(BIN)/python -m drumlin.store.tables.reference docs/reference/tables.md
 
 format: .venv/.ready ## format and fix what ruff can

@@ -64,6 +64,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("why is nothing fetched?", "drumlin why --out manual"),
     ),
     "report": (("for a program", "drumlin report --out manual --json"),),
+    "query": (
+        ("which questions are ready?", "drumlin query"),
+        ("ask one", "drumlin query slow-hosts --out manual"),
+        ("ask your own", 'drumlin query "SELECT title, url FROM pages LIMIT 5" --out manual'),
+    ),
     "hosts list": (("which hosts cannot be reached?", "drumlin hosts --state out-of-reach --out manual"),),
     "hosts show": (("one host", "drumlin hosts show example.org --out manual"),),
     "hosts set": (("ask it less often", "drumlin hosts set example.org --delay 10s --out manual"),),

@@ -36,6 +36,7 @@ GROUPS = {
         "status": "Show the state of a crawl.",
         "why": "Say what happened to a URL, or why nothing is fetched.",
         "report": "Show the report of a crawl.",
+        "query": "Ask what a crawl has stored, in SQL.",
         "hosts": "List hosts, show one, or change its delay.",
         "nodes": "List the nodes of a crawl; drain or quarantine one.",
         "audit": "Show who changed what.",

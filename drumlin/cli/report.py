@@ -21,7 +21,7 @@ def command(loaded: Loaded) -> None:
     from drumlin.api.explaining.report import Report
     from drumlin.cli.summary import print_report
 
-    out = _store(loaded)
+    out = store_of(loaded)
     try:
         report = msgspec.json.decode((out / "report.json").read_bytes(), type=Report)
     except OSError as cause:
@@ -35,7 +35,7 @@ def command(loaded: Loaded) -> None:
         print_report(results(loaded.process), report, out)
 
 
-def _store(loaded: Loaded) -> Path:
+def store_of(loaded: Loaded) -> Path:
     """The folder of the report: the directory of a crawl, or the store of a fleet. Without --out it is found in the
     same way as by other verbs."""
     from drumlin.fleet.layout import FleetPaths

@@ -1,4 +1,4 @@
-"""The tutorial's commands, run as written."""
+"""The commands of the tutorials for one machine, run as written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "first-crawl.md"
+import pytest
+
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorial"
 TIMEOUT_S = 180
 
 
-def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```sh\n(.*?)^```", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize("name", ["first-crawl.md", "sql.md"])
+def test_every_command_of_the_tutorial_works(tmp_path: Path, name: str) -> None:
+    blocks = re.findall(r"^```sh\n(.*?)^```", (TUTORIALS / name).read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) >= 4
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for block in blocks:

@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
     {"config", "tls"},
-    {"client", "contact", "reading", "plan"},
+    {"client", "contact", "reading", "plan", "sql"},
     {"pipeline"},
     {"access"},
     {"coordinator", "node"},
@@ -50,6 +50,7 @@ ALLOWED = {
     "tls": {"errors", "disk"},
     # The law of contact knows no clock and no fetcher: those who perform what it decides do.
     "contact": {"model", "errors", "protocol", "http", "urls", "frontier", "robots", "config"},
+    "sql": {"errors", "store"},
     # Planning multiplies. It knows what an engine can be told to remember, and nothing else of what it plans.
     "plan": {"errors", "lines", "config", "engines"},
 }

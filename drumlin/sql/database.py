@@ -1,0 +1,173 @@
+"""Opens the tables of a crawl for one question, which can read them and do nothing else.
+
+DuckDB would read and write any file that this user may. So files are closed to it but for the folder of the tables, and
+a question must be a SELECT: a COPY could write even there.
+
+A running crawl replaces the newest files of the tables every half minute, by longer ones. DuckDB opens a file several
+times, and would read the head of one and the rows of the other. So these files are opened before, and read by their
+descriptors: whatever has their names later, they stay as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from drumlin.errors import ConfigError
+from drumlin.sql.views import TABLES, VIEWS
+from drumlin.store.tables.schema import SCHEMAS
+from drumlin.store.tables.segments import PARQUET_SUFFIX
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+ROWS_AT_ONCE = 1_000
+MAY_CHANGE_S = 120.0
+"""A file that is older than this will not be replaced any more."""
+DESCRIPTORS = Path("/proc/self/fd")
+_OPENED_WITH: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
+# Types of empty tables, as DuckDB calls them. The files of a table that has some tell their own.
+_TYPES = {
+    pa.string(): "VARCHAR",
+    pa.binary(): "BLOB",
+    pa.bool_(): "BOOLEAN",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
+    pa.list_(pa.string()): "VARCHAR[]",
+}
+
+
+class Answer:
+    """The rows that answer a question, made as they are read."""
+
+    def __init__(self, relation: DuckDBPyRelation) -> None:
+        self._relation = relation
+        self.columns: list[str] = relation.columns
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Each row once."""
+        with _plain_errors():
+            for batch in self._relation.to_arrow_reader(ROWS_AT_ONCE):
+                columns = [[_number(value) for value in column.to_pylist()] for column in batch.columns]
+                yield from zip(*columns, strict=True)
+
+
+def _number(value: Any) -> Any:
+    """Sums of whole numbers come as decimals."""
+    if not isinstance(value, Decimal):
+        return value
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+@contextlib.contextmanager
+def answering(tables: Path, sql: str) -> Iterator[Answer]:
+    """The answer to a question about the tables in this folder; ConfigError says what is wrong with it."""
+    # It takes a fifth of a second to load, and no other verb needs it.
+    import duckdb
+
+    if not tables.is_dir():
+        hint = "Name the directory of a crawl with --out."
+        raise ConfigError(f"There are no tables in {tables.parent}.", hint)
+    with contextlib.ExitStack() as stack:
+        # Large questions use the disk beside the memory.
+        spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="drumlin-query-"))
+        sources = {table: files_of(tables.absolute() / table, time.time(), stack) for table in TABLES}
+        connection = stack.enter_context(duckdb.connect(":memory:", config=_OPENED_WITH))
+        with _plain_errors():
+            _lay_out(connection, sources)
+            _close_off(connection, tables.absolute(), spill)
+            yield Answer(connection.sql(_only_statement(connection, sql)))
+
+
+def files_of(folder: Path, now: float, stack: contextlib.ExitStack) -> list[str]:
+    """The files of a table, as DuckDB is to open them: by descriptor, as long as `stack` lasts, if they may change."""
+    return [_steady(path, now, stack) for path in sorted(folder.glob("*" + PARQUET_SUFFIX))]
+
+
+def _steady(path: Path, now: float, stack: contextlib.ExitStack) -> str:
+    if now - path.stat().st_mtime > MAY_CHANGE_S or not DESCRIPTORS.exists():
+        return str(path)
+    descriptor = os.open(path, os.O_RDONLY)
+    stack.callback(os.close, descriptor)
+    return str(DESCRIPTORS / str(descriptor))
+
+
+def _lay_out(connection: DuckDBPyConnection, sources: dict[str, list[str]]) -> None:
+    """Give the tables and views their names."""
+    for table, files in sources.items():
+        connection.execute(f"CREATE VIEW {table} AS {_source(table, files)}")
+    for name, view in VIEWS.items():
+        connection.execute(f"CREATE VIEW {name} AS {view.sql}")
+
+
+def _source(table: str, files: list[str]) -> str:
+    if files:
+        listed = ", ".join(_quoted(_literally(file)) for file in files)
+        # Files of an earlier version may have fewer columns.
+        return f"SELECT * FROM read_parquet([{listed}], union_by_name = true)"  # noqa: S608  # our own paths, quoted
+    columns = [f"NULL::{_TYPES[_plain(field.type)]} AS {field.name}" for field in SCHEMAS[table]]
+    return f"SELECT {', '.join(columns)} LIMIT 0"
+
+
+def _plain(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _close_off(connection: DuckDBPyConnection, tables: Path, spill: str) -> None:
+    readable = ", ".join(_quoted(str(folder)) for folder in (tables, DESCRIPTORS))
+    connection.execute(f"SET temp_directory = {_quoted(spill)}")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"SET allowed_directories = [{readable}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _only_statement(connection: DuckDBPyConnection, sql: str) -> Any:
+    import duckdb
+
+    statements = connection.extract_statements(sql)
+    if not statements:
+        raise ConfigError("There is no question in this SQL.", "`drumlin query` lists some that are ready.")
+    if len(statements) > 1:
+        raise ConfigError("These are several statements.", "Ask one question at a time.")
+    if statements[0].type != duckdb.StatementType.SELECT:
+        message = "Only SELECT is permitted (and DESCRIBE, SUMMARIZE and SHOW TABLES)."
+        raise ConfigError(message, "To write the answer to a file: --csv > FILE.")
+    return statements[0]
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Turn what DuckDB says into a sentence."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as wrong:
+        paragraph = str(wrong).strip().split("\n\n")[0]
+        told = " ".join(paragraph.split())
+        raise ConfigError(f"{told.rstrip('.')}.", "`drumlin query` lists the names that it may use.") from wrong
+
+
+def _literally(path: str) -> str:
+    """A path as a pattern that fits nothing else: a folder may be called `[x]`."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

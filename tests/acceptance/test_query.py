@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import signal
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,14 +15,14 @@ import duckdb
 import pytest
 
 from drumlin.cli.query import fitting
-from drumlin.errors import EXIT_OK, EXIT_USAGE
+from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from drumlin.sql.database import answering, files_of
 from drumlin.sql.ready import QUESTIONS
 from drumlin.sql.reference import reference_page
 from drumlin.sql.views import TABLES, VIEWS
 from drumlin.store.tables.schema import COLUMNS
 from drumlin.testing import FakeWeb, Response
-from tests.acceptance.commands import NO_PATIENCE, crawl, drumlin
+from tests.acceptance.commands import FAST, NO_PATIENCE, crawl, drumlin, end, running, wait_until
 
 ROOT = Path(__file__).parents[2]
 WIDTH = 80
@@ -174,6 +175,16 @@ def test_a_folder_without_tables_is_said_and_empty_tables_are_asked(tmp_path: Pa
         asked(tmp_path, f"FROM {name}", "--csv")
     for name in QUESTIONS:
         asked(tmp_path, name, "--csv")
+
+
+def test_a_crawl_can_be_asked_while_it_runs(tmp_path: Path) -> None:
+    with FakeWeb(hosts=0) as web:
+        web.page("site", "/", "".join(f'<a href="/{number}">{number}</a>' for number in range(100)))
+        with running(tmp_path, "crawl", web.url("site"), *FAST[:1], "--delay", "1", "--out", "crawl") as process:
+            wait_until(lambda: (tmp_path / "crawl" / "tables").is_dir() and web.requests, "the first request")
+            assert int(asked(tmp_path, "SELECT count(*) AS n FROM fetches", "--csv").split()[1]) >= 0
+            assert end(process, signal.SIGINT).returncode == EXIT_INTERRUPTED
+        assert int(asked(tmp_path, "SELECT count(*) AS n FROM fetches", "--csv").split()[1]) >= 1
 
 
 def test_a_directory_of_any_name_can_be_asked(folder: Path, tmp_path: Path) -> None:

@@ -13,13 +13,9 @@ import pytest
 
 from drumlin.metrics.registry import METRICS
 from tests.harness.prometheus import promtool
+from tests.harness.shipped import ALERTS, RULES, SETTINGS, expressions, panels
 
-ROOT = Path(__file__).parents[2]
-RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
-SETTINGS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
-DASHBOARD = ROOT / "deploy" / "grafana" / "drumlin.json"
-RUNBOOK = ROOT / "docs" / "how-to" / "runbook.md"
-ALERTS = re.findall(r"- alert: (\w+)", RULES.read_text())
+RUNBOOK = Path(__file__).parents[2] / "docs" / "how-to" / "runbook.md"
 NAME = re.compile(r"\b(?:drumlin|process)_[a-z_]+")
 SUFFIXES = re.compile(r"_(bucket|sum|count)$")
 STEP_S = 15
@@ -147,11 +143,6 @@ def test_every_alert_has_its_entry_in_the_runbook_and_names_it() -> None:
         assert "**Do**" in entry
 
 
-def expressions() -> list[str]:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    return [target["expr"] for panel in panels for target in panel.get("targets", [])]
-
-
 @pytest.mark.parametrize("text", [RULES.read_text(), *expressions(), RUNBOOK.read_text()])
 def test_only_metrics_that_exist_are_named(text: str) -> None:
     named = {SUFFIXES.sub("", name) if name not in METRICS else name for name in NAME.findall(text)}
@@ -174,14 +165,13 @@ def test_the_dashboard_shows_every_metric_but_limits_and_moments() -> None:
 
 
 def test_the_panels_of_the_dashboard_have_a_place_and_a_number_of_their_own() -> None:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len({panel["id"] for panel in panels()}) == len(panels())
     cells = [
         (x, y)
-        for place in (panel["gridPos"] for panel in panels)
+        for place in (panel["gridPos"] for panel in panels())
         for x in range(place["x"], place["x"] + place["w"])
         for y in range(place["y"], place["y"] + place["h"])
     ]
     assert len(set(cells)) == len(cells)
     assert max(x for x, _ in cells) < 24
-    assert all(panel["description"] and panel["targets"] for panel in panels if panel["type"] != "row")
+    assert all(panel["description"] and panel["targets"] for panel in panels() if panel["type"] != "row")

@@ -114,6 +114,9 @@ class Call:
         sockets. Leases given to such a sender would reach nobody, and their hosts would be idle until they run out."""
         # In this turn of the event loop a connection that ended right after the request is noticed.
         await asyncio.sleep(0)
+        self.refuse_given_up()
+
+    def refuse_given_up(self) -> None:
         if self.gone():
             raise Refused(499, "given_up", "The sender did not wait for the answer.")
 

@@ -248,7 +248,8 @@ class HostWork:
         if self.renewing or not self.wanted:
             return self.expires
         low = 0 < len(self.tasks) <= tasks_low
-        return min(self.expires, max(self.exhausted_until, 0.0 if low else self.expires - self.ttl_s * RENEW_SHARE))
+        wanting_at = 0.0 if low else self.expires - self.ttl_s * RENEW_SHARE
+        return min(self.expires, max(self.exhausted_until, wanting_at))
 
     def runs_out(self, now: float) -> bool:
         """Whether much of the lease's time has passed."""

@@ -115,17 +115,21 @@ class Contacts:
         actions, self._desk.actions = self._desk.actions, []
         return actions
 
-    def due(self, now: float, *, room: bool, full: bool) -> float:
+    def due(self, now: float, *, room: int, full: bool) -> float:
         """When the next `Tick` can begin or ask for something, by the boot clock, if nothing else happens before.
         Leases that run out are seen to by any tick, so there must be one every second or so all the same."""
-        if full or not room or self._desk.state is not CrawlState.RUNNING:
+        if full or room <= 0 or self._desk.state is not CrawlState.RUNNING:
             return NEVER
-        return min(max(now, self._leases.due()) + ASK_WAIT_S, self._desk.hosts.next_due())
+        return min(max(now, self._leases.ask_due(room, now)) + ASK_WAIT_S, self._desk.hosts.next_due())
 
-    def look_due(self) -> float:
-        """When a `Tick` is next needed to renew leases or to notice that some have run out, for those who want to tick
-        less often than every second. It looks at every lease, so it is for nodes that hold few."""
-        return self._leases.look_due()
+    def tick_due(self, now: float, *, room: int, full: bool) -> float:
+        """When the next `Tick` does anything at all, for those who tick only then. It looks at every lease, so it is
+        for nodes that hold few."""
+        look_at = self._leases.look_due()
+        if full or self._desk.state is not CrawlState.RUNNING:
+            return look_at
+        tick_at = min(look_at, self._leases.renew_due(further=True))
+        return min(tick_at, self._leases.ask_due(room, now), self._desk.hosts.next_due()) if room > 0 else tick_at
 
     def _work_off(self, now: Moment) -> None:
         """See to every host and query that the event has left something to do about."""

@@ -32,19 +32,26 @@ class Leases:
         """Whether a call for hosts is under way."""
         return self._asking
 
-    def due(self) -> float:
-        """When to ask for further hosts, if there is room for some."""
-        return NEVER if self._asking else self._ask_at
+    def ask_due(self, room: int, now: float) -> float:
+        """When to ask for further hosts, if there is `room` for contacts: never while hosts that can be contacted soon
+        fill it, since the next tick is due with the first of them."""
+        if self._asking or (self._ask_at <= now and self._lacks(room, now) <= 0):
+            return NEVER
+        return self._ask_at
+
+    def _lacks(self, room: int, now: float) -> int:
+        """How many further hosts there is room for, besides those that can be contacted soon."""
+        hosts = self._desk.hosts
+        return room - hosts.due_within(now + SOON_S) if len(hosts) < HOSTS_MAX else 0
 
     def ask(self, room: int, now: Moment) -> None:
         """Ask for hosts if there is room for more than those that can be contacted soon."""
-        hosts = self._desk.hosts
-        if self._asking or now.boot < self._ask_at or room <= 0 or len(hosts) >= HOSTS_MAX:
+        if self._asking or now.boot < self._ask_at or room <= 0:
             return
-        room -= hosts.due_within(now.boot + SOON_S)
-        if room > 0:
+        lacking = self._lacks(room, now.boot)
+        if lacking > 0:
             self._asking = True
-            self._desk.actions.append(AskWork(min(room, HOSTS_PER_REQUEST)))
+            self._desk.actions.append(AskWork(min(lacking, HOSTS_PER_REQUEST)))
 
     def asked(self, again_s: float, now: Moment) -> None:
         """A call for hosts has ended."""
@@ -66,9 +73,17 @@ class Leases:
 
     def look_due(self) -> float:
         """When a look at the leases will find something to do. It takes a look at all of them to know."""
-        hosts = self._desk.hosts.by_name.values()
-        found_at = min((host.look_due(TASKS_LOW) for host in hosts), default=NEVER)
+        found_at = NEVER
+        for host in self._desk.hosts.by_name.values():
+            look_at = host.look_due(TASKS_LOW)
+            if look_at < found_at:
+                found_at = look_at
         return max(found_at, self._scan_at)
+
+    def renew_due(self, *, further: bool) -> float:
+        """When leases that were found to run out may be renewed. Without `further` URLs, the next look finds those that
+        lack time."""
+        return self._renew_at if further and self._to_renew and not self._renewing else NEVER
 
     def check(self, host: HostWork, now: Moment) -> None:
         """Have a lease renewed soon if it runs out of time or URLs."""

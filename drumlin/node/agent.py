@@ -177,6 +177,11 @@ class Agent:
         the loop sees to it at its next turn."""
         self._drain_asked = True
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it was told to leave."""
+        return self._drain_asked or self._leave_by < FOREVER
+
     def _begin_drain(self, now: float) -> None:
         self._drain_asked = False
         self._leave_by = min(self._leave_by, now + DRAIN_S)
@@ -192,13 +197,33 @@ class Agent:
 
     def idle_s(self, now: float) -> float:
         """How long the loop may sleep for network events without being late for anything else."""
-        tick_at = self._contacts.due(now, room=self._room > 0, full=self._full)
+        tick_at = self._contacts.due(now, room=self._room, full=self._full)
         return min(tick_at, self._settling.due(), self._client.due(), self.pulse.due()) - now
 
-    def look_due(self) -> float:
-        """When the loop must turn at the latest, by the boot clock, for its leases. `run` turns every second
-        anyway; a simulation of thousands of nodes turns only when it must."""
-        return self._contacts.look_due()
+    def turn_if_due(self, now: float) -> float:
+        """A turn without those parts that would find nothing to do; returns when the next must come, by the boot clock.
+        `run` turns after every network event; a simulation of thousands of nodes cannot afford that."""
+        settling = self._settling
+        if settling.unanswered or settling.full:
+            settling.judge_lag(now)
+        tick_at, call_at, settle_at, beat_at = due = self._due(now)
+        first = min(*due, self._leave_by)
+        if first > now:
+            return first
+        if tick_at <= now:
+            self._tell(Tick(self._room, self._full))
+        if call_at <= now:
+            self._client.repeat_failed()
+        if settle_at <= now:
+            settling.step()
+        if beat_at <= now:
+            self.pulse.step(now)
+        return min(*self._due(now), self._leave_by)
+
+    def _due(self, now: float) -> tuple[float, float, float, float]:
+        """When each part of a turn next has something to do."""
+        tick_at = self._contacts.tick_due(now, room=self._room, full=self._full)
+        return tick_at, self._client.due(), self._settling.due(), self.pulse.due()
 
     @property
     def _room(self) -> int:

@@ -180,6 +180,10 @@ class Settling:
             self._read()
         now = self._clocks.boot()
         self._hand_over(now)
+        self.judge_lag(now)
+
+    def judge_lag(self, now: float) -> None:
+        """Find out whether answers come too late for further contacts."""
         self._late = self.lag_s(now) > self._lag_s_max and not self._client.cut_off
 
     @property

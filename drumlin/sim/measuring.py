@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any, Protocol
 
 import msgspec
 from xxhash import xxh3_64
 
+from drumlin.contact.actions import FetchPage, FetchRobots
+from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.engines.memory.shard import AFTER_EVERY_NAME
 from drumlin.sim.checking.ledger import Ledger
+from drumlin.sim.figures import LATENCY_MEAN_S
 from drumlin.sim.machines.calling import Network
 from drumlin.sim.machines.coordinator import SimCoordinator
 from drumlin.sim.machines.node import SimNode
 from drumlin.sim.scenario import Scenario
 from drumlin.sim.web import ROBOTS_PATH
 
+PAGE = 200
 WARM_UP_S = 30.0
-"""The first seconds after all nodes have joined do not count: hosts have yet to be found."""
+WARM_UP_PAGES = 2.0
+"""The first seconds after all nodes have joined do not count, in which they ask for robots.txt, nor the time in which
+they fetch their first pages."""
 
 
 class Measured(Protocol):
@@ -26,19 +34,24 @@ class Measured(Protocol):
     coordinators: list[SimCoordinator]
     network: Network
     ledger: Ledger
+    budgets: dict[str, int]
 
     @property
     def now(self) -> float: ...
 
+    @property
+    def memory(self) -> MemoryEngine: ...
+
 
 class Sample(msgspec.Struct, frozen=True):
-    """One moment: URLs settled so far, nodes at work, what they could have fetched since the last sample, and the
-    longest time that a page has waited to be settled."""
+    """One moment: pages and URLs settled so far, nodes at work, for how many seconds in all requests for pages could
+    be under way since the last sample, and the longest time that a page has waited to be settled."""
 
     at: float
+    pages: int
     settled: int
     live: int
-    possible: float
+    possible_s: float
     lag_s: float
     hosts_leased: int
 
@@ -57,6 +70,11 @@ class Measures:
         """A hash of all contacts and their moments: two simulations with the same one have gone the same way."""
         self._lost: list[tuple[float, set[str]]] = []
         """Leases of nodes that were killed at once, and when."""
+        self.requests = self.pages_fetched = 0
+        """Requests for pages that have ended, without those that were made again in vain, and how many brought one."""
+        self.requests_s = 0.0
+        """For how long these kept connections busy."""
+        self._answered: set[str] = set()
         self.recovered_s: list[float] = []
         """How long it took each time until all hosts of killed nodes could be given to others."""
 
@@ -83,27 +101,63 @@ class Measures:
     def look(self) -> None:
         simulation = self._simulation
         self._look_for_recovery(simulation.now)
-        now = simulation.now
-        working = [node for node in simulation.nodes if node.agent is not None and not node.frozen]
+        now, ledger = simulation.now, simulation.ledger
+        working = [node for node in simulation.nodes if node.works]
         since = self.samples[-1].at if self.samples else 0.0
-        lag_s = max((node.lag_of_settling_s for node in working), default=0.0)
-        possible = sum(node.kind.concurrency / node.seconds_a_page for node in working) * (now - since)
-        settled = simulation.ledger.settled
-        self.samples.append(Sample(now, settled, len(working), possible, lag_s, len(simulation.ledger.leases)))
+        lag_s = max((node.lag_of_settling_s for node in simulation.nodes if not node.frozen), default=0.0)
+        possible_s = self._requests_at_once(working) * (now - since)
+        so_far = (ledger.pages, ledger.settled)
+        self.samples.append(Sample(now, *so_far, len(working), possible_s, lag_s, len(ledger.leases)))
+
+    def request_ended(self, fetch: FetchPage | FetchRobots, seconds: float, status: int) -> None:
+        """A request has ended for its node. One for a page that was asked for before, though it had not failed, is not
+        part of what pages cost: it is a loss."""
+        if not isinstance(fetch, FetchPage):
+            return
+        if not fetch.task.attempts:
+            if fetch.url in self._answered:
+                return
+            self._answered.add(fetch.url)
+        self.requests += 1
+        self.requests_s += seconds
+        self.pages_fetched += status == PAGE
+
+    @property
+    def seconds_a_page(self) -> float:
+        """For how long a page keeps a connection busy on average, with all requests that bring no page."""
+        return self.requests_s / self.pages_fetched if self.pages_fetched else self._simulation.scenario.page_s
+
+    def _requests_at_once(self, working: list[SimNode]) -> float:
+        """How many requests for pages could be under way: as many as the nodes have connections for, and no more than
+        the hosts that have URLs allow, which are asked for one page at a time, with their delay in between."""
+        delay_s = self._simulation.scenario.delay_s + LATENCY_MEAN_S
+        busy_share = min(1.0, self.requests_s / max(self.requests, 1) / delay_s)
+        connections = sum([node.kind.concurrency for node in working])
+        return min(float(connections), self._hosts_with_work() * busy_share)
+
+    def _hosts_with_work(self) -> int:
+        """How many hosts are leased, or could be. Those with a budget of their own may have spent it."""
+        engine_now = self._simulation.ledger.engine_now
+        shards = self._simulation.memory._shards
+        hosts = sum(len(one.leased) + bisect_right(one.ready, (engine_now, AFTER_EVERY_NAME)) for one in shards)
+        return max(0, hosts - len(self._simulation.budgets))
 
     def line(self) -> str:
         """The last sample, for the log."""
         one = self.samples[-1]
-        return f"{one.settled} settled, {one.live} nodes, {one.hosts_leased} hosts leased, lag {one.lag_s:.3f} s"
+        return (
+            f"{one.pages} pages, {one.settled} settled, {one.live} nodes, {one.hosts_leased} hosts leased, "
+            f"lag {one.lag_s:.3f} s"
+        )
 
     def figures(self) -> dict[str, Any]:
         """The figures of the whole."""
         simulation, scenario = self._simulation, self._simulation.scenario
         pages = max(1, simulation.ledger.pages)
-        begun_at = scenario.join_s + WARM_UP_S
+        begun_at = scenario.join_s + WARM_UP_S + WARM_UP_PAGES * scenario.page_s
         counted = [sample for sample in self.samples if sample.at > begun_at]
-        done = counted[-1].settled - counted[0].settled if len(counted) > 1 else 0
-        possible = sum(sample.possible for sample in counted[1:])
+        done = counted[-1].pages - counted[0].pages if len(counted) > 1 else 0
+        possible = sum(sample.possible_s for sample in counted[1:]) / self.seconds_a_page
         return {
             "seed": scenario.seed,
             "virtual_s": simulation.now,

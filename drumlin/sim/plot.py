@@ -21,9 +21,9 @@ def plot(outcome: Outcome) -> str:
     times = [sample.at for sample in samples]
     rates = [0.0]
     for before, after in pairwise(samples):
-        rates.append((after.settled - before.settled) / max(after.at - before.at, 1e-9))
+        rates.append((after.pages - before.pages) / max(after.at - before.at, 1e-9))
     panels = [
-        ("URLs settled a second", rates),
+        ("pages a second", rates),
         ("nodes at work", [float(sample.live) for sample in samples]),
         ("longest wait for settling, in seconds", [sample.lag_s for sample in samples]),
     ]

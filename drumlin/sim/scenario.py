@@ -13,6 +13,7 @@ import msgspec
 from drumlin.config import CrawlConfig
 from drumlin.sim.faults import Fault, swarm
 from drumlin.sim.figures import URLS_PER_HOST
+from drumlin.sim.web import seconds_a_page
 
 AGENT = "drumlin-sim"
 FIRST_FAULT_S = 60.0
@@ -20,13 +21,22 @@ CALM_AT_THE_END_S = 240.0
 """After the last fault so much time is left, to see whether the crawl recovers."""
 NODES = (300, 1_000)
 LONG_S = 1_200.0
-SETTLED_PER_S = 64.0
-"""How many URLs the nodes of a long simulation can settle in a second: 50,000 pages and more in 20 minutes."""
+PAGES_PER_S = 56.0
+"""How many pages the nodes of a long simulation can fetch in a second: over 50,000 in 20 minutes, whatever fails."""
+SHORT_PAGES_PER_S = 2.5
 URLS = 400_000
 """Of these about half can be found: what is behind an error or a denied page is linked from nowhere else."""
 HOSTS_PER_NODE = 3
 BUDGETED = 0.1
-BUDGET_SHARE = 0.5
+BUDGET_SHARE = 0.77
+"""A budget is spent some minutes before the end, after more than 50,000 pages of a long simulation."""
+TIMEOUT_S_MIN = 30.0
+TIMEOUT_PAGES = 4.0
+"""A request may take as long as so many pages."""
+FLEET_LEASE_S = (20.0, 90.0)
+FLEET_LEASE_PAGES = 1.5
+"""A lease lasts longer than a page takes, so it is renewed once in that time. What a lost node held is given to others
+after a lease's time, which people wait for."""
 HOSTS_BUDGETED = 0.3
 """The chance that people want only so many pages of some hosts."""
 MASS_LOSS = 0.3
@@ -77,7 +87,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             lease_s=self.lease_s,
             pages_max=self.pages_max,
             retries_max=self.retries_max,
-            fetch_timeout_s=max(30.0, 4.0 * self.page_s),
+            fetch_timeout_s=_timeout_s(self.page_s),
             near_duplicates=False,
             sitemaps=False,
             user_agent=AGENT,
@@ -89,7 +99,7 @@ def of_seed(seed: int, *, short: bool = False) -> Scenario:
     chance = random.Random(f"{seed}/scenario")
     nodes = chance.randint(12, 40) if short else chance.randint(*NODES)
     duration_s = 420.0 if short else LONG_S
-    settled_per_s = 2.5 if short else SETTLED_PER_S
+    pages_per_s = SHORT_PAGES_PER_S if short else PAGES_PER_S
     concurrency = chance.choice((1, 1, 1, 4))
     hosts = HOSTS_PER_NODE * nodes * concurrency
     budgeted = chance.random() < BUDGETED
@@ -101,11 +111,11 @@ def of_seed(seed: int, *, short: bool = False) -> Scenario:
         duration_s=duration_s,
         hosts=hosts,
         urls_per_host=max(URLS_PER_HOST, (URLS / 10 if short else URLS) / hosts),
-        page_s=round(nodes * concurrency / settled_per_s, 3),
+        page_s=_page_s(nodes * concurrency / pages_per_s),
         concurrency=concurrency,
         delay_s=chance.choice((1.0, 1.0, 2.0, 5.0)),
         lease_s=chance.choice((20.0, 30.0, 60.0)),
-        pages_max=int(BUDGET_SHARE * settled_per_s * duration_s) if budgeted else None,
+        pages_max=int(BUDGET_SHARE * pages_per_s * duration_s) if budgeted else None,
         hosts_budgeted=limits.randint(1, 8) if limits.random() < HOSTS_BUDGETED else 0,
         host_pages_max=limits.randint(1, 30),
         heartbeat_s=10.0,
@@ -118,7 +128,7 @@ def of_fleet(seed: int, nodes: int, hours: float, churn: float, pages_per_minute
     """A fleet of slow nodes that come and go; half-way through, a large part of it is lost at once."""
     duration_s = hours * 3600.0
     lost = Fault("nodes_killed", duration_s / 2, min(MASS_LOSS_S, duration_s / 4), MASS_LOSS, seed)
-    page_s = 60.0 / pages_per_minute
+    page_s = _page_s(60.0 / pages_per_minute)
     pages = nodes * pages_per_minute * 60.0 * hours
     hosts = HOSTS_PER_NODE * nodes
     return Scenario(
@@ -128,10 +138,22 @@ def of_fleet(seed: int, nodes: int, hours: float, churn: float, pages_per_minute
         duration_s=duration_s,
         hosts=hosts,
         urls_per_host=max(URLS_PER_HOST, 4.0 * pages / hosts),
-        page_s=round(page_s, 3),
-        lease_s=min(60.0, max(20.0, page_s)),
+        page_s=page_s,
+        lease_s=min(FLEET_LEASE_S[1], max(FLEET_LEASE_S[0], FLEET_LEASE_PAGES * page_s)),
         shards=32,
         join_s=min(120.0, duration_s / 20),
         churn=churn,
         faults=(lost,),
     )
+
+
+def _timeout_s(page_s: float) -> float:
+    return max(TIMEOUT_S_MIN, TIMEOUT_PAGES * page_s)
+
+
+def _page_s(seconds: float) -> float:
+    """How long a page takes on a link if, with all requests that bring none, there is one in so many seconds."""
+    page_s = seconds
+    for _ in range(20):
+        page_s *= seconds / seconds_a_page(page_s, _timeout_s(page_s))
+    return round(page_s, 3)

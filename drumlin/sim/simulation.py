@@ -45,7 +45,9 @@ class Simulation:
         self.coordinators = self._coordinators()
         self.network.servers = list(self.coordinators)
         timeout_s = scenario.config().fetch_timeout_s
-        around = Surroundings(self.loop, self.network, self.web, scenario.coordinators, timeout_s, self._sent)
+        self.measures = Measures(self)
+        heard = (self._sent, self.measures.request_ended)
+        around = Surroundings(self.loop, self.network, self.web, scenario.coordinators, timeout_s, *heard)
         self.nodes = [self._node(around, number) for number in range(scenario.nodes)]
         self._machines = Machines(self.loop, self.nodes, self.coordinators, self.network, self.servers, self.web)
         self.checkers = every_checker(self, self.ledger)
@@ -55,7 +57,6 @@ class Simulation:
         self._on_accepted = overriding(self.checkers, "accepted")
         self._on_looked = overriding(self.checkers, "looked")
         self.web.on_contact = self._contacted
-        self.measures = Measures(self)
         self._at_work = 0
         self._quiet_since = 0.0
         self.log: list[str] = []
@@ -97,6 +98,10 @@ class Simulation:
     @property
     def paces(self) -> Sequence[Sample]:
         return self.measures.samples
+
+    @property
+    def seconds_a_page(self) -> float:
+        return self.measures.seconds_a_page
 
     # From beginning to end
 

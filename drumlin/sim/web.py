@@ -22,6 +22,10 @@ DENIED_START = "/private/"
 CHILDREN = 3
 """Every page links to so many that no page before it links to, so all pages of a host can be reached."""
 SHARE_LINKED_ELSEWHERE = 0.3
+DENIED_OF_RULED = figures.SHARE_DENIED / figures.SHARE_HOSTS_WITH_RULES
+"""The share of the URLs that is denied, of hosts that deny any."""
+SHARE_MENDED = 0.7
+"""The share of broken requests that work at the next try."""
 UNIT = float(1 << 64)
 SEEDS_PER_HOST = 10
 RETRY_AFTER_S = (3, 8, 30)
@@ -52,6 +56,7 @@ class WebHost:
         "latency_s",
         "name",
         "number",
+        "origin",
         "overloaded",
         "paused_until",
         "paused_url",
@@ -64,6 +69,7 @@ class WebHost:
     def __init__(self, number: int, size: int, chance: random.Random) -> None:
         self.number = number
         self.name = f"h{number}.example"
+        self.origin = f"{SCHEME}{self.name}"
         self.size = size
         self.latency_s = min(
             figures.LATENCY_MAX_S, figures.LATENCY_MEDIAN_S * math.exp(chance.gauss(0.0, figures.LATENCY_SIGMA))
@@ -134,9 +140,8 @@ class Web:
         return xxh3_64_intdigest(text.encode(), self._seed & 0xFFFF_FFFF) / UNIT
 
     def url(self, host: WebHost, page: int) -> str:
-        share_denied = figures.SHARE_DENIED / figures.SHARE_HOSTS_WITH_RULES
-        denied = page > 0 and self._drawn(f"{host.number}/{page}/way") < share_denied
-        return f"{SCHEME}{host.name}{DENIED_START if denied else '/p/'}{page}"
+        denied = host.denies and page > 0 and self._drawn(f"{host.number}/{page}/way") < DENIED_OF_RULED
+        return f"{host.origin}{DENIED_START if denied else '/p/'}{page}"
 
     def host_of(self, url: str) -> WebHost:
         return self.by_name[url[len(SCHEME) : url.index("/", len(SCHEME))]]
@@ -200,7 +205,7 @@ class Web:
     def _other(self, host: WebHost, url: str, status: int, attempt: int) -> WebAnswer:
         """An end that is not a page. What is broken mostly works at the second try, as on the real web."""
         if status == 0:
-            if attempt and self._drawn(f"{url} again {attempt}") < 0.7:
+            if attempt and self._drawn(f"{url} again {attempt}") < SHARE_MENDED:
                 return WebAnswer(200, _HEADS[200], _BODIES[0])
             return WebAnswer(failure=FailureKind.TIMEOUT if host.number % 2 else FailureKind.RESET)
         if status < 400:
@@ -217,3 +222,15 @@ _ENDS = [
     (figures.SHARE_FORBIDDEN, 403),
     (figures.SHARE_BROKEN, 0),
 ]
+SHARE_PAGES = 1.0 - sum(share for share, _ in _ENDS)
+"""The share of first requests that bring a page."""
+
+
+def seconds_a_page(page_s: float, timeout_s: float) -> float:
+    """How much of the time of one connection a page takes on average, if nothing is ever waited for: with the requests
+    that bring no page, which take as long, and with those that are broken, half of which last until they time out."""
+    again = sum((1.0 - SHARE_MENDED) ** tries for tries in range(3))
+    mended = SHARE_MENDED * again
+    pages = SHARE_PAGES + figures.SHARE_BROKEN * mended
+    answered_s = (page_s + figures.LATENCY_MEAN_S) * (1.0 - figures.SHARE_BROKEN * (1.0 - mended))
+    return (answered_s + figures.SHARE_BROKEN * again * timeout_s / 2.0) / pages

@@ -55,7 +55,7 @@ def test_hosts_are_asked_for_once_at_a_time_and_no_more_than_there_is_room_for(d
     driver.tick(room=5)
     driver.tick(room=5)
     assert asked(driver) == [5]
-    assert driver.contacts.due(driver.now, room=True, full=False) == NEVER
+    assert driver.contacts.due(driver.now, room=1, full=False) == NEVER
     driver.tell(WorkEnded(0.0))
     driver.tick(room=1_000)
     assert asked(driver) == [5, HOSTS_PER_REQUEST]
@@ -69,6 +69,28 @@ def test_hosts_that_can_be_contacted_soon_take_up_room(driver: Driver) -> None:
     assert asked(driver) == [3]
 
 
+def test_nobody_is_woken_to_ask_for_more_while_hosts_that_can_be_contacted_soon_fill_the_room(driver: Driver) -> None:
+    """The loop was once woken every 10 ms, only to find that it need not ask."""
+    driver.grant(lease_of("soon.test", "/1", wait_s=SOON_S / 2))
+    contact_at = driver.now + SOON_S / 2
+    assert driver.contacts.due(driver.now, room=1, full=False) == contact_at
+    assert driver.contacts.due(driver.now, room=2, full=False) < contact_at
+
+
+def test_who_ticks_only_when_something_is_due_asks_contacts_and_renews_in_time(driver: Driver) -> None:
+    contacts = driver.contacts
+    assert contacts.tick_due(driver.now, room=1, full=False) <= driver.now
+    assert contacts.tick_due(driver.now, room=0, full=False) == NEVER
+    driver.tick(room=1)
+    assert contacts.tick_due(driver.now, room=1, full=False) == NEVER
+    driver.grant(lease_of("a.test", "/1", "/2", "/3", "/4", "/5", ttl_s=100.0, wait_s=90.0))
+    assert contacts.tick_due(driver.now, room=0, full=False) == driver.now + 50.0
+    assert contacts.tick_due(driver.now, room=0, full=True) == driver.now + 50.0
+    driver.tick(51.0, room=0)
+    assert renewals(driver) == [["a.test"]]
+    assert contacts.tick_due(driver.now, room=0, full=False) == driver.now + 49.0
+
+
 def test_nothing_is_asked_for_while_no_page_can_be_taken_in_or_the_crawl_pauses(driver: Driver) -> None:
     driver.grant(lease_of("a.test", "/1"))
     driver.tick(full=True)
@@ -76,13 +98,13 @@ def test_nothing_is_asked_for_while_no_page_can_be_taken_in_or_the_crawl_pauses(
     driver.tell(StateChanged(CrawlState.PAUSED))
     driver.tick()
     assert (asked(driver), driver.begun) == ([], [])
-    assert driver.contacts.due(driver.now, room=True, full=False) == NEVER
+    assert driver.contacts.due(driver.now, room=1, full=False) == NEVER
 
 
 def test_after_a_failure_hosts_are_asked_for_again_but_not_at_once(driver: Driver) -> None:
     driver.tick()
     driver.tell(WorkEnded(RETRY_S))
-    assert driver.contacts.due(driver.now, room=True, full=False) >= driver.now + RETRY_S
+    assert driver.contacts.due(driver.now, room=1, full=False) >= driver.now + RETRY_S
     driver.tick(RETRY_S - 0.1)
     assert len(asked(driver)) == 1
     driver.tick(0.1)

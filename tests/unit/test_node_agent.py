@@ -9,6 +9,7 @@ import pytest
 
 from drumlin.contact.events import Granted, Tick
 from drumlin.node.agent import Agent
+from drumlin.node.calling.client import FOREVER
 from drumlin.protocol import CrawlState, Heartbeat, HeartbeatReply, HostReport, Results, Work, WorkRequest
 from tests.harness.agents import Around, agent_in
 from tests.harness.contacts import lease_of
@@ -108,3 +109,20 @@ def test_a_node_leaves_only_when_its_call_for_hosts_was_answered(agent: Agent, a
     assert not agent.done
     call.on_reply(Work([], [], 0.0, CrawlState.RUNNING))
     assert agent.done
+
+
+def test_a_turn_does_what_is_due_and_says_when_the_next_must_come(agent: Agent, around: Around) -> None:
+    now = around.clock()
+    assert agent.turn_if_due(now) == FOREVER
+    (asking, beating) = around.said
+    assert (type(asking.message), type(beating.message)) == (WorkRequest, Heartbeat)
+    assert agent.turn_if_due(now) == FOREVER
+    assert len(around.said) == 2
+    beating.on_reply(HeartbeatReply("ok", BEAT_S, "hash"))
+    assert agent.turn_if_due(now) == now + BEAT_S
+    grant(agent, around, "a.test", "/0", wait_s=1.0)
+    assert agent.turn_if_due(now) == now + 1.0
+    assert around.begun == []
+    around.clock.now += 1.0
+    agent.turn_if_due(around.clock())
+    assert around.begun == ["http://a.test/robots.txt"]

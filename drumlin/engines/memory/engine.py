@@ -68,7 +68,7 @@ class MemoryEngine(Embedded):
         task = Task(state.next_id, url, new.priority, new.depth, 0, new.found_on, new.redirects, 0, now)
         state.next_id += 1
         host.urls += 1
-        entry = state.entries[identity(url)] = Entry(new.host, task)
+        entry = state.entries[identity(url)] = Entry(host.name, task)
         state.put_queued(entry, now)
         return Added.ADDED
 
@@ -120,6 +120,7 @@ class MemoryEngine(Embedded):
             if host.grant is not None or host.next_contact > now:
                 kept.append(name)
             else:
+                state.mark(host, in_backoff=False)
                 del state.hosts[name]
         return kept
 
@@ -211,7 +212,7 @@ class MemoryEngine(Embedded):
         if settlement.note is not None:
             host.note = settlement.note
         if settlement.in_backoff is not None:
-            host.in_backoff = settlement.in_backoff
+            state.mark(host, settlement.in_backoff)
         if settlement.slow_s is not None:
             host.slow_s = settlement.slow_s
         host.next_contact = max(host.next_contact, settlement.next_contact)
@@ -353,7 +354,7 @@ class MemoryEngine(Embedded):
             hosts_leased=len(state.leased),
             next_event=min(events, default=inf),
             counters=dict(state.counters),
-            hosts_in_backoff=len(state.in_backoff()),
+            hosts_in_backoff=len(state.backing_off),
         )
 
     async def count(self, shard: int, counts: dict[str, int]) -> None:

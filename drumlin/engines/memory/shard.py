@@ -80,6 +80,7 @@ class Shard:
     ready: list[tuple[float, str]] = field(default_factory=list)
     leased: dict[str, Host] = field(default_factory=dict)
     scheduled: list[tuple[float, int, str]] = field(default_factory=list)
+    backing_off: dict[str, Host] = field(default_factory=dict)
     totals: dict[TaskState, int] = field(default_factory=lambda: dict.fromkeys(TaskState, 0))
     counters: dict[str, int] = field(default_factory=dict)
     next_id: int = 1
@@ -89,7 +90,15 @@ class Shard:
 
     def in_backoff(self) -> list[Host]:
         """The hosts in back-off, by name."""
-        return sorted((host for host in self.hosts.values() if host.in_backoff), key=lambda host: host.name)
+        return sorted(self.backing_off.values(), key=lambda host: host.name)
+
+    def mark(self, host: Host, in_backoff: bool) -> None:
+        """Note whether a host is in back-off."""
+        host.in_backoff = in_backoff
+        if in_backoff:
+            self.backing_off[host.name] = host
+        else:
+            self.backing_off.pop(host.name, None)
 
     def refresh(self, host: Host) -> None:
         """Bring the list of ready hosts up to date after a change to the host."""

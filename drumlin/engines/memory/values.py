@@ -26,7 +26,9 @@ class DictValues:
                 del self._keys[bisect_left(self._keys, key)]
 
     def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        for key in self._keys[bisect_left(self._keys, prefix) :]:
+        # By place: a slice would copy the keys of all other tables behind this one.
+        for place in range(bisect_left(self._keys, prefix), len(self._keys)):
+            key = self._keys[place]
             if not key.startswith(prefix):
                 return
             yield key, self._values[key]

@@ -199,7 +199,7 @@ class CoordinatorClient:
 
     def due(self) -> float:
         """When `repeat_failed` next has something to do."""
-        return min((at for at, _ in self._repeat), default=FOREVER)
+        return min([at for at, _ in self._repeat]) if self._repeat else FOREVER
 
     def post(
         self,

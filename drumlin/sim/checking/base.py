@@ -27,16 +27,17 @@ class Violation(Exception):
 
 
 class Pace(Protocol):
-    """A moment: how many URLs were settled so far, and how many could have been since the moment before."""
+    """A moment: how many pages were settled so far, and for how many seconds in all requests for pages could be under
+    way since the moment before."""
 
     @property
     def at(self) -> float: ...
 
     @property
-    def settled(self) -> int: ...
+    def pages(self) -> int: ...
 
     @property
-    def possible(self) -> float: ...
+    def possible_s(self) -> float: ...
 
 
 class World(Protocol):
@@ -62,6 +63,10 @@ class World(Protocol):
     @property
     def paces(self) -> Sequence[Pace]:
         """What was measured so far."""
+
+    @property
+    def seconds_a_page(self) -> float:
+        """For how long a page keeps a connection busy on average, with all requests that bring no page."""
 
 
 class Checker:

@@ -13,7 +13,7 @@ OVERDUE_S = 45.0
 LAG_S_MAX = 15.0
 HELD_PAGES_MAX = UNSETTLED_PAGES_MAX + READ_BATCH + SETTLE_BATCH_MAX
 RECOVERED_SHARE = 0.8
-"""Robots.txt, retries and chance cost some of what nodes could do."""
+"""robots.txt, calls for work and chance cost some of what is possible."""
 WINDOW_S = 120.0
 
 
@@ -76,7 +76,8 @@ class QueuesAreBounded(Checker):
 
 
 class SpeedReturns(Checker):
-    """After the last fault the crawl is as fast again as its nodes can be: no state is bad for good."""
+    """After the last fault the crawl is as fast again as its nodes, and the hosts that are left, allow: no state is bad
+    for good."""
 
     name = "speed_returns"
 
@@ -84,14 +85,10 @@ class SpeedReturns(Checker):
         faults, now = self._world.scenario.faults, self._world.now
         if not faults or self._world.quiet_s < CALM_S + WINDOW_S or self._world.scenario.pages_max is not None:
             return
-        ready = sum(len(shard.ready) for shard in self._world.memory._shards)
-        if ready - len(self._world.budgets) < len(self._world.nodes):
-            # The web is nearly used up, so hosts and not nodes bound the speed.
-            return
         last = [pace for pace in self._world.paces if pace.at > now - WINDOW_S]
-        possible = sum(pace.possible for pace in last[1:])
-        done = last[-1].settled - last[0].settled
+        possible = sum(pace.possible_s for pace in last[1:]) / self._world.seconds_a_page
+        done = last[-1].pages - last[0].pages
         if done < RECOVERED_SHARE * possible:
             raise self.broken(
-                f"{done:,} URLs were settled in the last {WINDOW_S:g} s, of {possible:,.0f} that could be"
+                f"{done:,} pages were settled in the last {WINDOW_S:g} s, of {possible:,.0f} that could be"
             )

@@ -52,7 +52,7 @@ class Ledger:
         self.on_expired: list[Reader] = []
         self.on_settled: list[Reader] = []
         self.on_passed: list[Reader] = []
-        self._take: dict[str, Callable[[Any, dict[str, Any], Any], None]] = {
+        self._take: dict[str, Callable[[Any, Any], None]] = {
             "lease": self._leased,
             "visit": self._visited,
             "extend_all": self._extended,
@@ -62,16 +62,15 @@ class Ledger:
             "keep_time": self._kept_time,
         }
 
-    def heard(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any], answer: Any) -> None:
-        take = self._take.get(name)
-        if take is not None:
-            take(arguments, options, answer)
+    def listener(self, name: str) -> Callable[[Any, Any], None] | None:
+        """Who takes down the calls of the engine of this name."""
+        return self._take.get(name)
 
-    def _leased(self, arguments: tuple[Any, ...], options: dict[str, Any], answer: list[Lease]) -> None:
+    def _leased(self, arguments: tuple[Any, ...], answer: list[Lease]) -> None:
         for lease in answer:
             self._grant(lease)
 
-    def _visited(self, arguments: tuple[Any, ...], options: dict[str, Any], answer: Lease | None) -> None:
+    def _visited(self, arguments: tuple[Any, ...], answer: Lease | None) -> None:
         if answer is not None:
             self._grant(answer)
 
@@ -81,9 +80,7 @@ class Ledger:
             checker.granted(lease, before)
         self.leases[lease.host] = Held(lease)
 
-    def _extended(
-        self, arguments: tuple[Sequence[Renewal], float], options: dict[str, Any], answer: list[Lease | None]
-    ) -> None:
+    def _extended(self, arguments: tuple[Sequence[Renewal], float], answer: list[Lease | None]) -> None:
         for lease in answer:
             held = self.leases.get(lease.host) if lease is not None else None
             if lease is not None and held is not None and held.lease_id == lease.lease_id:
@@ -93,7 +90,6 @@ class Ledger:
     def _settled(
         self,
         arguments: tuple[Mapping[int, Sequence[Settlement]], float],
-        options: dict[str, Any],
         answer: dict[int, list[list[Verdict]]],
     ) -> None:
         for shard, settlements in arguments[0].items():
@@ -114,7 +110,7 @@ class Ledger:
         if settlement.release and held is not None and held.lease_id == settlement.lease_id:
             del self.leases[settlement.host]
 
-    def _expired(self, arguments: tuple[float], options: dict[str, Any], answer: list[str]) -> None:
+    def _expired(self, arguments: tuple[float], answer: list[str]) -> None:
         for host in answer:
             held = self.leases.pop(host, None)
             if held is not None:
@@ -122,12 +118,14 @@ class Ledger:
                 for checker in self.on_expired:
                     checker.expired(held, arguments[0])
 
-    def _released(self, arguments: tuple[Sequence[str], float], options: dict[str, Any], answer: int) -> None:
+    def _released(self, arguments: tuple[Sequence[str], float], answer: int) -> None:
+        if not answer:
+            return
         gone = set(arguments[0])
         for host in [host for host, held in self.leases.items() if held.node in gone]:
             del self.leases[host]
 
-    def _kept_time(self, arguments: tuple[float], options: dict[str, Any], answer: float) -> None:
+    def _kept_time(self, arguments: tuple[float], answer: float) -> None:
         self.engine_now = max(self.engine_now, answer)
         for checker in self.on_passed:
             checker.passed(answer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -72,6 +73,37 @@ class Server(Protocol):
     def receive(self, exchange: Exchange) -> None: ...
 
 
+class Timeouts:
+    """Calls that may last equally long, in the order in which their time is over. Nearly all end long before, so only
+    the time of the first that has not ended is planned as an event."""
+
+    def __init__(self, loop: VirtualLoop, timeout_s: float) -> None:
+        self._loop = loop
+        self._timeout_s = timeout_s
+        self._waiting: deque[tuple[float, Exchange]] = deque()
+        self._planned = False
+
+    def add(self, exchange: Exchange) -> None:
+        self._waiting.append((self._loop.now + self._timeout_s, exchange))
+        if not self._planned:
+            self._plan()
+
+    def _plan(self) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][1].over:
+            waiting.popleft()
+        self._planned = bool(waiting)
+        if waiting:
+            self._loop.at(waiting[0][0], self._ring)
+
+    def _ring(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._loop.now:
+            exchange = self._waiting.popleft()[1]
+            if not exchange.over:
+                exchange.caller.deliver(exchange.incarnation, exchange.fail, FailureKind.TIMEOUT, "made up: no answer")
+        self._plan()
+
+
 class Network:
     """Carries messages. Its troubles are set by faults."""
 
@@ -83,6 +115,7 @@ class Network:
         self.servers: list[Server] = []
         self.loss = self.duplication = self.jitter_s = 0.0
         self.messages = self.bytes = 0
+        self._timeouts: dict[float, Timeouts] = {}
 
     def _way_s(self, caller: Caller) -> float:
         mean_s = self._mean_s
@@ -95,7 +128,10 @@ class Network:
         self.messages += 1
         self.bytes += len(exchange.call.body)
         loop, way_s = self._loop, self._way_s(caller)
-        loop.at(loop.now + exchange.call.timeout_s, self._time_out, exchange)
+        timeout_s = exchange.call.timeout_s
+        if timeout_s not in self._timeouts:
+            self._timeouts[timeout_s] = Timeouts(loop, timeout_s)
+        self._timeouts[timeout_s].add(exchange)
         if place in caller.mute or (self.loss and self._chance.random() < self.loss):
             return
         loop.at(loop.now + way_s, self._arrive, exchange)
@@ -129,10 +165,6 @@ class Network:
         when = self._loop.now + self._way_s(exchange.caller)
         self._loop.at(when, exchange.caller.deliver, exchange.incarnation, act, *arguments)
 
-    def _time_out(self, exchange: Exchange) -> None:
-        if not exchange.over:
-            exchange.caller.deliver(exchange.incarnation, exchange.fail, FailureKind.TIMEOUT, "made up: no answer")
-
 
 class SimClient(CoordinatorClient):
     """The node's client, which sends through the simulated network."""
@@ -141,11 +173,13 @@ class SimClient(CoordinatorClient):
         super().__init__(**more)
         self._caller = caller
         self._network = network
+        self._places = [int(endpoint.removeprefix(ENDPOINT)) for endpoint in self._coordinators.endpoints]
+        """The numbers of the coordinators, in the order in which this node knows them."""
 
     def _send(self, call: _Call) -> None:
-        server = int(self._coordinators.endpoints[self._coordinators.current].removeprefix(ENDPOINT))
+        server = self._places[self._coordinators.current]
         self._network.send(Exchange(self, self._caller, call, server, self._clocks.boot()))
 
     def ended(self, call: _Call, transfer: Transfer, server: int) -> None:
         """A call to a coordinator has ended."""
-        self._ended(call, transfer, self._coordinators.endpoints.index(f"{ENDPOINT}{server}"))
+        self._ended(call, transfer, self._places.index(server))

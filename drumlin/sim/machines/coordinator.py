@@ -41,7 +41,7 @@ from drumlin.protocol import (
 from drumlin.sim.machines.calling import Exchange, Network
 from drumlin.sim.machines.clocks import DRIFT_MAX, MachineClock
 from drumlin.sim.machines.engine import EngineLink, EngineServers, EngineWire
-from drumlin.sim.machines.loop import VirtualLoop
+from drumlin.sim.machines.loop import Pause, VirtualLoop
 
 TICK_S = 1.0
 START_TRIES_S = 1.0
@@ -57,15 +57,18 @@ _KINDS: dict[str, type[Any]] = {
 }
 _DECODERS = {name: msgspec.msgpack.Decoder(kind).decode for name, kind in _KINDS.items()}
 _encode = msgspec.msgpack.Encoder().encode
+_TIME_HEADER = paths.TIME_HEADER.encode()
 
 
 class SimCall(Call):
     """A call without HTTP around it."""
 
-    __slots__ = ("_node",)
+    __slots__ = ("_node", "may_wait")
 
     def __init__(self, node: str, exchange: Exchange, now: float, time: EngineTime) -> None:
         self._node = node
+        self.may_wait = True
+        """Whether its answer may have to wait for something that happens, for which it has to be a task."""
         self.now = now
         self.headers = {}
         self.address = ""
@@ -76,6 +79,12 @@ class SimCall(Call):
     @property
     def node_id(self) -> str:
         return self._node
+
+    async def check_awaited(self) -> None:
+        # There is no socket to look at, so the event loop need not turn for it.
+        if self.may_wait:
+            await asyncio.sleep(0)
+        self.refuse_given_up()
 
 
 class Crawl(msgspec.Struct, frozen=True):
@@ -199,12 +208,19 @@ class _Process:
         self._spawn(self._run())
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as far as it goes without waiting; only if it waits, the rest of it becomes a task."""
+        """Run a coroutine as far as it goes without waiting. If it waits for time alone, it goes on by an event. Only
+        if it waits for something else, its rest becomes a task, which costs more."""
+        loop = self.machine.loop
         try:
             waits_for = coroutine.send(None)
         except StopIteration:
             return
-        task = self.machine.loop.create_task(_rest(coroutine, waits_for))
+        if isinstance(waits_for, Pause):
+            loop.at(loop.now + waits_for.seconds, self._spawn, coroutine)
+            return
+        task = loop.create_task(_rest(coroutine, waits_for))
+        if not self.alive:
+            self.machine.dead_tasks.append(task)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -320,9 +336,10 @@ class _Process:
             status = 503
             body = _encode(Refused(503, broken.code, broken.message, broken.hint).document())
             lines = [b"Retry-After: %d\r\n" % ENGINE_RETRY_S]
-        await self.hold()
+        if self.frozen or not self.alive or self.machine.loop.over:
+            await self.hold()
         self._open.pop(exchange, None)
-        stamp = f"{paths.TIME_HEADER}: {int(self.time.reading() * 1000)}\r\n".encode()
+        stamp = b"%b: %d\r\n" % (_TIME_HEADER, int(self.time.reading() * 1000))
         self.machine.answer(exchange, status, [b"HTTP/1.1 %d X\r\n" % status, stamp, *lines, b"\r\n"], body)
 
     async def _answer(self, exchange: Exchange, calls: NodeCalls) -> Any:
@@ -335,6 +352,9 @@ class _Process:
                 return await calls.leave(call, LeaveQuery(boot=int(message.path.rpartition("=")[2])))
             name = message.path.rpartition("/")[2]
             told = _DECODERS[name](message.body)
+            if name == "request":
+                # A call that asks for no hosts is answered at once.
+                call.may_wait = told.max_hosts != 0
             answer = await getattr(calls, _METHODS[name])(call, told)
             if name == "results":
                 self.machine.on_accepted(call.node_id, told, answer)
@@ -359,7 +379,11 @@ class _Rest:
         coroutine, waits_for = self._coroutine, self._waits_for
         while True:
             try:
-                heard = yield waits_for
+                if isinstance(waits_for, Pause):
+                    yield from asyncio.sleep(waits_for.seconds).__await__()
+                    heard = None
+                else:
+                    heard = yield waits_for
             except GeneratorExit:
                 coroutine.close()
                 raise

@@ -8,14 +8,13 @@ in one direction too: then its calls are not done, or are done and it never hear
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Protocol
 
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import Cause, EngineError
-from drumlin.sim.machines.loop import VirtualLoop
+from drumlin.sim.machines.loop import Pause, VirtualLoop
 
 CALL_S_MEAN = 0.001
 CALL_S_MAX = 0.05
@@ -27,10 +26,15 @@ OF_ONE_SHARD = frozenset(
 )
 
 
-class Watcher(Protocol):
-    """Hears of every call of the engine that was done: its name, its arguments and its answer."""
+Listener = Callable[[tuple[Any, ...], Any], None]
+"""Hears of a call of the engine that was done: its arguments and its answer."""
 
-    def heard(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any], answer: Any) -> None: ...
+
+class Watcher(Protocol):
+    """Wants to hear of some calls of the engine."""
+
+    def listener(self, name: str) -> Listener | None:
+        """Who hears of the calls of this name; None if nobody does."""
 
 
 class EngineServers:
@@ -99,7 +103,7 @@ class EngineWire:
     def call_of(self, name: str, done: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         """The call of this name, with what can happen to it."""
         servers, process, chance, suspends = self._servers, self._process, self._chance.random, self._suspends
-        heard, link = servers.watcher.heard, self._link
+        heard, link = servers.watcher.listener(name), self._link
 
         async def call(*arguments: Any, **options: Any) -> Any:
             if not process.alive or process.frozen:
@@ -114,7 +118,8 @@ class EngineWire:
             if servers.down and servers.concerns(name, arguments, servers.down):
                 raise EngineError("A server of the engine does not answer.", "Wait.", code=Cause.UNREACHABLE)
             answer = await done(*arguments, **options)
-            heard(name, arguments, options, answer)
+            if heard is not None:
+                heard(arguments, answer)
             if link.deaf and servers.concerns(name, arguments, link.deaf):
                 await self._wait_in_vain()
                 if servers.concerns(name, arguments, link.deaf):
@@ -138,7 +143,10 @@ class EngineWire:
         await self._sleep(self._chance.uniform(*NO_ANSWER_S))
 
     async def _sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        if self._servers.loop.over:
+            # Python closes what was left waiting. Nothing more may happen on the way out.
+            raise GeneratorExit
+        await Pause(seconds)
         process = self._process
         if not process.alive or process.frozen:
             await process.hold()

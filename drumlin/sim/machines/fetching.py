@@ -38,6 +38,8 @@ class Fetching(Protocol):
 
     def sent(self, fetch: FetchPage | FetchRobots) -> None: ...
 
+    def ended(self, fetch: FetchPage | FetchRobots, seconds: float, status: int) -> None: ...
+
 
 class SimFetcher:
     """The wire to sites of one process of a node. `page_s` is how long its link takes for a page."""
@@ -123,9 +125,11 @@ class SimFetcher:
         transfer.status, transfer.header_lines = answer.status, answer.header_lines
         transfer.body = io.BytesIO(answer.body)
         transfer.ip, transfer.protocol = "192.0.2.1", "http/1.1"
+        self._node.ended(transfer.context, transfer.finished - transfer.started, answer.status)
         transfer.on_done(transfer)
 
     def _fail(self, transfer: Transfer, kind: FailureKind) -> None:
         transfer.failure, transfer.error = kind, f"made up: {kind}"
         transfer.first_byte = transfer.finished = self._clock.boot()
+        self._node.ended(transfer.context, transfer.finished - transfer.started, 0)
         transfer.on_done(transfer)

@@ -17,6 +17,19 @@ _Answer = TypeVar("_Answer")
 _Arguments = TypeVarTuple("_Arguments")
 
 
+class Pause:
+    """Await this to let virtual time pass. It costs much less than `asyncio.sleep`, where whoever runs the coroutine
+    knows it (`coordinator`)."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __await__(self) -> Generator[Pause, None, None]:
+        yield self
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """Runs callbacks at virtual moments. `now` is the time in seconds since the simulation began."""
 

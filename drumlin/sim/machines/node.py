@@ -33,7 +33,6 @@ from drumlin.node.main import (
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import Accepted, Done, Failure, HostReport, Register, Registered, Result, paths
 from drumlin.reading import Reading
-from drumlin.sim import figures
 from drumlin.sim.machines.calling import ENDPOINT, Network, SimClient
 from drumlin.sim.machines.clocks import DRIFT_MAX, MachineClock
 from drumlin.sim.machines.disk import NoBlackBox, NodeDisk, SimArchive
@@ -85,6 +84,8 @@ class Surroundings(msgspec.Struct):
     timeout_s: float
     on_send: Callable[[SimNode, FetchPage | FetchRobots], None]
     """Hears of a request that leaves a node."""
+    on_end: Callable[[FetchPage | FetchRobots, float, int], None]
+    """Hears of a request that has ended for its node: after how many seconds, and with which status."""
 
 
 class SimNode:
@@ -139,7 +140,7 @@ class SimNode:
             clocks=self.clock.both,
         )
         self._register(recovering=True)
-        self._wake()
+        self._wake_at(self._client.due())
 
     def kill(self, *, disk_lost: bool = False) -> None:
         """The process ends without a word, as by kill -9 or a power cut."""
@@ -191,9 +192,11 @@ class SimNode:
     # The loop
 
     def _turn(self) -> None:
+        """See to what is due, and plan the next turn."""
         client, agent = self._client, self.agent
         if client is None:
             return
+        due = None
         try:
             if agent is None or self.leaving:
                 client.repeat_failed()
@@ -202,24 +205,19 @@ class SimNode:
                 if agent.must_leave(now) or agent.done:
                     self._leave()
                 else:
-                    agent.turn(now)
+                    due = agent.turn_if_due(now)
         except DrumlinError as broken:
             self._give_up(broken)
-        self._wake()
+        if self.alive:
+            self._wake_at(client.due() if due is None else due)
 
-    def _wake(self) -> None:
-        """Plan the next turn, if it is not planned already."""
-        if not self.alive or self._client is None:
-            return
-        now = self.clock.boot()
-        if self.agent is None or self.leaving:
-            due = self._client.due()
-        else:
-            due = min(now + self.agent.idle_s(now), self.agent.look_due())
-        when = max(self.clock.when(due), self.around.loop.now + TURN_S_MIN)
+    def _wake_at(self, due: float) -> None:
+        """Plan the next turn, unless an earlier one is planned."""
+        loop = self.around.loop
+        when = max(self.clock.when(due), loop.now + TURN_S_MIN)
         if when < self._woken_at:
             self._woken_at = when
-            self.around.loop.at(when, self._ring, self.incarnation, when)
+            loop.at(when, self._ring, self.incarnation, when)
 
     def _ring(self, incarnation: int, when: float) -> None:
         if incarnation == self.incarnation and when == self._woken_at:
@@ -261,6 +259,9 @@ class SimNode:
     def sent(self, fetch: FetchPage | FetchRobots) -> None:
         self.around.on_send(self, fetch)
 
+    def ended(self, fetch: FetchPage | FetchRobots, seconds: float, status: int) -> None:
+        self.around.on_end(fetch, seconds, status)
+
     # How it does, for checkers
 
     @property
@@ -276,17 +277,19 @@ class SimNode:
 
     @property
     def lag_of_settling_s(self) -> float:
-        return self.agent._settling.lag_s(self.clock.boot()) if self.agent is not None else 0.0
+        settling = self.agent._settling if self.agent is not None else None
+        return settling.lag_s(self.clock.boot()) if settling is not None and settling.unanswered else 0.0
+
+    @property
+    def works(self) -> bool:
+        """Whether it is there and takes work: one that was told to leave only finishes what it has."""
+        agent = self.agent
+        return agent is not None and not self.frozen and not self.leaving and not agent.is_leaving
 
     @property
     def hosts(self) -> int:
         """How many hosts it holds."""
         return len(self.agent._contacts.hosts) if self.agent is not None else 0
-
-    @property
-    def seconds_a_page(self) -> float:
-        """How long a page takes it on average, from the request to the last byte."""
-        return self.kind.page_s + figures.LATENCY_MEAN_S
 
     def idle_since(self, seconds: float) -> bool:
         """Whether it held no host each time that this was asked for so long."""

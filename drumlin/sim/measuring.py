@@ -110,13 +110,11 @@ class Measures:
         self.samples.append(Sample(now, *so_far, len(working), possible_s, lag_s, len(ledger.leases)))
 
     def request_ended(self, fetch: FetchPage | FetchRobots, seconds: float, status: int) -> None:
-        """A request has ended for its node. One for a page that was asked for before, though it had not failed, is not
-        part of what pages cost: it is a loss."""
-        if not isinstance(fetch, FetchPage):
+        """A request has ended for its node. One for a page that had come before is not part of what pages cost: it is a
+        loss."""
+        if not isinstance(fetch, FetchPage) or fetch.url in self._answered:
             return
-        if not fetch.task.attempts:
-            if fetch.url in self._answered:
-                return
+        if status == PAGE:
             self._answered.add(fetch.url)
         self.requests += 1
         self.requests_s += seconds

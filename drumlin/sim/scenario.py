@@ -6,6 +6,7 @@ settings than the next. `of_fleet` makes one for people who plan a fleet. Any ot
 
 from __future__ import annotations
 
+import math
 import random
 
 import msgspec
@@ -21,14 +22,16 @@ CALM_AT_THE_END_S = 240.0
 """After the last fault so much time is left, to see whether the crawl recovers."""
 NODES = (300, 1_000)
 LONG_S = 1_200.0
-PAGES_PER_S = 56.0
+PAGE_S_SPREAD = (0.5, 1.5)
+"""How much slower or faster than the average a node's link may be."""
+PAGES_PER_S = 53.0
 """How many pages the nodes of a long simulation can fetch in a second: over 50,000 in 20 minutes, whatever fails."""
 SHORT_PAGES_PER_S = 2.5
 URLS = 400_000
 """Of these about half can be found: what is behind an error or a denied page is linked from nowhere else."""
 HOSTS_PER_NODE = 3
 BUDGETED = 0.1
-BUDGET_SHARE = 0.77
+BUDGET_SHARE = 0.8
 """A budget is spent some minutes before the end, after more than 50,000 pages of a long simulation."""
 TIMEOUT_S_MIN = 30.0
 TIMEOUT_PAGES = 4.0
@@ -152,7 +155,10 @@ def _timeout_s(page_s: float) -> float:
 
 
 def _page_s(seconds: float) -> float:
-    """How long a page takes on a link if, with all requests that bring none, there is one in so many seconds."""
+    """How long a page takes on an average link if a node fetches one in so many seconds, on average and with all
+    requests that bring none. (Fast nodes are ahead of it by more than slow ones are behind.)"""
+    slowest, fastest = PAGE_S_SPREAD[1], PAGE_S_SPREAD[0]
+    seconds *= math.log(slowest / fastest) / (slowest - fastest)
     page_s = seconds
     for _ in range(20):
         page_s *= seconds / seconds_a_page(page_s, _timeout_s(page_s))

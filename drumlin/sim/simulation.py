@@ -17,14 +17,12 @@ from drumlin.sim.machines.engine import EngineServers
 from drumlin.sim.machines.loop import VirtualLoop
 from drumlin.sim.machines.node import NodeKind, SimNode, Surroundings
 from drumlin.sim.measuring import Measures, Sample
-from drumlin.sim.scenario import Scenario
+from drumlin.sim.scenario import PAGE_S_SPREAD, Scenario
 from drumlin.sim.striking import End, Machines, strike
 from drumlin.sim.web import Web, WebHost
 
 COORDINATORS_FIRST_S = 3.0
 """Nodes are started after this time, when coordinators are ready."""
-PAGE_S_SPREAD = (0.5, 1.5)
-"""How much slower or faster than the average a node's link may be."""
 LOOK_EVERY_S = 5.0
 SHARE_POLITE = 0.5
 

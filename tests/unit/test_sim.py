@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from drumlin.sim.faults import KINDS
+from drumlin.sim.faults import KINDS, Fault
 from drumlin.sim.plot import plot
 from drumlin.sim.running import minimal_log, run, shrunk
 from drumlin.sim.scenario import Scenario, of_fleet, of_seed
@@ -59,6 +59,13 @@ def test_no_lease_is_lost_where_nothing_fails_though_pages_take_longer_than_leas
     outcome = run(slow)
     assert outcome.broken is None
     assert outcome.figures["leases_lost"] == 0
+
+
+def test_a_node_whose_disk_is_full_sends_nothing_after_it_has_said_goodbye() -> None:
+    """Long seed 1: connections that were under way once stood while the node left, and requests went out on them."""
+    faults = tuple(Fault("disks_full", 60.0 + 20.0 * n, 10.0, 0.5, 20 + n) for n in range(4))
+    scenario = msgspec.structs.replace(of_seed(2, short=True), faults=faults, suspends=0.5, duration_s=120.0)
+    assert run(msgspec.structs.replace(scenario, page_s=3.0, pages_max=None)).broken is None
 
 
 def test_every_kind_of_fault_can_strike_and_all_are_met_within_a_few_seeds() -> None:

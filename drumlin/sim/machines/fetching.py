@@ -29,6 +29,7 @@ class Fetching(Protocol):
     """A node, as far as its fetcher knows it."""
 
     incarnation: int
+    leaving: bool
     timeout_s: float
     chance: random.Random
 
@@ -88,7 +89,10 @@ class SimFetcher:
         self._loop.at(self._loop.now + wait_s, self._node.deliver, self._incarnation, act, *arguments)
 
     def _connected(self, transfer: Transfer) -> None:
-        """The connection stands: the request leaves now, or never."""
+        """The connection stands: the request leaves now, or never. A node that leaves no longer sees to its connections
+        to sites; it only talks to coordinators."""
+        if self._node.leaving:
+            return
         boot = self._clock.boot()
         if boot >= transfer.send_by:
             transfer.too_late = True

@@ -154,21 +154,20 @@ class Explained:
         if fetch.url != self._asked:
             # The site insists on a spelling or a cookie of its own.
             self.say("redirect", f"to {fetch.url}")
-        self._say_robots(fetch.host, fetch.url, allowed=True)
+        self._say_robots(fetch.host, fetch.url, "allows")
 
     def _say_denied(self, host: HostWork, action: Settle) -> None:
         from drumlin.contact.steps import asked_url
 
-        self._say_robots(host, asked_url(action.task), allowed=False)
+        self._say_robots(host, asked_url(action.task), "denies", action.error)
 
-    def _say_robots(self, host: HostWork, url: str, *, allowed: bool) -> None:
+    def _say_robots(self, host: HostWork, url: str, verdict: str, because: str = "") -> None:
         robots = host.robots[url.partition(":")[0]]
         agent = self._config.product_token
         pace = f"; Crawl-delay {show_duration(robots.crawl_delay_s)}" if robots.crawl_delay_s else ""
-        denying = "" if allowed else robots.rules.denying_pattern(agent, url)
-        rule = f" by `Disallow: {denying}`" if denying else ""
-        verdict = "allows" if allowed else "denies"
-        self.say("robots", f"robots.txt ({robots.decision.reason}) {verdict} {agent} this URL{rule}{pace}")
+        reason = robots.decision.reason
+        rule = f" by {because}" if because not in ("", reason) else ""
+        self.say("robots", f"robots.txt ({reason}) {verdict} {agent} this URL{rule}{pace}")
 
     def _decode(self, capture: Capture) -> None:
         try:

@@ -319,7 +319,8 @@ class Contacts:
             target = "https:" + task.url.partition(":")[2]
             self._desk.settle(host, task, Outcome.REDIRECTED, status=HSTS_STATUS, redirect_to=target)
         elif not line.allows(robots, asked_url(task), now.boot):
-            self._desk.settle(host, task, Outcome.DENIED, kind="robots", error=robots.decision.reason)
+            error = robots.denial(asked_url(task))
+            self._desk.settle(host, task, Outcome.DENIED, kind="robots", error=error)
         else:
             self._desk.begin(self._page(host, task), now)
         self._leases.check(host, now)

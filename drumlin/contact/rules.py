@@ -15,6 +15,8 @@ take 14 times as much memory, and a node holds thousands of hosts."""
 PREPARING_S_PER_BYTE = 1e-7
 """What it takes to parse a robots.txt and prepare it for matching."""
 
+PATTERN_SHOWN_BYTES = 200
+
 _files = PreparedFiles()
 
 Stopwatch = Callable[[], float]
@@ -73,6 +75,16 @@ class Robots:
         allowed = matcher.allowed(url)
         self._matching_s = stopwatch() - began
         return allowed
+
+    def denial(self, url: str) -> str:
+        """Why a URL is not allowed, for the fetch log: the line that denies it, as far as that is known. Of a long file
+        only our own rules are kept, so the numbers of its lines are not known."""
+        body = self.decision.rules_body
+        rule = self.rules.denying_rule(self._agent, url) if body is not None else None
+        if rule is None:
+            return self.decision.reason
+        said = f"Disallow: {rule.pattern[:PATTERN_SHOWN_BYTES].decode('utf-8', 'replace')}"
+        return said if self.decision.agent else f"line {rule.line}: {said}"
 
     def _prepared(self) -> Matcher:
         matcher = self.rules.for_agent(self._agent)

@@ -47,11 +47,17 @@ LOOK_CHARS = 256
 _PATH_OFFSET_MIN = 8
 
 
+ALLOWED = 0
+NO_LINE = -1
+"""In place of the number of the line that denies a URL: no line does; or one does, but its number is not known."""
+
+
 class Rule(NamedTuple):
-    """One `Allow` or `Disallow` line; the pattern is as it stands in the file."""
+    """One `Allow` or `Disallow` line; the pattern is as it stands in the file. Lines are counted from 1."""
 
     allow: bool
     pattern: bytes
+    line: int = NO_LINE
 
 
 class _Glob(NamedTuple):
@@ -68,11 +74,12 @@ class _Starred(NamedTuple):
 
     needle: str
     pattern: str
-    allow: bool
+    line: int
 
 
 class Matcher:
-    """The rules that bind one crawler on one host. Immutable; safe to keep as long as the robots.txt is fresh."""
+    """The rules that bind one crawler on one host. Immutable; safe to keep as long as the robots.txt is fresh. Verdicts
+    are numbers: the line that denies, or `ALLOWED`."""
 
     __slots__ = (
         "_default",
@@ -88,47 +95,51 @@ class Matcher:
     )
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self._prefixes: dict[str, bool] = {}
-        self._exact: dict[str, bool] = {}
+        self._prefixes: dict[str, int] = {}
+        self._exact: dict[str, int] = {}
         self._globs: dict[str, _Glob] = {}
-        starred: dict[tuple[str, bool], None] = {}
+        starred: dict[tuple[str, bool], int] = {}
         every = list(rules)
         # Allow comes last, so it overwrites an equal Disallow: it wins ties.
         for allow in (False, True):
-            self._add(allow, normalise_patterns([rule[1] for rule in every if rule[0] is allow]), starred)
+            chosen = [rule for rule in every if rule[0] is allow]
+            lines = [ALLOWED if allow else rule[2] for rule in chosen]
+            self._add(allow, normalise_patterns([rule[1] for rule in chosen]), lines, starred)
         # "/" matches every path, so it is the verdict when nothing longer matches and needs no look-up.
         root = self._prefixes.pop("/", None)
         self._default_weight = -1 if root is None else 1
-        self._default = root is not False
+        self._default = root or ALLOWED
         self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
         self._shortest = min(self._lengths, default=0)
         self._heads = {prefix[: self._shortest] for prefix in self._prefixes}
-        in_order = sorted(starred, key=_by_precedence)
-        self._starred = [_Starred(_needle(pattern), pattern, allow) for pattern, allow in in_order]
-        self._free = self._default and not self._has_disallow()
+        in_order = sorted([(pattern, line) for (pattern, _), line in starred.items()], key=_by_precedence)
+        self._starred = [_Starred(_needle(pattern), pattern, line) for pattern, line in in_order]
+        self._free = not self._default and not self._has_disallow()
 
     def allowed(self, url: str) -> bool:
         """Whether this crawler may request `url` (absolute, or a path starting with "/")."""
-        if self._free:
-            return True
+        return self._free or self.denying_line(url) == ALLOWED
+
+    def denying_line(self, url: str) -> int:
+        """The line that denies `url`: the first of the longest that match. `ALLOWED` if none does."""
         path = _path_of(url)
         raw: _RawPath | None = None
         if _NEEDS_NORMALISING(path) is not None:
             raw = _RawPath(path) if _HAS_RAW(path) is not None else None
             path = normalise_path(path)
-        weight, allow = self._best_plain(path, _NOWHERE if raw is None else raw.inside)
-        for needle, pattern, allows in self._starred:
+        weight, verdict = self._best_plain(path, _NOWHERE if raw is None else raw.inside)
+        for needle, pattern, line in self._starred:
             if needle in path and self._matches(pattern, path, raw):
                 # The first rule that matches is the longest, so no later one can change the verdict. Its weight is its
                 # length as written: `/*` outweighs `/`, although both match everything.
-                if len(pattern) > weight or (len(pattern) == weight and allows):
-                    allow = allows
+                if len(pattern) > weight or (len(pattern) == weight and line == ALLOWED):
+                    verdict = line
                 break
         if raw is not None and raw.looks_left < 0:
-            return False
-        return allow or path == ROBOTS_PATH
+            return NO_LINE
+        return ALLOWED if path == ROBOTS_PATH else verdict
 
-    def _best_plain(self, path: str, inside: frozenset[int]) -> tuple[int, bool]:
+    def _best_plain(self, path: str, inside: frozenset[int]) -> tuple[int, int]:
         """Weight and verdict of the best rule without a star in its middle."""
         exact = self._exact.get(path)
         if exact is not None:
@@ -141,15 +152,17 @@ class Matcher:
                     return len(prefix), prefixes[prefix]
         return self._default_weight, self._default
 
-    def _add(self, allow: bool, patterns: list[str], starred: dict[tuple[str, bool], None]) -> None:
-        # Other patterns are empty or do not begin like a path, so they can never match.
-        rules = [pattern for pattern in patterns if pattern[:1] in ("/", "*")]
+    def _add(self, allow: bool, patterns: list[str], lines: list[int], starred: dict[tuple[str, bool], int]) -> None:
+        # Other patterns are empty or do not begin like a path, so they can never match. The last of equal ones is kept,
+        # so the order is turned round: a denial names the first line.
+        rules = [rule for rule in zip(patterns, lines, strict=True) if rule[0][:1] in ("/", "*")]
+        rules.reverse()
         if allow:
-            rules += [_directory_of_index(pattern) for pattern in rules if _INDEX_PAGE in pattern]
-        starred.update(dict.fromkeys([(pattern, allow) for pattern in rules if "*" in pattern]))
-        plain = [pattern for pattern in rules if "*" not in pattern]
-        self._exact.update(dict.fromkeys([pattern[:-1] for pattern in plain if pattern[-1:] == "$"], allow))
-        self._prefixes.update(dict.fromkeys([pattern for pattern in plain if pattern[-1:] not in ("$", "")], allow))
+            rules += [(_directory_of_index(pattern), line) for pattern, line in rules if _INDEX_PAGE in pattern]
+        starred.update({(pattern, allow): line for pattern, line in rules if "*" in pattern})
+        plain = [rule for rule in rules if "*" not in rule[0]]
+        self._exact.update({pattern[:-1]: line for pattern, line in plain if pattern[-1:] == "$"})
+        self._prefixes.update({pattern: line for pattern, line in plain if pattern[-1:] not in ("$", "")})
 
     def _matches(self, pattern: str, path: str, raw: _RawPath | None) -> bool:
         glob = self._glob(pattern)
@@ -162,11 +175,8 @@ class Matcher:
         return glob
 
     def _has_disallow(self) -> bool:
-        return (
-            not all(self._prefixes.values())
-            or not all(self._exact.values())
-            or not all(rule.allow for rule in self._starred)
-        )
+        plain = any(self._prefixes.values()) or any(self._exact.values())
+        return plain or any(rule.line for rule in self._starred)
 
 
 class _RawPath:
@@ -309,6 +319,7 @@ def _glob_matches(glob: _Glob, path: str) -> bool:
     return tail is None or (len(path) - len(tail) >= position and path.endswith(tail))
 
 
-def _by_precedence(rule: tuple[str, bool]) -> tuple[int, bool]:
-    pattern, allow = rule
-    return -len(pattern), not allow
+def _by_precedence(rule: tuple[str, int]) -> tuple[int, bool, int]:
+    """The longest first, then those that allow, then as they stand in the file."""
+    pattern, line = rule
+    return -len(pattern), line != ALLOWED, line

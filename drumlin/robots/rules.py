@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from drumlin.robots.agent import ANY_AGENT, group_tokens, product_token
-from drumlin.robots.match import Matcher, Rule
+from drumlin.robots.match import ALLOWED, Matcher, Rule
 
 BODY_BYTES_MAX = 4 * 1024 * 1024  # RFC 9309 2.5: a crawler must read at least 500 KiB.
 WHOLE_BYTES_MAX = 64 * 1024  # A file of up to this size is kept as it is, for people to read.
@@ -73,12 +73,12 @@ class Rules:
         """Whether the crawler `agent` (a product token or a User-Agent header) may request `url`."""
         return self.for_agent(agent).allowed(url)
 
-    def denying_pattern(self, agent: str, url: str) -> str:
-        """The longest `Disallow` that matches `url`, as it stands in the file, to show to people; empty if none
-        does."""
-        rules = (rule for group in self._groups_of(product_token(agent)) for rule in group.rules if not rule.allow)
-        patterns = [rule.pattern for rule in rules if not Matcher([rule]).allowed(url)]
-        return max(patterns, key=len, default=b"").decode("utf-8", "replace")
+    def denying_rule(self, agent: str, url: str) -> Rule | None:
+        """The `Disallow` that keeps the crawler `agent` from `url`, to show to people; None if none does, or if it is
+        not known which."""
+        line = self.for_agent(agent).denying_line(url)
+        rules = (rule for group in self._groups_of(product_token(agent)) for rule in group.rules)
+        return next((rule for rule in rules if rule.line == line), None) if line > ALLOWED else None
 
     def crawl_delay(self, agent: str) -> float | None:
         """The seconds between two requests that the file asks of `agent`; None if it does not ask."""
@@ -112,13 +112,13 @@ def parse(body: bytes) -> Rules:
     if lines is None or len(lines) > LINES_MAX:
         return Rules({ANY_AGENT: [_nothing_allowed()]}, [])
     reader = _Reader()
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         name, _, value = line.partition(b":")
         common = _COMMON.get(name)
         plain = common is not None and b"#" not in value and len(line) <= LINE_BYTES_MAX
         entry = (common, value.strip()) if common is not None and plain else _entry(line)
         if entry is not None:
-            reader.take(*entry)
+            reader.take(*entry, number)
     return Rules(reader.groups, list(reader.sitemaps))
 
 
@@ -138,9 +138,9 @@ class _Reader:
         self._ruled_open = False
         self._delayed_open = False
 
-    def take(self, key: int, value: bytes) -> None:
+    def take(self, key: int, value: bytes, line: int) -> None:
         if key in (_ALLOW, _DISALLOW):
-            self._rule(key == _ALLOW, value)
+            self._rule(key == _ALLOW, value, line)
         elif key == _USER_AGENT:
             self._agent(group_tokens(value.decode("latin-1")))
         elif key == _CRAWL_DELAY:
@@ -157,10 +157,10 @@ class _Reader:
         for token in tokens:
             self.groups.setdefault(token, []).extend((self._ruled, self._delayed))
 
-    def _rule(self, allow: bool, pattern: bytes) -> None:
+    def _rule(self, allow: bool, pattern: bytes, line: int) -> None:
         self._ruled_open = self._delayed_open = False
         if self._ruled is not None and pattern:
-            self._ruled.rules.append(Rule(allow, pattern))
+            self._ruled.rules.append(Rule(allow, pattern, line))
 
     def _delay(self, value: bytes) -> None:
         self._delayed_open = False
@@ -182,7 +182,7 @@ def picked(rules: Rules, agent: str) -> bytes | None:
     # The rules are for us alone by now, so the group is everybody's. The empty rule makes it a group even without
     # rules.
     lines = [b"User-agent: *", b"Disallow:"]
-    distinct = dict.fromkeys(rule for group in groups for rule in group.rules)
+    distinct = dict.fromkeys(rule[:2] for group in groups for rule in group.rules)
     if len(distinct) > RULES_MAX:
         return None
     for allow, pattern in distinct:

@@ -466,3 +466,30 @@ def test_normalising_twice_changes_nothing(path: str) -> None:
     assert normalise_path(once) == once
     pattern = normalise_pattern(path.encode())
     assert normalise_pattern(pattern.encode()) == pattern
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("/private/x", 3),
+        ("/private/open", None),
+        ("/a.cgi", 6),
+        ("/b.cgi?x=1", 6),
+        ("/only", 8),
+        ("/only/more", None),
+        ("/robots.txt", None),
+        ("/free", None),
+    ],
+)
+def test_a_denial_names_the_first_line_that_says_so(path: str, line: int | None) -> None:
+    lines = ["# for all", "Disallow: /private/", "Allow: /private/open", "Disallow: /private/", "Disallow: /*.cgi"]
+    body = "\r\n".join(["User-agent: *", *lines, "Disallow: /*?x=", "Disallow: /only$"])
+    rule = robots.parse(body.encode()).denying_rule("drumlin", SITE + path)
+    assert (rule.line if rule else None) == line
+    assert allowed(body, path) is (line is None)
+
+
+def test_a_file_that_is_too_long_denies_without_a_line() -> None:
+    parsed = robots.parse(b"\n" * (rules.LINES_MAX + 1))
+    assert not parsed.allowed("drumlin", SITE + "/x")
+    assert parsed.denying_rule("drumlin", SITE + "/x") is None

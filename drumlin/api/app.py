@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from drumlin.api.calls.people import PeopleCalls
 from drumlin.api.calls.settings import SettingsCalls
 from drumlin.api.calls.single import SingleCalls
 from drumlin.api.explaining.shown import on_calendar
+from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.api.gate import Gate, Origin
 from drumlin.api.intake.bundles import QUOTA_BYTES
 from drumlin.api.intake.workers import Intake
@@ -119,16 +120,16 @@ class CoordinatorApp:
         self._misdeeds = dispatcher.misdeeds
         self._audit = AuditLog(dispatcher.engine)
         self._gate = Gate(dispatcher, self._audit)
-        self._requests = RequestMetrics()
-        self._refusals = RefusalLog()
+        self._requests, self._refusals = RequestMetrics(), RefusalLog()
         self._request_ids = request_ids()
         self._bodies_bytes = 0
-        self.intake = Intake(dispatcher, store, engine_time=engine_time, sync=sync)
+        self._intake = Intake(dispatcher, store, engine_time=engine_time, sync=sync)
+        self._answers = StoreAnswers(store, self._intake.recent)
         self._nodes = NodeCalls(
             dispatcher,
             access,
             self._gate,
-            self.intake,
+            self._intake,
             engine_time=engine_time,
             on_failure=on_failure,
             store=store,
@@ -151,8 +152,8 @@ class CoordinatorApp:
         """All calls, and the one that describes them."""
         routes = [
             *self._nodes.routes(),
-            *SingleCalls(dispatcher, self._gate, self.intake, self.work_may_have_come).routes(),
-            *HostCalls(dispatcher, self.intake).routes(),
+            *SingleCalls(dispatcher, self._gate, self._intake, self.work_may_have_come).routes(),
+            *HostCalls(dispatcher, self._answers).routes(),
             *SettingsCalls(dispatcher, self.work_may_have_come).routes(),
             *self._people.routes(),
         ]
@@ -166,6 +167,13 @@ class CoordinatorApp:
             gives_media_types=(JSON,),
         )
         return [*routes, description]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """What is done beside answering, for as long as the context lasts. When it ends, everything that is settled is
+        in complete tables."""
+        async with self._intake.running(), self._answers.running():
+            yield
 
     @cached_property
     def _document(self) -> bytes:

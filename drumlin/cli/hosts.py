@@ -1,4 +1,4 @@
-"""`drumlin hosts`: the states of hosts, and changes to one."""
+"""`drumlin hosts`: the states of hosts, and changes to one. (`drumlin host` shows everything about one.)"""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumlin.cli.console import line, results, write_json
+from drumlin.cli.host import host_path, print_host
 from drumlin.cli.remote import ListsByDefault, remote_options
 from drumlin.config import Loaded
-from drumlin.config.quantities import parse_duration, show_duration, show_size
+from drumlin.config.quantities import parse_duration, show_duration
 from drumlin.errors import ConfigError
 from drumlin.lines import counted, one_line
 from drumlin.protocol import paths
@@ -26,12 +27,11 @@ OUT_OF_REACH = {"out-of-reach": "backoff"}
 SHOWN_MAX = 1_000
 COLUMNS = ("host", "queued", "pages", "delay", "why")
 NONE = "none"
-_STATE_WORDS = {"leased": "being fetched"}
 
 
 @click.group("hosts", cls=ListsByDefault)
 def command() -> None:
-    """List hosts, show one, or change its delay or budget, or block it."""
+    """List hosts, or change the delay or budget of one, or block it."""
 
 
 @command.command("list")
@@ -54,7 +54,7 @@ def list_hosts(loaded: Loaded, remote: Remote, state: str | None, limit: int) ->
         console.print(f"{counted(len(hosts), 'host')}.")
     else:
         line(console, "No host is in this state." if state else "No host has URLs left.")
-        line(console, "`drumlin hosts show HOST` shows a host in any state.")
+        line(console, "`drumlin host HOST` shows a host in any state.")
 
 
 def _table(hosts: list[dict[str, Any]]) -> Table:
@@ -67,14 +67,6 @@ def _table(hosts: list[dict[str, Any]]) -> Table:
         delay = show_duration(host["delay_s"])
         table.add_row(one_line(host["host"]), f"{host['queued']:,}", f"{host['pages']:,}", delay, one_line(host["why"]))
     return table
-
-
-@command.command("show")
-@click.argument("host")
-@remote_options("json", "color")
-def show(loaded: Loaded, remote: Remote, host: str) -> None:
-    """Show one host: its queue, its pace and why, and what its robots.txt says."""
-    _print(loaded, remote.get(_path(host)))
 
 
 @command.command("set")
@@ -96,7 +88,7 @@ def change(
         wanted["blocked"] = blocked
     if not wanted:
         raise ConfigError("Nothing was given to change.", "Give --delay, --budget, --block or --unblock.")
-    _print(loaded, remote.patch(_path(host), wanted))
+    print_host(loaded, remote.patch(host_path(host), wanted))
 
 
 def _duration(text: str) -> float:
@@ -111,40 +103,3 @@ def _count(text: str) -> int:
     if not (digits.isascii() and digits.isdigit()):
         raise ConfigError(f"--budget must be a number of pages or `none`, not {text!r}.", "1000, say.")
     return int(digits)
-
-
-def _path(host: str) -> str:
-    from urllib.parse import quote
-
-    from drumlin.urls import canonical, host_of
-
-    if "://" in host and (url := canonical(host)):
-        # People may give a URL of the host, which is easier to copy than its name.
-        host = host_of(url)
-    return paths.HOST.format(host=quote(host, safe=":"))
-
-
-def _robots(reason: str) -> str:
-    return "has rules, which are obeyed" if reason == "rules" else reason
-
-
-def _print(loaded: Loaded, host: dict[str, Any]) -> None:
-    if loaded.process.json:
-        write_json(host)
-        return
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 3))
-    budget = "none" if host["budget"] is None else f"{host['budget']:,} pages"
-    rows = [
-        ("host", f"{host['host']} (domain {host['domain']})"),
-        ("state", f"{_STATE_WORDS.get(host['state'], host['state'])}: {host['why']}"),
-        ("URLs", f"{host['urls']:,} known, {host['queued']:,} queued"),
-        ("pages", f"{host['pages']:,} ({show_size(host['bytes'])})"),
-        ("delay", show_duration(host["delay_s"])),
-        ("budget", budget),
-        *((f"robots ({scheme})", _robots(rules["reason"])) for scheme, rules in host["robots"].items()),
-    ]
-    for name, value in rows:
-        table.add_row(name, one_line(value))
-    results(loaded.process).print(table)

@@ -15,7 +15,7 @@ waits longer or shorter within stated bounds.
 from drumlin.frontier.backoff import RETRY_RULES, RetryRule, next_step
 from drumlin.frontier.budgets import Budget
 from drumlin.frontier.pauses import ASKED_MAX_S, pause_s, recovered_s, slowed_s
-from drumlin.frontier.priorities import priority_of
+from drumlin.frontier.priorities import priority_of, priority_parts
 from drumlin.frontier.traps import (
     DEPTH,
     LINKS_TOO_LONG,
@@ -46,6 +46,7 @@ __all__ = [
     "next_step",
     "pause_s",
     "priority_of",
+    "priority_parts",
     "recovered_s",
     "slowed_s",
     "soft_404",

@@ -18,3 +18,10 @@ def priority_of(depth: int, *, sitemap_hint: float | None = None) -> int:
         return score
     hinted = score + (sitemap_hint - SITEMAP_NEUTRAL) * SITEMAP_WEIGHT
     return max(PRIORITY_MIN, min(PRIORITY_MAX, round(hinted)))
+
+
+def priority_parts(priority: int, depth: int) -> tuple[int, int, int]:
+    """What a priority is made of: what every URL begins with, what its depth takes away, and what a sitemap's hint or a
+    person's order added or took."""
+    by_depth = priority_of(depth) - PRIORITY_DEFAULT
+    return PRIORITY_DEFAULT, by_depth, priority - PRIORITY_DEFAULT - by_depth

@@ -78,7 +78,7 @@ robots.txt cannot be fetched. Its URLs are put off, and this does not count as o
 for robots.txt after {first_pause_s:g} s and then after pauses that double up to {pause_max_h:g} hour, or that are as
 long as it asks for with Retry-After. A request that was sent and never answered counts as an attempt only if the host
 answers other requests. When a host has been out of reach for `host_patience` (7 days), its URLs become dead letters;
-their kind is the cause. `drumlin status` shows how many hosts are out of reach, and `drumlin hosts show HOST` why, and
+their kind is the cause. `drumlin status` shows how many hosts are out of reach, and `drumlin host HOST` why, and
 when the host is tried next. If nothing else is left, a crawl on one machine ends after `--patience` (10 minutes) with
 exit code 9, and the same command resumes it; a fleet waits.
 

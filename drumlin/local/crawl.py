@@ -296,7 +296,7 @@ class LocalCrawl:
             endpoint=listen.endpoint,
         )
         collect_seldom(*GC_THRESHOLDS)
-        async with app.intake.running(), run_server(app, listen, [self._socket], drain=False):
+        async with app.running(), run_server(app, listen, [self._socket], drain=False):
             try:
                 await self._supervise(app)
             finally:

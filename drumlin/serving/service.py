@@ -274,7 +274,7 @@ class _Service:
             self._finisher = Finisher(dispatcher, options.store)
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, options.listen, self._sockets, drain=True)
-        async with app.intake.running(), serving, _watching(app, options.listen):
+        async with app.running(), serving, _watching(app, options.listen):
             on_ready(dispatcher)
             ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
             resketching = asyncio.create_task(self._make_sketches_anew(dispatcher))

@@ -82,7 +82,7 @@ def test_every_verb_on_a_crawl_that_does_not_run(tmp_path: Path, web: FakeWeb) -
     unknown = say(tmp_path, "why", home.removeprefix("http://") + "mistyped", code=EXIT_COORDINATOR)
     assert f"Nothing is known of {home}mistyped." in unknown, "it is named as it was looked for"
     assert "'mailto:a@b' is not a web address." in say(tmp_path, "why", "mailto:a@b", code=EXIT_COORDINATOR)
-    assert "`drumlin hosts show" in say(tmp_path, "why", web.url("site", "/robots.txt"), code=EXIT_COORDINATOR)
+    assert "`drumlin host " in say(tmp_path, "why", web.url("site", "/robots.txt"), code=EXIT_COORDINATOR)
     assert f"goes on with `drumlin crawl {home}`" in say(tmp_path, "crawl", "--out", "crawl", code=EXIT_USAGE)
     assert "No such command 'a.example'. See `drumlin hosts --help`." in say(
         tmp_path, "hosts", "a.example", code=EXIT_USAGE

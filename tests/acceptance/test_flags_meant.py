@@ -81,6 +81,6 @@ def test_words_about_a_crawl_are_right(tmp_path: Path, web: FakeWeb) -> None:
     crawl(tmp_path, home, "--out", "crawl", "--pages-max", "1")
     done = crawl(tmp_path, home, "--out", "crawl", "--pages-max", "2", "--exclude", "/nothing")
     assert "--exclude was none and is /nothing." in done.stderr
-    assert home.split("/")[2] in drumlin(tmp_path, "hosts", "show", home, "--out", "crawl").stdout
+    assert home.split("/")[2] in drumlin(tmp_path, "host", home, "--out", "crawl").stdout
     origins = drumlin(tmp_path, "config", "show", "--origin").stdout
     assert all(len(line) <= 80 or "#" not in line for line in origins.splitlines())

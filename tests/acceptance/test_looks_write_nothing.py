@@ -13,8 +13,17 @@ from drumlin.testing import FakeWeb
 from tests.acceptance.commands import NO_PATIENCE, chain, crawl, drumlin
 from tests.harness.small_disk import small_disk
 
-LOOKS = [("status",), ("why",), ("hosts", "list"), ("nodes", "list"), ("dead-letters", "list"), ("status", "--json")]
 NOWHERE = "http://127.0.0.1:1/"
+LOOKS = [
+    ("status",),
+    ("why",),
+    ("why", NOWHERE),
+    ("host", NOWHERE),
+    ("hosts", "list"),
+    ("nodes", "list"),
+    ("dead-letters", "list"),
+    ("status", "--json"),
+]
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:

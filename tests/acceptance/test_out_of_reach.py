@@ -95,7 +95,7 @@ def test_while_it_lasts_people_are_told_which_hosts_why_and_when_next(tmp_path: 
         assert "its robots.txt could not be fetched (status 503)" in why
         story = drumlin(tmp_path, "why", home, "--out", "crawl").stdout
         assert f"{name}: It has been out of reach for" in story
-        view = json.loads(shown(tmp_path, "hosts", "show", name, "--json", until=bool))
+        view = json.loads(shown(tmp_path, "host", name, "--json", until=bool))
         assert (view["backoff"]["http"]["kind"], view["queued"]) == ("robots_unreachable", 1)
         robots.mended = True
         done = end(process)

@@ -134,7 +134,7 @@ class RunningCoordinator:
         listen = Listen("127.0.0.1", self.port)
         with listening_on(listen.host, listen.port, "", LISTEN_BACKLOG) as sockets:
             serving = run_server(self.app, listen, sockets, drain=False)
-            async with self.time.running(), self.app.intake.running(), serving:
+            async with self.time.running(), self.app.running(), serving:
                 self._ready.set()
                 while not self._ending.is_set():
                     await self.access.refresh(engine)

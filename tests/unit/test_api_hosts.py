@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import msgspec
 
-from drumlin.api.calls.hosts import NOTES_SHOWN_BYTES_MAX, HostCalls, host_view
-from drumlin.api.intake.workers import Intake
+from drumlin.api.calls.hosts import NOTES_SHOWN_BYTES_MAX, HostCalls
+from drumlin.api.explaining.host_views import host_view
+from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.api.messages.hosts import HostsQuery, HostView
 from drumlin.api.routing import Call
 from drumlin.engines.blocking import drive
@@ -29,7 +30,7 @@ def test_a_list_shows_robots_rules_up_to_a_bound_and_one_host_always() -> None:
     note = msgspec.msgpack.encode(HostNote({"http": msgspec.msgpack.encode(rules)}))
     leases = Asker(made).work(0.0, hosts=100)
     made.results(batch_of([], [release(lease, note=note) for lease in leases]), 1.0, "n0")
-    calls = HostCalls(made.made, cast(Intake, None))
+    calls = HostCalls(made.made, StoreAnswers(None, lambda url: []))
     call = cast(Call, SimpleNamespace(now=2.0, parameters={"host": leases[-1].host}))
     views = drive(calls.hosts(call, HostsQuery(limit=1_000))).hosts
     assert len(views) == len(leases) == count
@@ -56,3 +57,13 @@ def test_a_wait_is_said_to_be_the_delay_or_a_pause() -> None:
     assert view_of(HostState("a.test", 700.0, None, 9, 9, 0, 0)).why == (
         "It may be contacted in 10 min: it asked for a pause, or seemed overloaded."
     )
+
+
+def test_a_delay_says_who_asked_for_it() -> None:
+    note = msgspec.msgpack.encode(HostNote(slow_s=30.0))
+    asking = Decision(b"", False, False, 1e12, False, "rules", asked_delay=("drumlin", 5.0))
+    rules = msgspec.msgpack.encode(HostNote({"http": msgspec.msgpack.encode(asking)}))
+    assert "--delay" in view_of(HostState("a.test", 0.0, None, 9, 9, 0, 0)).delay_why
+    assert "status 429" in view_of(HostState("a.test", 0.0, 2.0, 9, 9, 0, 0, note=note)).delay_why
+    assert "(Crawl-delay)." in view_of(HostState("a.test", 0.0, 5.0, 9, 9, 0, 0, note=rules)).delay_why
+    assert view_of(HostState("a.test", 0.0, 7.0, 9, 9, 0, 0, note=rules)).delay_why.startswith("An operator has set it")

@@ -1,14 +1,19 @@
-"""What the tables say of a URL, by any spelling of it."""
+"""What the tables say of a URL, by any spelling of it, whether a segment has an index or is read through."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from drumlin.store.tables.lookup import find_fetches
+from drumlin.store.files import DirectoryFiles
+from drumlin.store.tables.lookup import LINKS_FOUND_MAX, SETTLED_S, StoreReader
+from drumlin.store.tables.schema import SCHEMAS
+from drumlin.store.tables.url_index import COLUMNS, INDEX_SUFFIX, INDEXES, UrlIndex, key_of, make_index
 
 STORED = [
     "http://a.test/~u/p?b=2&a=1&utm_source=x",
@@ -16,27 +21,46 @@ STORED = [
     "http://b.test/~u/p?a=1&b=2",
     "http://a.test/x",
 ]
+TARGET, AIM = "http://c.test/t?utm_source=y", "http://d.test/"
+WRITTEN = 1_000_000.0
+LATER = WRITTEN + 2 * SETTLED_S
 
 
-def written(tables: Path) -> None:
-    count = len(STORED)
-    fetches = {
-        "url": STORED,
-        "fetch_time": pa.array(range(count), pa.timestamp("us")),
-        "outcome": ["fetched"] * count,
-        "fetch_status": [200] * count,
-        **{name: [""] * count for name in ("kind", "error", "node", "record_id", "redirect_to")},
+def always() -> bool:
+    return True
+
+
+def written(store: Path, name: str = "n0-1", stored: list[str] | None = None) -> None:
+    """A segment whose every page links to `TARGET`, and whose first fetch leads to `AIM`. Row groups have two rows."""
+    urls = STORED if stored is None else stored
+    count = len(urls)
+    rows: dict[str, list[dict[str, Any]]] = {
+        "fetches": [{"url": url, "host": url.split("/")[2], "outcome": "fetched", "fetch_status": 200} for url in urls],
+        "pages": [
+            {"url": url, "warc_filename": f"{place}.warc.gz", "warc_record_offset": place, "depth": place}
+            for place, url in enumerate(urls)
+        ],
+        "links": [{"url": url, "target": TARGET, "kind": "a", "rel": ""} for url in urls],
     }
-    pages = {
-        "url": STORED,
-        "fetch_time": fetches["fetch_time"],
-        "warc_filename": [f"{number}.warc.gz" for number in range(count)],
-        "warc_record_offset": list(range(count)),
-        **{name: [""] * count for name in ("found_on", "duplicate_of", "duplicate_kind")},
-    }
-    for name, columns in (("fetches", fetches), ("pages", pages)):
-        (tables / name).mkdir(parents=True)
-        pq.write_table(pa.table(columns), tables / name / "n0-1.parquet")
+    rows["fetches"][0]["redirect_to"] = AIM
+    for table, made in rows.items():
+        for place, row in enumerate(made):
+            row["fetch_time"] = place + 1
+        folder = store / "tables" / table
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name}.parquet"
+        pq.write_table(pa.Table.from_pylist(made, SCHEMAS[table]), path, row_group_size=max(1, min(2, count)))
+        os.utime(path, (WRITTEN, WRITTEN))
+
+
+@pytest.fixture(params=["indexed", "read through"])
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> StoreReader:
+    written(tmp_path)
+    made = StoreReader(DirectoryFiles(tmp_path))
+    if request.param == "indexed":
+        assert made.index_some(LATER, always) == 0
+        assert (tmp_path / INDEXES / f"n0-1{INDEX_SUFFIX}").stat().st_size > 0
+    return made
 
 
 @pytest.mark.parametrize(
@@ -50,8 +74,85 @@ def written(tables: Path) -> None:
         ("http://a.test/~u/p", None),
     ],
 )
-def test_any_spelling_of_a_url_finds_its_attempts(url: str, place: int | None, tmp_path: Path) -> None:
-    written(tmp_path)
-    found, complete = find_fetches(tmp_path, url, lambda: True)
+def test_any_spelling_of_a_url_finds_its_attempts(url: str, place: int | None, reader: StoreReader) -> None:
+    found, complete = reader.fetches(url, always)
     assert complete
     assert [one.warc_filename for one in found] == ([] if place is None else [f"{place}.warc.gz"])
+    assert [(one.fetched, one.depth) for one in found] == ([] if place is None else [((place + 1) / 1e6, place)])
+
+
+def test_pages_that_link_to_a_url_and_redirects_to_it_are_found(reader: StoreReader) -> None:
+    links, complete = reader.links("http://c.test/t", always)
+    assert complete
+    assert sorted((link.page, link.depth) for link in links) == sorted(zip(STORED, range(len(STORED)), strict=True))
+    redirects, _ = reader.links(AIM, always)
+    assert [(link.page, link.kind) for link in redirects] == [(STORED[0], "redirect")]
+    assert reader.links("http://nobody.test/", always) == ([], True)
+
+
+def test_the_last_attempts_on_a_host_are_found(reader: StoreReader) -> None:
+    found, complete = reader.host_fetches("a.test", 2, always)
+    assert complete
+    assert [one.url for one in found] == [STORED[3], STORED[1]]
+    assert reader.host_fetches("z.test", 2, always) == ([], True)
+
+
+def test_a_search_that_runs_out_of_time_says_so(reader: StoreReader) -> None:
+    assert reader.fetches(STORED[0], lambda: False) == ([], False)
+    assert reader.links(STORED[0], lambda: False) == ([], False)
+    assert reader.host_fetches("a.test", 2, lambda: False) == ([], False)
+
+
+def test_an_index_of_a_segment_that_has_grown_since_is_not_used(tmp_path: Path) -> None:
+    written(tmp_path, stored=STORED[:2])
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    reader.index_some(LATER, always)
+    written(tmp_path)
+    assert [one.url for one in reader.fetches(STORED[3], always)[0]] == [STORED[3]]
+
+
+def test_a_segment_that_may_still_grow_gets_no_index_and_a_full_store_is_only_read(tmp_path: Path) -> None:
+    written(tmp_path)
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    assert reader.index_some(WRITTEN + 1.0, always) == 0
+    assert not (tmp_path / INDEXES).exists()
+    assert reader.index_some(LATER, lambda: False) == 1
+    (tmp_path / INDEXES).write_text("no folder can be made here")
+    assert reader.index_some(LATER, always) == 0
+    assert reader.fetches(STORED[3], always)[0]
+
+
+def test_a_damaged_segment_hides_no_other(tmp_path: Path) -> None:
+    written(tmp_path, "n0-1")
+    written(tmp_path, "n1-1", ["http://e.test/"])
+    (tmp_path / "tables" / "fetches" / "n1-1.parquet").write_bytes(b"PAR1 torn")
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    for _ in range(2):
+        assert reader.fetches("http://a.test/x", always)[0]
+        assert reader.fetches("http://e.test/", always) == ([], True)
+        assert reader.index_some(LATER, always) == 0
+
+
+def test_no_more_links_are_read_than_are_told(tmp_path: Path) -> None:
+    written(tmp_path, stored=[f"http://a.test/{number}" for number in range(3 * LINKS_FOUND_MAX)])
+    assert len(StoreReader(DirectoryFiles(tmp_path)).links(TARGET, always)[0]) == LINKS_FOUND_MAX
+
+
+def test_an_index_finds_every_key_in_its_row_groups(tmp_path: Path) -> None:
+    urls = [f"http://h{number % 7}.test/{number}" for number in range(3_000)]
+    table = pa.table({"url": urls, "target": urls, "redirect_to": urls})
+    files: dict[str, BinaryIO] = {}
+    for name in ("fetches", "pages", "links"):
+        pq.write_table(table, tmp_path / name, row_group_size=1_000)
+        files[name] = (tmp_path / name).open("rb")
+    index_file = tmp_path / "index"
+    index_file.write_bytes(make_index(files, {"a": "1"}))
+    with index_file.open("rb") as file:
+        index = UrlIndex(file)
+        assert index.is_of({"a": "1"})
+        assert not index.is_of({"a": "2"})
+        for part in COLUMNS:
+            assert all(index.groups(part, key_of(url)) == [place // 1_000] for place, url in enumerate(urls))
+            assert index.groups(part, key_of("http://nobody.test/")) == []
+    for opened in files.values():
+        opened.close()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import msgspec
 
 from drumlin.access.tokens import Permission
-from drumlin.api.explaining.stories import url_story
-from drumlin.api.explaining.unfollowed import left_out, unfollowed_story
-from drumlin.api.explaining.why import in_backoff
-from drumlin.api.intake.workers import Attempts, Intake, Linkers
+from drumlin.api.explaining.host_views import host_view, robots_of
+from drumlin.api.explaining.store_answers import Linkers, StoreAnswers
+from drumlin.api.explaining.stories import Known, fetch_view, searched, url_story
+from drumlin.api.explaining.unfollowed import BY_TODAYS_RULES, Rules, unfollowed_story, why_refused
 from drumlin.api.messages.hosts import (
-    BackOffView,
     HostChange,
     HostsQuery,
     HostsView,
@@ -22,33 +20,30 @@ from drumlin.api.messages.hosts import (
     URLQuery,
     URLStory,
 )
-from drumlin.api.messages.people import HostStandingName, RobotsRules
 from drumlin.api.routing import Call, Route
-from drumlin.config.quantities import show_duration
+from drumlin.contact.rules import Robots
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.giving.host_budgets import pages_left
 from drumlin.coordinator.letters import LETTERS_OF_HOST_MAX
 from drumlin.coordinator.orders import HOSTS_APART_MAX
-from drumlin.coordinator.taking.host_reports import backoffs_of, slow_s_of
 from drumlin.http.refusal import Refused
 from drumlin.lines import one_line
 from drumlin.model import HostStanding, HostState, TaskState
-from drumlin.protocol import UNREADABLE, BackOff, paths, read_note
-from drumlin.robots import ROBOTS_PATH, Decision, decisions_in
-from drumlin.urls import canonical, domain_of, host_of
+from drumlin.protocol import paths
+from drumlin.robots import ROBOTS_PATH
+from drumlin.urls import canonical, host_of
 
 NOTES_SHOWN_BYTES_MAX = 4 * 1024 * 1024
 """A list of hosts shows robots rules only until their notes have this size together: a thousand may be huge."""
 URL_SHOWN_CHARS = 200
-NOTHING_TRIED = Attempts([], complete=True, has_store=True)
+LAST_FETCHES = 10
 
 
 class HostCalls:
     """The calls about hosts and URLs."""
 
-    def __init__(self, dispatcher: Dispatcher, intake: Intake) -> None:
+    def __init__(self, dispatcher: Dispatcher, answers: StoreAnswers) -> None:
         self._dispatcher = dispatcher
-        self._intake = intake
+        self._answers = answers
         self._engine = dispatcher.engine
 
     def routes(self) -> list[Route]:
@@ -118,7 +113,14 @@ class HostCalls:
         return self._view(state or HostState(host, 0.0, None, 0, 0, 0, 0), now)
 
     async def host(self, call: Call, message: None) -> HostView:
-        return self._view(await self._known(call.parameters["host"]), call.now)
+        """Everything about one host, also what was tried on it last, as far as tables show it."""
+        state = await self._known(call.parameters["host"])
+        view = self._view(state, call.now)
+        tried = await self._answers.host_fetches(state.host, LAST_FETCHES)
+        view.last_fetches = [fetch_view(one) for one in tried.fetches]
+        view.last_crawled_at = view.last_fetches[0].crawl_time if view.last_fetches else None
+        view.store = searched(tried.complete, tried.has_store)
+        return view
 
     async def _known(self, name: str) -> HostState:
         host = host_named(name)
@@ -179,26 +181,34 @@ class HostCalls:
         # The frontier knows a page by the first spelling of its URL, which may differ from the one asked about.
         url = story.task.url if story.task else url
         letter = next((one for one in letters if one.url == url), None)
-        tried = story.task is None or story.task.failures > 0
-        attempts = await self._intake.attempts(url) if tried else NOTHING_TRIED
-        if story.task is None and attempts.fetches and not any(one.found_on for one in attempts.fetches):
+        attempts = await self._answers.attempts(url)
+        if story.task is None and attempts.fetches and not any(one.tells_origin for one in attempts.fetches):
             # Only the table of pages says where a URL was found; otherwise pages that link to it are searched.
-            attempts = attempts._replace(linkers=(await self._intake.linkers(url)).links)
+            attempts = attempts._replace(linkers=(await self._answers.linkers(url)).links)
         view = self._view(state, call.now) if state else None
-        return url_story(url, story, state, letter, attempts, view, call.calendar)
+        denial = self._denial(url, state) if state else ""
+        return url_story(Known(url, story, state, letter, attempts, view, call.calendar, denial, call.now))
+
+    def _denial(self, url: str, state: HostState) -> str:
+        """Why the robots.txt of its host, as it was last read, does not allow a URL; empty if it does."""
+        decision = robots_of(state.note).get(url.partition(":")[0])
+        robots = Robots(decision, self._dispatcher.config.product_token) if decision and not decision.retry else None
+        return robots.denial(url) if robots is not None and not robots.allows(url) else ""
 
     async def _unfollowed(self, url: str, call: Call) -> URLStory:
         """The story of a URL that the frontier never accepted, if stored pages link to it."""
-        scope, config = self._dispatcher.findings.scope, self._dispatcher.config
-        linkers = await self._intake.linkers(url)
+        linkers = await self._answers.linkers(url)
+        host = host_of(url)
+        state = await self._engine.host_state(self._engine.shard_of(host), host)
+        year = datetime.fromtimestamp(call.calendar.shown(call.now), UTC).year
+        dispatcher = self._dispatcher
+        rules = Rules(dispatcher.findings.scope, dispatcher.config, year, state.urls if state else 0)
         if linkers.links:
-            year = datetime.fromtimestamp(call.calendar.shown(call.now), UTC).year
-            return unfollowed_story(url, linkers.links, scope, config, year)
-        hint = f"{_no_links(linkers)} {left_out(url, scope, config)}".strip()
+            return unfollowed_story(url, linkers, rules)
+        refused = why_refused(url, rules)
+        hint = " ".join([_no_links(linkers), *([BY_TODAYS_RULES] if refused else []), *refused])
         if urlsplit(url).path == ROBOTS_PATH:
-            hint = (
-                f"It is asked for before the pages of its host: `drumlin hosts show {host_of(url)}` says what it says."
-            )
+            hint = f"It is asked for before the pages of its host: `drumlin host {host}` says what it says."
         # The URL is named as it was looked for: whoever has mistyped it sees that here.
         raise Refused(404, "no_such_url", f"Nothing is known of {url[:URL_SHOWN_CHARS]}.", hint)
 
@@ -215,97 +225,3 @@ def host_named(name: str) -> str:
     """The host that a person means; empty when it cannot be one."""
     url = canonical(f"http://{name}/") if "/" not in name and "@" not in name else None
     return host_of(url) if url else ""
-
-
-def robots_of(note: bytes) -> dict[str, Decision]:
-    """What is known about a host's robots.txt, by scheme; empty if the note cannot be read."""
-    try:
-        return decisions_in(read_note(note))
-    except UNREADABLE:
-        return {}
-
-
-def robots_rules(decision: Decision, product_token: str) -> RobotsRules:
-    return RobotsRules(
-        decision.rules.decode("utf-8", "replace"),
-        decision.expires,
-        product_token,
-        decision.allow_all,
-        decision.deny_all,
-        decision.reason,
-    )
-
-
-def host_view(
-    state: HostState,
-    shard: int,
-    now: float,
-    *,
-    delay_default_s: float,
-    product_token: str,
-    blocked: bool,
-    budget: int | None,
-    per_host: int,
-) -> HostView:
-    delay_s = max(state.delay_s or 0.0, delay_default_s, slow_s_of(state.note))
-    standing, why = _standing(state, now, delay_s, blocked=blocked, budget=budget)
-    return HostView(
-        host=state.host,
-        domain=domain_of(state.host),
-        shard=shard,
-        state=standing,
-        why=why,
-        queued=state.queued,
-        urls=state.urls,
-        pages=state.pages,
-        bytes=state.bytes,
-        next_contact=state.next_contact,
-        delay_s=delay_s,
-        lease_node=state.node,
-        lease_until=state.deadline if state.lease_id else None,
-        blocked=blocked,
-        budget=budget,
-        robots={scheme: robots_rules(one, product_token) for scheme, one in robots_of(state.note).items()},
-        max_concurrent=per_host,
-        min_delay_ms=round(delay_s * 1000),
-        rate_limit=1 / delay_s if delay_s else None,
-        last_crawled_by=state.node or None,
-        backoff={scheme: _backoff_view(one) for scheme, one in backoffs_of(state.note).items()},
-    )
-
-
-def _backoff_view(backoff: BackOff) -> BackOffView:
-    return BackOffView(backoff.kind, backoff.error, backoff.since, backoff.tries, backoff.until, backoff.asked)
-
-
-def _standing(
-    state: HostState, now: float, delay_s: float, *, blocked: bool, budget: int | None
-) -> tuple[HostStandingName, str]:
-    """Where the host stands, and a sentence that says why."""
-    if blocked:
-        return "blocked", "An operator has blocked it: no node is given its URLs."
-    if state.lease_id:
-        left = show_duration(state.deadline - now)
-        return "leased", f"{state.node} may contact it for another {left}{_slowly(state)}."
-    if not state.queued:
-        return "idle", "None of its URLs is queued; some may wait to be tried again later."
-    if budget is not None and not pages_left(state, budget):
-        return "idle", f"Its budget of pages is spent ({budget:,})."
-    wait_s = state.next_contact - now
-    if wait_s > 0 and math.isfinite(wait_s):
-        if state.in_backoff:
-            return "waiting", in_backoff(state, now)
-        return "waiting", f"It may be contacted in {show_duration(wait_s)}{_pause(state, wait_s, delay_s)}."
-    return "ready", "It is given to the next node that asks."
-
-
-def _slowly(state: HostState) -> str:
-    pace_s = slow_s_of(state.note)
-    return f", every {show_duration(pace_s)} since it was asked too often (status 429)" if pace_s else ""
-
-
-def _pause(state: HostState, wait_s: float, delay_s: float) -> str:
-    """Why a host that can be asked is not asked now."""
-    if wait_s > delay_s + 1.0:
-        return ": it asked for a pause, or seemed overloaded"
-    return _slowly(state) or f": every {show_duration(delay_s)}"

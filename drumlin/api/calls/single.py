@@ -17,7 +17,8 @@ import msgspec
 
 from drumlin.access.misdeeds import Misdeed
 from drumlin.access.tokens import Identity, Permission, Role
-from drumlin.api.calls.hosts import host_named, robots_of, robots_rules
+from drumlin.api.calls.hosts import host_named
+from drumlin.api.explaining.host_views import robots_of, robots_rules
 from drumlin.api.gate import Gate
 from drumlin.api.intake.forms import read_hash, read_moment
 from drumlin.api.intake.telling import ToldResult, asked_pause_s

@@ -38,7 +38,7 @@ from drumlin.model import Outcome
 from drumlin.store import SegmentWriter, WarcWriter
 from drumlin.store.names import machine_name, segment_name
 from drumlin.store.spools import KEPT_SUFFIX, SPOOLS, SpoolLock
-from drumlin.store.tables.lookup import StoredFetch
+from drumlin.store.tables.lookup import StoredFetch, of_record
 from drumlin.store.warc.file import StoredCapture
 from drumlin.urls import identity
 
@@ -304,21 +304,13 @@ class Keeper:
 
 
 def _as_stored(entry: Entry, segment: str) -> StoredFetch:
-    fetch, capture = entry.fetch, entry.capture
-    return StoredFetch(
-        fetch.fetched,
-        fetch.outcome,
-        fetch.status,
-        fetch.kind,
-        fetch.error,
-        fetch.node,
-        fetch.record_id,
-        segment,
-        capture is not None and fetch.outcome == Outcome.FETCHED,
-        capture.warc_filename if capture else "",
-        capture.warc_offset if capture and capture.warc_filename else None,
-        fetch.redirect_to,
-        capture.found_on if capture else "",
-        capture.duplicate.url if capture and capture.duplicate else "",
-        ("exact" if capture.duplicate.exact else "near") if capture and capture.duplicate else "",
-    )
+    found, capture = of_record(entry.fetch, segment), entry.capture
+    if capture is not None:
+        found.page = entry.fetch.outcome == Outcome.FETCHED
+        found.found_on, found.depth = capture.found_on, capture.depth
+        if capture.warc_filename:
+            found.warc_filename, found.warc_offset = capture.warc_filename, capture.warc_offset
+        if capture.duplicate:
+            found.duplicate_of = capture.duplicate.url
+            found.duplicate_kind = "exact" if capture.duplicate.exact else "near"
+    return found

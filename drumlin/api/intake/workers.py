@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 from drumlin import __version__
 from drumlin.api.intake.keeping import Keeper
 from drumlin.api.intake.reading import Reader
 from drumlin.api.intake.telling import Telling, ToldResult, telling_of
-from drumlin.clock import monotonic
 from drumlin.config.record import CrawlRecord
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
@@ -24,34 +22,13 @@ from drumlin.coordinator.taking.settling import Taken
 from drumlin.errors import DrumlinError
 from drumlin.protocol import ENDED, HostReport, Results
 from drumlin.reading import Reading
-from drumlin.store.tables.lookup import StoredFetch, StoredLink, find_fetches, find_links
+from drumlin.store.tables.lookup import StoredFetch
 
 STEP_S = 1.0
-LOOK_S_MAX = 2.0
-"""How long a store is searched for one URL."""
-LOOKS_AT_ONCE = 2
 ASKED_AT_ONCE = 100
 """About how many URLs the frontier is asked at once."""
 
 log = logging.getLogger("drumlin.coordinator")
-
-
-class Attempts(NamedTuple):
-    """What the store says about a URL. Without `complete` not all of it was searched, or there is no store."""
-
-    fetches: list[StoredFetch]
-    complete: bool
-    has_store: bool
-    linkers: Sequence[StoredLink] = ()
-    """Pages that link to it, if nothing else says where it was found."""
-
-
-class Linkers(NamedTuple):
-    """Links to a URL in the store. Without `complete` not all of it was searched, or there is no store."""
-
-    links: list[StoredLink]
-    complete: bool
-    has_store: bool
 
 
 class Intake:
@@ -62,8 +39,6 @@ class Intake:
     ) -> None:
         config = dispatcher.config
         self._dispatcher = dispatcher
-        self._store = store
-        self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._time = engine_time
         self._reader = Reader(Reading.of(config))
         info = {"http-header-user-agent": config.sent_user_agent, "robots": "left to the workers"}
@@ -119,27 +94,9 @@ class Intake:
             return await settle()
         return await self._keeper.keep(tellings, settle, self._time.today())
 
-    async def attempts(self, url: str) -> Attempts:
-        """What the store says about a URL, newest first."""
-        if self._store is None or self._keeper is None:
-            return Attempts([], complete=False, has_store=False)
-        recent, deadline = self._keeper.recent(url), monotonic() + LOOK_S_MAX
-        in_time = lambda: monotonic() < deadline  # noqa: E731
-        async with self._looking:
-            found, complete = await asyncio.to_thread(find_fetches, self._store / "tables", url, in_time)
-        # A segment that has been completed in the meantime is in both.
-        others = [one for one in found if one.segment not in {mine.segment for mine in recent}]
-        return Attempts(sorted([*recent, *others], key=lambda one: -one.fetched), complete, has_store=True)
-
-    async def linkers(self, url: str) -> Linkers:
-        """Some of the stored pages that link to a URL."""
-        if self._store is None:
-            return Linkers([], complete=False, has_store=False)
-        deadline = monotonic() + LOOK_S_MAX
-        in_time = lambda: monotonic() < deadline  # noqa: E731
-        async with self._looking:
-            found, complete = await asyncio.to_thread(find_links, self._store / "tables", url, in_time)
-        return Linkers(found, complete, has_store=True)
+    def recent(self, url: str) -> list[StoredFetch]:
+        """What this coordinator has stored of a URL and no complete table has yet."""
+        return self._keeper.recent(url) if self._keeper is not None else []
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -40,9 +40,41 @@ class BackOffView(msgspec.Struct):
     asked: bool
 
 
+class FetchView(msgspec.Struct):
+    """One attempt on a URL as the tables of the store have it. Its rows are in the files named `segment`; its page, if
+    there is one, may also be a record in a WARC file."""
+
+    crawl_time: float
+    node_id: str
+    outcome: str
+    status_code: int
+    kind: str
+    error: str
+    result_id: str
+    segment: str
+    page: bool
+    warc_filename: str
+    warc_record_offset: int | None
+    redirect_to: str = ""
+    duplicate_of: str = ""
+    duplicate_kind: str = ""
+    attempt: int = 0
+    unshown: bool = False
+    """Whether it is in a node's journal only: tables show it within a minute."""
+    unsettled: bool = False
+    """Whether no coordinator has said yet that it counts."""
+    url: str = ""
+
+
+StoreSearch = Literal["none", "partly", "whole"]
+"""How much of the store was searched for a URL: there is none here, some of it, or all that readers can see."""
+
+
 class HostView(msgspec.Struct):
-    """One host: its queue, pace and lease, and why it is in this state. `rate_limit` is in contacts a second, null
-    without one. `last_crawled_by` is the node that holds it now; earlier holders are not remembered."""
+    """One host: its queue, pace and lease, and why it is in this state; `delay_why` says who asked for its delay.
+    `rate_limit` is in contacts a second, null without one. `last_crawled_by` is the node that holds it now; earlier
+    holders are not remembered. The call about one host also tells its `last_fetches`, newest first, as the tables show
+    them, and in `store` how much of them was searched; other calls do not, and there `store` is null."""
 
     host: str
     domain: str
@@ -66,6 +98,10 @@ class HostView(msgspec.Struct):
     last_crawled_by: str | None
     last_crawled_at: float | None = None
     backoff: dict[str, BackOffView] = {}
+    delay_why: str = ""
+    pages_left: int | None = None
+    last_fetches: list[FetchView] = []
+    store: StoreSearch | None = None
 
 
 class HostsView(msgspec.Struct):
@@ -85,28 +121,49 @@ class URLQuery(msgspec.Struct, forbid_unknown_fields=True):
     url: URLText
 
 
-class FetchView(msgspec.Struct):
-    """One attempt on a URL as the tables of the store have it. Its rows are in the files named `segment`; its page, if
-    there is one, may also be a record in a WARC file."""
+class PriorityParts(msgspec.Struct):
+    """What a URL's priority is the sum of: what all begin with, what its depth takes away, and what a sitemap's hint or
+    a person's order added or took."""
 
-    crawl_time: float
-    node_id: str
-    outcome: str
-    status_code: int
-    kind: str
-    error: str
-    result_id: str
-    segment: str
-    page: bool
-    warc_filename: str
-    warc_record_offset: int | None
-    redirect_to: str = ""
-    duplicate_of: str = ""
-    duplicate_kind: str = ""
+    default: int
+    depth: int
+    hint_or_order: int
+
+
+StepName = Literal[
+    "found",
+    "queued",
+    "fetched",
+    "not_modified",
+    "redirected",
+    "denied",
+    "skipped",
+    "failed",
+    "leased",
+    "put_off",
+    "retry",
+    "dead",
+    "dropped",
+    "done",
+    "waits",
+    "refused",
+    "store",
+]
+
+
+class StoryStep(msgspec.Struct):
+    """One thing that happened to a URL, or how it stands: a name for programs, a sentence for people, when it was, and
+    the node that did it. `store` says what could not be found out."""
+
+    what: StepName
+    told: str
+    time: float | None = None
+    node: str = ""
 
 
 class URLStory(msgspec.Struct):
-    """What the frontier and the store know about one URL, and sentences that tell it. `discovered_from`,
+    """What the frontier and the store know about one URL: `steps` in the order in which they happened, and their
+    sentences alone in `story`. `store` says how much of the store was searched. `discovered_from`,
     `next_fetch_after` and `status` are `found_on`, `retry_at` and `state` under the names that other crawlers use. A
     URL in state `not_followed` was never queued although pages link to it; its story says why.
     `change_frequency_score` is always null, because it is not measured yet."""
@@ -134,3 +191,6 @@ class URLStory(msgspec.Struct):
     last_crawled: float | None
     fetches: list[FetchView]
     change_frequency_score: float | None = None
+    steps: list[StoryStep] = []
+    priority_parts: PriorityParts | None = None
+    store: StoreSearch = "whole"

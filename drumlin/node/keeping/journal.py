@@ -62,6 +62,8 @@ class Answer(msgspec.Struct, array_like=True, tag=1):
     receipts: list[str] = []
 
 
+_BATCH_TAG = b"\x00"
+"""The second byte of an encoded batch: its tag, after the head of the array."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(JournalBatch | Answer)
 
@@ -139,6 +141,24 @@ def read_journal(data: bytes) -> tuple[list[JournalBatch], dict[int, Answer], in
         else:
             answers[frame.batch] = frame
     return batches, answers, last_end
+
+
+def batches_with(journal: bytes, needle: bytes) -> list[tuple[JournalBatch, Answer | None]]:
+    """The batches in whose bytes `needle` occurs, each with its answer, if it has one. Other batches are not decoded,
+    because a journal has thousands of pages with all their links."""
+    found: dict[int, JournalBatch] = {}
+    answers: dict[int, Answer] = {}
+    number = 0
+    for content, _ in frames(journal):
+        is_batch = content[1:2] == _BATCH_TAG
+        if not is_batch or needle in content:
+            frame = _decoder.decode(content)
+            if isinstance(frame, JournalBatch):
+                found[number] = frame
+            else:
+                answers[frame.batch] = frame
+        number += is_batch
+    return [(batch, answers.get(number)) for number, batch in found.items()]
 
 
 def _frame(content: JournalBatch | Answer) -> bytes:

@@ -1,5 +1,5 @@
 """The tables `pages`, `links` and `fetches`. Read `segments` first: Parquet files that appear when they are complete.
 
 `schema` names every column and its meaning (`reference` makes the docs from it), `rows` turns captures into rows, and
-`counted` adds those of a batch. `lookup`, `fates`, `past_links` and `past_pages` read the tables.
+`counted` adds those of a batch. `lookup` (with `url_index`), `fates`, `past_links` and `past_pages` read the tables.
 """

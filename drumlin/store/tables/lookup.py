@@ -1,44 +1,68 @@
-"""What the tables of a store say about one URL: every attempt, by which node and when, where its page is, and which
-pages link to it.
+"""What a store says about one URL: every attempt, by which node and when, where its page is, and which pages link to
+it; and the last attempts on a host.
 
-Rows are in order of arrival, not sorted by URL, so all segments must be searched: newest first, within a time limit.
-Only complete segments are seen.
+Segments are searched newest first, within a time limit. A segment that has an index (`url_index`) is looked into, the
+others are read through. Only rows that readers can see are found (`segments`); what nodes have written since is in
+their journals.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
+from typing import Any, BinaryIO, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from drumlin.store.tables.rows import MICROSECONDS
+from drumlin.errors import StorageError
+from drumlin.store.files import StoredFile, StoreFiles
+from drumlin.store.tables.rows import FetchRecord
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
+from drumlin.store.tables.url_index import COLUMNS, INDEX_SUFFIX, INDEXES, UrlIndex, key_of, make_index
 from drumlin.urls import identity
 
 FOUND_MAX: Final = 100
 LINKS_FOUND_MAX: Final = 20
-_FETCH_COLUMNS: Final = ["fetch_time", "outcome", "fetch_status", "kind", "error", "node", "record_id", "redirect_to"]
-_SPELLED: Final = re.compile("[%?;]")
+SETTLED_S: Final = 120.0
+"""A segment that was not written to for so long is taken to be complete, and worth an index."""
+_FETCH_COLUMNS: Final = [
+    "url",
+    "fetch_time",
+    "outcome",
+    "fetch_status",
+    "kind",
+    "error",
+    "attempt",
+    "node",
+    "record_id",
+    "redirect_to",
+]
 _PAGE_COLUMNS: Final = [
+    "url",
     "fetch_time",
     "warc_filename",
     "warc_record_offset",
+    "depth",
     "found_on",
     "duplicate_of",
     "duplicate_kind",
 ]
+_SPELLED: Final = re.compile("[%?;]")
+
+InTime = Callable[[], bool]
+"""Whether there is time to go on searching."""
 
 
 class StoredFetch(msgspec.Struct):
-    """One attempt as the tables have it. `segment` names the files that hold its rows, `page` says whether it has a row
-    in `pages`, and the WARC's name is empty if there is no record."""
+    """One attempt as the store has it. `segment` names the files that hold its rows, `page` says whether it has a row
+    in `pages`, and the WARC's name is empty if there is no record. One that is `unsettled` was read in a node's
+    journal, and no coordinator has said yet whether it counts; one that is `unshown` is in a journal only."""
 
     fetched: float
     outcome: str
@@ -55,6 +79,16 @@ class StoredFetch(msgspec.Struct):
     found_on: str = ""
     duplicate_of: str = ""
     duplicate_kind: str = ""
+    attempt: int = 0
+    depth: int | None = None
+    url: str = ""
+    unshown: bool = False
+    unsettled: bool = False
+
+    @property
+    def tells_origin(self) -> bool:
+        """Whether it says where its URL was found: on a page, or, with a depth of 0, on none."""
+        return bool(self.found_on) or self.depth == 0
 
 
 REDIRECT: Final = "redirect"
@@ -72,85 +106,207 @@ class StoredLink(msgspec.Struct, frozen=True):
     soft_404: bool
 
 
-def find_fetches(tables: Path, url: str, in_time: Callable[[], bool]) -> tuple[list[StoredFetch], bool]:
-    """The attempts on a URL, and whether all segments were searched. The search stops when `in_time` says no, or at
-    `FOUND_MAX`."""
-    found: list[StoredFetch] = []
-    for path in _segments(tables, FETCHES):
-        if not in_time() or len(found) >= FOUND_MAX:
-            return found, False
-        found += _in_segment(tables, path, url)
-    return found, True
+class _Segment:
+    """One segment, and the index of its URLs, if there is one and it is about its files. A file is opened when it is
+    needed: most indexes say that nothing is."""
+
+    def __init__(self, name: str, opened: Callable[[str], BinaryIO], index: UrlIndex | None) -> None:
+        self.name = name
+        self.opened = opened
+        self.index = index
+
+    def rows(self, part: str, columns: list[str], url: str) -> Iterator[dict[str, Any]]:
+        """The rows that one list of the index is about and that have this URL, newest row group first."""
+        table, column = COLUMNS[part]
+        indexed = None if self.index is None else self.index.groups(part, key_of(url))
+        if indexed == []:
+            return
+        with pq.ParquetFile(self.opened(table)) as file:
+            for group in reversed(range(file.num_row_groups) if indexed is None else indexed):
+                values = file.read_row_group(group, columns=[column])[column]
+                places = [place for place in _may_be(url, values) if identity(values[place].as_py()) == identity(url)]
+                if places:
+                    yield from file.read_row_group(group, columns=columns).take(places).to_pylist()
+
+    def pages(self, urls: set[str], columns: list[str]) -> dict[str, dict[str, Any]]:
+        """The rows of these pages, spelled as they are in the tables, by their URLs."""
+        pc, found = _compute(), dict[str, dict[str, Any]]()
+        with pq.ParquetFile(self.opened(PAGES)) as file:
+            index = self.index
+            all_groups = range(file.num_row_groups)
+            groups = all_groups if index is None else {g for url in urls for g in index.groups("pages", key_of(url))}
+            for group in groups:
+                values = file.read_row_group(group, columns=["url"])["url"]
+                places = pc.indices_nonzero(pc.is_in(values, value_set=pa.array(list(urls))))
+                if len(places):
+                    rows = file.read_row_group(group, columns=columns).take(places).to_pylist()
+                    found |= {row["url"]: row for row in rows}
+        return found
 
 
-def find_links(tables: Path, url: str, in_time: Callable[[], bool]) -> tuple[list[StoredLink], bool]:
-    """Some of the links and redirects to a URL, and whether the search ended by itself: with enough of them, or
-    with all segments."""
-    found: list[StoredLink] = []
-    for path in _segments(tables, LINKS):
-        if len(found) >= LINKS_FOUND_MAX:
-            break
-        if not in_time():
-            return found, False
-        rows = _spelled(_read(path, ["url", "kind", "rel", "target"], _may_be(url, "target")), url, "target")
-        found += _links(tables / PAGES / path.name, rows[: LINKS_FOUND_MAX - len(found)])
-        found += _redirects(tables / FETCHES / path.name, url)[: LINKS_FOUND_MAX - len(found)]
-    return found, True
+class StoreReader:
+    """Answers for the store in these files. Calls block; they belong beside an event loop."""
+
+    def __init__(self, files: StoreFiles) -> None:
+        self._files = files
+
+    def fetches(self, url: str, in_time: InTime) -> tuple[list[StoredFetch], bool]:
+        """The attempts on a URL, and whether all segments were searched. The search stops when `in_time` says no, or at
+        `FOUND_MAX`."""
+        found: list[StoredFetch] = []
+        for versions in self._segments():
+            if not in_time() or len(found) >= FOUND_MAX:
+                return found, False
+            with self._segment(versions) as segment:
+                found += _attempts(segment, url)
+        return found, True
+
+    def links(self, url: str, in_time: InTime) -> tuple[list[StoredLink], bool]:
+        """Some of the links and redirects to a URL, and whether the search ended by itself: with enough of them, or
+        with all segments."""
+        found: list[StoredLink] = []
+        for versions in self._segments():
+            if len(found) >= LINKS_FOUND_MAX:
+                break
+            if not in_time():
+                return found, False
+            with self._segment(versions) as segment:
+                found += _links(segment, url, LINKS_FOUND_MAX - len(found))
+                found += _redirects(segment, url)[: LINKS_FOUND_MAX - len(found)]
+        return found, True
+
+    def host_fetches(self, host: str, limit: int, in_time: InTime) -> tuple[list[StoredFetch], bool]:
+        """The last attempts on a host's URLs, newest first, and whether the search ended by itself. Row groups say
+        between which hosts theirs are, so most of a large store is not read."""
+        found: list[StoredFetch] = []
+        for versions in self._segments():
+            if len(found) >= limit:
+                break
+            if not in_time():
+                return _newest(found, limit), False
+            with self._segment(versions) as segment:
+                found += _of_host(segment, host, limit)
+        return _newest(found, limit), True
+
+    def index_some(self, now: float, in_time: InTime) -> int:
+        """Make indexes of complete segments that have none, for as long as there is time. Returns how many are left; 0
+        also if the store cannot be written. Two coordinators that do this at once write the same."""
+        left = 0
+        indexed = {one.name: one.written for one in self._files.files(INDEXES, INDEX_SUFFIX)}
+        for versions in self._segments():
+            newest = max(file.written for file in versions.values())
+            if indexed.get(_name(versions) + INDEX_SUFFIX, 0.0) >= newest or now - newest < SETTLED_S:
+                continue
+            if not in_time():
+                left += 1
+            elif not self._make_index(versions):
+                return 0
+        return left
+
+    def _make_index(self, versions: dict[str, StoredFile]) -> bool:
+        """Make and keep the index of a segment. False if it cannot be written."""
+        name, made = _name(versions), b""
+        with suppress(OSError, pa.ArrowException), ExitStack() as stack:
+            files = {table: stack.enter_context(self._open(table, name)) for table in versions}
+            made = make_index(files, {table: file.version for table, file in versions.items()})
+        try:
+            # That of a damaged segment is empty, so it is not tried again; the segment is read as far as it goes.
+            self._files.write(f"{INDEXES}/{name}{INDEX_SUFFIX}", made)
+        except (OSError, StorageError):
+            return False
+        return True
+
+    def _segments(self) -> list[dict[str, StoredFile]]:
+        """The files of each segment by table, newest segment first. A segment counts once its `pages` file has its
+        final name, which is the last to get it."""
+        tables = {
+            table: {file.name: file for file in self._files.files(f"tables/{table}", PARQUET_SUFFIX)}
+            for table in (PAGES, LINKS, FETCHES)
+        }
+        names = sorted(tables[PAGES], key=lambda name: (tables[PAGES][name].written, name), reverse=True)
+        return [
+            {table: files[name] for table, files in tables.items()}
+            for name in names
+            if name in tables[LINKS] and name in tables[FETCHES]
+        ]
+
+    @contextmanager
+    def _segment(self, versions: dict[str, StoredFile]) -> Iterator[_Segment]:
+        """A segment to read from. If one of its files is gone or damaged, what was not found yet counts as not found:
+        those who need all rows report it."""
+        name = _name(versions)
+        with suppress(OSError, pa.ArrowException), ExitStack() as stack:
+            opened = lambda table: stack.enter_context(self._open(table, name))  # noqa: E731
+            yield _Segment(name, opened, self._index(stack, name, versions))
+
+    def _open(self, table: str, name: str) -> BinaryIO:
+        return self._files.open(f"tables/{table}/{name}{PARQUET_SUFFIX}")
+
+    def _index(self, stack: ExitStack, name: str, versions: dict[str, StoredFile]) -> UrlIndex | None:
+        try:
+            index = UrlIndex(stack.enter_context(self._files.open(f"{INDEXES}/{name}{INDEX_SUFFIX}")))
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return index if index.is_of({table: file.version for table, file in versions.items()}) else None
 
 
-def _segments(tables: Path, table: str) -> list[Path]:
-    """The files of a table, newest first. A segment counts once its `pages` file has its final name."""
-    files = sorted((tables / table).glob("*" + PARQUET_SUFFIX), key=_written, reverse=True)
-    return [path for path in files if (tables / PAGES / path.name).exists()]
+def _name(versions: dict[str, StoredFile]) -> str:
+    return versions[PAGES].name.removesuffix(PARQUET_SUFFIX)
 
 
-def _links(pages: Path, rows: list[dict[str, Any]]) -> list[StoredLink]:
-    """These rows of `links`, joined with their pages' rows."""
+def _attempts(segment: _Segment, url: str) -> list[StoredFetch]:
+    rows = list(segment.rows("fetches", _FETCH_COLUMNS, url))
     if not rows:
         return []
-    names = _compute().field("url").isin([row["url"] for row in rows])
-    said = {page["url"]: page for page in _read(pages, ["url", "depth", "nofollow", "soft_404"], names).to_pylist()}
+    pages = {row["fetch_time"]: row for row in segment.rows("pages", _PAGE_COLUMNS, url)}
+    return [_stored(row, pages.get(row["fetch_time"]), segment.name) for row in rows]
+
+
+def _links(segment: _Segment, url: str, limit: int) -> list[StoredLink]:
+    """Links to the URL, joined with the rows of the pages that have them."""
+    rows = list(islice(segment.rows("links", ["url", "kind", "rel"], url), limit))
+    pages = segment.pages({row["url"] for row in rows}, ["url", "depth", "nofollow", "soft_404"]) if rows else {}
     return [
         StoredLink(
             row["url"],
             row["kind"],
             row["rel"] or "",
-            page["depth"] or 0,
-            bool(page["nofollow"]),
-            bool(page["soft_404"]),
+            page.get("depth") or 0,
+            bool(page.get("nofollow")),
+            bool(page.get("soft_404")),
         )
         for row in rows
-        if (page := said.get(row["url"])) is not None
+        if (page := pages.get(row["url"])) is not None
     ]
 
 
-def _redirects(fetches: Path, url: str) -> list[StoredLink]:
+def _redirects(segment: _Segment, url: str) -> list[StoredLink]:
     """The URLs that redirect to this one, as links of the kind `REDIRECT`."""
-    rows = _spelled(_read(fetches, ["url", "redirect_to"], _may_be(url, "redirect_to")), url, "redirect_to")
+    rows = segment.rows("redirects", ["url"], url)
     return [StoredLink(row["url"], REDIRECT, "", 0, nofollow=False, soft_404=False) for row in rows]
 
 
-def _in_segment(tables: Path, path: Path, url: str) -> list[StoredFetch]:
-    rows = _rows(path, _FETCH_COLUMNS, url)
-    if not rows:
-        return []
-    pages = {row["fetch_time"]: row for row in _rows(tables / PAGES / path.name, _PAGE_COLUMNS, url)}
-    return [_stored(row, pages.get(row["fetch_time"]), path.name.removesuffix(PARQUET_SUFFIX)) for row in rows]
+def _of_host(segment: _Segment, host: str, limit: int) -> list[StoredFetch]:
+    """The last attempts on a host that a segment has."""
+    found: list[StoredFetch] = []
+    with pq.ParquetFile(segment.opened(FETCHES)) as file:
+        column = file.schema_arrow.get_field_index("host")
+        for group in reversed(range(file.num_row_groups)):
+            said = file.metadata.row_group(group).column(column).statistics
+            if said is not None and said.has_min_max and not said.min <= host <= said.max:
+                continue
+            hosts = file.read_row_group(group, columns=["host"])["host"].to_pylist()
+            places = [place for place, one in enumerate(hosts) if one == host][-limit:]
+            if places:
+                rows = file.read_row_group(group, columns=_FETCH_COLUMNS).take(places).to_pylist()
+                found += [_stored(row, None, segment.name) for row in rows]
+            if len(found) >= limit:
+                break
+    return found
 
 
-def _rows(path: Path, columns: list[str], url: str) -> list[dict[str, Any]]:
-    table = _read(path, [*columns, "url"], _may_be(url, "url"))
-    if not table.num_rows:
-        return []
-    return _spelled(table.set_column(0, "fetch_time", table["fetch_time"].cast("int64")), url, "url")
-
-
-def _read(path: Path, columns: list[str], wanted: Any) -> Any:
-    try:
-        return pq.read_table(path, columns=columns, filters=wanted)
-    except (OSError, pa.ArrowException):
-        # The file was replaced or removed meanwhile.
-        return pa.table({})
+def _newest(found: list[StoredFetch], limit: int) -> list[StoredFetch]:
+    return sorted(found, key=lambda one: -one.fetched)[:limit]
 
 
 def _compute() -> Any:
@@ -158,46 +314,57 @@ def _compute() -> Any:
     return importlib.import_module("pyarrow.compute")
 
 
-def _spelled(table: Any, url: str, column: str) -> list[dict[str, Any]]:
-    """The rows whose URL is a spelling of this one."""
-    rows: list[dict[str, Any]] = table.to_pylist()
-    page = identity(url)
-    return [row for row in rows if identity(row[column]) == page]
-
-
-def _may_be(url: str, name: str) -> Any:
-    """A filter that lets pass every row that may be a spelling of the URL: spellings are alike up to the first `%`, `?`
-    or `;`, unless an earlier character is percent-encoded. `_spelled` compares the rest exactly."""
+def _may_be(url: str, values: Any) -> list[int]:
+    """The places of all values that may be a spelling of the URL: spellings are alike up to the first `%`, `?` or `;`,
+    unless an earlier character is percent-encoded. The caller compares identities."""
     pc = _compute()
-    place, column = identity(url), pc.field(name)
+    place = identity(url)
     common = _SPELLED.split(place, maxsplit=1)[0]
-    escaped = pc.starts_with(column, place[: place.index("/", len("https://")) + 1]) & pc.match_substring(column, "%")
-    return pc.starts_with(column, common) & (pc.match_substring_regex(column, "[%?;]") | (column == place)) | escaped
+    alike = pc.and_(
+        pc.starts_with(values, common), pc.or_(pc.match_substring_regex(values, "[%?;]"), pc.equal(values, place))
+    )
+    root = place[: place.index("/", len("https://")) + 1]
+    escaped = pc.and_(pc.starts_with(values, root), pc.match_substring(values, "%"))
+    places: list[int] = pc.indices_nonzero(pc.fill_null(pc.or_(alike, escaped), False)).to_pylist()
+    return places
+
+
+def of_record(fetch: FetchRecord, segment: str) -> StoredFetch:
+    """An attempt whose row is not in a table yet. Whoever knows its page adds where that is."""
+    return StoredFetch(
+        fetch.fetched,
+        fetch.outcome,
+        fetch.status,
+        fetch.kind,
+        fetch.error,
+        fetch.node,
+        fetch.record_id,
+        segment,
+        redirect_to=fetch.redirect_to,
+        attempt=fetch.attempt,
+        url=fetch.url,
+    )
 
 
 def _stored(row: dict[str, Any], page_row: dict[str, Any] | None, segment: str) -> StoredFetch:
     page = page_row or {}
     return StoredFetch(
-        row["fetch_time"] / MICROSECONDS,
-        row["outcome"],
-        row["fetch_status"] or 0,
-        row["kind"] or "",
-        row["error"] or "",
-        row["node"] or "",
-        row["record_id"] or "",
-        segment,
-        page_row is not None,
-        page.get("warc_filename") or "",
-        page.get("warc_record_offset"),
-        row["redirect_to"] or "",
-        page.get("found_on") or "",
-        page.get("duplicate_of") or "",
-        page.get("duplicate_kind") or "",
+        fetched=row["fetch_time"].timestamp(),
+        outcome=row["outcome"],
+        status=row["fetch_status"] or 0,
+        kind=row["kind"] or "",
+        error=row["error"] or "",
+        node=row["node"] or "",
+        record_id=row["record_id"] or "",
+        segment=segment,
+        page=page_row is not None,
+        warc_filename=page.get("warc_filename") or "",
+        warc_offset=page.get("warc_record_offset"),
+        redirect_to=row["redirect_to"] or "",
+        found_on=page.get("found_on") or "",
+        duplicate_of=page.get("duplicate_of") or "",
+        duplicate_kind=page.get("duplicate_kind") or "",
+        attempt=row.get("attempt") or 0,
+        depth=page.get("depth"),
+        url=row["url"],
     )
-
-
-def _written(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

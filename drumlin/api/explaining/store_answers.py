@@ -1,0 +1,130 @@
+"""What this coordinator's store says about a URL or a host, if it has one: its tables, and the journals of nodes.
+
+Nothing here is on the way of a page. Somebody asks; a thread searches for at most `LOOK_S_MAX`. From the first question
+on, a coordinator of a running crawl makes indexes of segments in the background, resting as long as it works, so the
+next questions are answered from them. For a crawl that does not run nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links
+from drumlin.clock import monotonic
+from drumlin.store.files import DirectoryFiles
+from drumlin.store.tables.lookup import InTime, StoredFetch, StoredLink, StoreReader
+
+LOOK_S_MAX = 2.0
+"""How long a store is searched for one question."""
+LOOKS_AT_ONCE = 2
+INDEX_S_MAX = 0.5
+"""How long indexes are made in one go."""
+INDEX_REST_S = 30.0
+"""How long to rest when every segment that is complete has its index."""
+
+
+class Attempts(NamedTuple):
+    """What the store says about a URL or a host, newest first. Without `complete` not all of it was searched, or there
+    is no store."""
+
+    fetches: list[StoredFetch]
+    complete: bool
+    has_store: bool
+    linkers: Sequence[StoredLink] = ()
+    """Pages that link to it, if nothing else says where it was found."""
+
+
+class Linkers(NamedTuple):
+    """Links to a URL in the store. Without `complete` not all of it was searched, or there is no store."""
+
+    links: list[StoredLink]
+    complete: bool
+    has_store: bool
+
+
+NO_STORE = Attempts([], complete=False, has_store=False)
+
+
+class StoreAnswers:
+    """Answers from a store. `recent` tells what this coordinator itself has stored of a URL and no table shows yet."""
+
+    def __init__(self, store: Path | None, recent: Callable[[str], list[StoredFetch]]) -> None:
+        self._files = DirectoryFiles(store) if store is not None else None
+        self._reader = StoreReader(self._files) if self._files is not None else None
+        self._recent = recent
+        self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._asked = asyncio.Event()
+
+    async def attempts(self, url: str) -> Attempts:
+        """What the store says about a URL, newest first."""
+        reader, files = self._reader, self._files
+        if reader is None or files is None:
+            return NO_STORE
+        recent, in_time = self._recent(url), _within(LOOK_S_MAX)
+        async with self._look():
+            # Journals first: a segment that is completed meanwhile is then found at least once.
+            unshown = await asyncio.to_thread(unshown_fetches, files, url, in_time)
+            found, complete = await asyncio.to_thread(reader.fetches, url, in_time)
+        return Attempts(_each_once([*found, *recent, *unshown]), complete, has_store=True)
+
+    async def host_fetches(self, host: str, limit: int) -> Attempts:
+        """The last attempts on a host's URLs that the tables show."""
+        if self._reader is None:
+            return NO_STORE
+        async with self._look():
+            found, complete = await asyncio.to_thread(self._reader.host_fetches, host, limit, _within(LOOK_S_MAX))
+        return Attempts(found, complete, has_store=True)
+
+    async def linkers(self, url: str) -> Linkers:
+        """Some of the stored pages that link to a URL."""
+        reader, files = self._reader, self._files
+        if reader is None or files is None:
+            return Linkers([], complete=False, has_store=False)
+        in_time = _within(LOOK_S_MAX)
+        async with self._look():
+            unshown = await asyncio.to_thread(unshown_links, files, url, in_time)
+            found, complete = await asyncio.to_thread(reader.links, url, in_time)
+        shown = {link.page for link in found}
+        return Linkers([*found, *(link for link in unshown if link.page not in shown)], complete, has_store=True)
+
+    @contextlib.asynccontextmanager
+    async def _look(self) -> AsyncIterator[None]:
+        self._asked.set()
+        async with self._looking:
+            yield
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Make indexes in the background, once somebody has asked something, for as long as the context lasts."""
+        indexing = asyncio.create_task(self._index())
+        try:
+            yield
+        finally:
+            indexing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await indexing
+
+    async def _index(self) -> None:
+        while self._reader is not None:
+            await self._asked.wait()
+            left = await asyncio.to_thread(self._reader.index_some, time.time(), _within(INDEX_S_MAX))
+            await asyncio.sleep(INDEX_S_MAX if left else INDEX_REST_S)
+
+
+def _within(seconds: float) -> InTime:
+    deadline = monotonic() + seconds
+    return lambda: monotonic() < deadline
+
+
+def _each_once(found: list[StoredFetch]) -> list[StoredFetch]:
+    """Attempts without repetition, newest first: a row may be in a table and still in the journal. The table's comes
+    first."""
+    distinct: dict[tuple[str, str, int], StoredFetch] = {}
+    for one in found:
+        distinct.setdefault((one.segment, one.outcome, round(one.fetched * 1e3)), one)
+    return sorted(distinct.values(), key=lambda one: -one.fetched)

@@ -1,0 +1,127 @@
+"""An index for each segment: in which row groups of its tables a URL occurs.
+
+Rows are in order of arrival, so without an index every row of every segment must be read to find one URL. An index has
+four lists: the URLs of `fetches`, where its redirects lead, the URLs of `pages`, and the targets of `links`. Each is a
+sorted array of 32-bit hashes of identities (so any spelling of a URL is found) beside an array of row groups. A hash
+that two URLs share costs a look in vain: rows are compared with the URL itself.
+
+Nobody who fetches pages makes an index. A coordinator of a running crawl makes them once somebody has asked about a URL
+(`StoreReader.index_some`); until then, and for segments that still grow, segments are read through instead.
+
+Measured by `python -m bench.lookups` on two cores that others used too, with 10,000 pages and 300,000 links in a
+segment: an index takes 0.2 s of CPU and 1.8 MB. To look for a URL's attempts takes 25 ms in a segment that is read
+through, and for links to it 300 ms; with indexes a segment that has nothing of it takes well under 2 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow.parquet as pq
+import xxhash
+
+from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
+from drumlin.urls import identities, identity
+
+INDEXES: Final = "tables/url-index"
+INDEX_SUFFIX: Final = ".urls"
+HEAD_BYTES: Final = 1024
+FORM: Final = 1
+"""The form of index that this version writes and reads; others are made again."""
+COLUMNS: Final = {
+    "fetches": (FETCHES, "url"),
+    "redirects": (FETCHES, "redirect_to"),
+    "pages": (PAGES, "url"),
+    "links": (LINKS, "target"),
+}
+"""The lists of an index: the table and the column whose URLs each of them has."""
+WINDOW_SIGMAS: Final = 8
+"""Hashes are spread evenly, so the place of one is known within a few times the square root of their number."""
+
+_KEY: Final = np.dtype("<u4")
+_GROUP: Final = np.dtype("<u2")
+
+
+class Head(msgspec.Struct):
+    """What stands first in an index: the versions of the files that it is about, and how long its lists are."""
+
+    form: int
+    versions: dict[str, str]
+    lengths: dict[str, int]
+
+
+class Entries(NamedTuple):
+    keys: Any
+    groups: Any
+
+
+def key_of(url: str) -> int:
+    return xxhash.xxh32_intdigest(identity(url).encode())
+
+
+def make_index(files: dict[str, BinaryIO], versions: dict[str, str]) -> bytes:
+    """The index of a segment, whose tables are in these files."""
+    lists: dict[str, Entries] = {}
+    for table in files:
+        columns = {name: column for name, (owner, column) in COLUMNS.items() if owner == table}
+        with pq.ParquetFile(files[table]) as file:
+            for name, column in columns.items():
+                lists[name] = _entries(_urls_of(file, group, column) for group in range(file.num_row_groups))
+    head = Head(FORM, versions, {name: len(lists[name].keys) for name in COLUMNS})
+    arrays = (array.tobytes() for name in COLUMNS for array in lists[name])
+    return msgspec.json.encode(head).ljust(HEAD_BYTES) + b"".join(arrays)
+
+
+def _urls_of(file: Any, group: int, column: str) -> list[str]:
+    """The different URLs in a column of a row group."""
+    values = file.read_row_group(group, columns=[column])[column]
+    return [url for url in values.unique().to_pylist() if url]
+
+
+def _entries(groups: Iterable[list[str]]) -> Entries:
+    hashed = [np.array([xxhash.xxh32_intdigest(url.encode()) for url in identities(urls)], _KEY) for urls in groups]
+    keys = np.concatenate([*hashed, np.array([], _KEY)])
+    numbers = np.repeat(np.arange(len(hashed), dtype=_GROUP), [len(part) for part in hashed])
+    order = np.argsort(keys, kind="stable")
+    return Entries(keys[order], numbers[order])
+
+
+class UrlIndex:
+    """The index of one segment, in an open file. Only the few bytes that a question needs are read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._head = msgspec.json.decode(file.read(HEAD_BYTES), type=Head)
+
+    def is_of(self, versions: dict[str, str]) -> bool:
+        """Whether it is about the files of these versions."""
+        return self._head.form == FORM and self._head.versions == versions
+
+    def groups(self, name: str, key: int) -> list[int]:
+        """The row groups in which a list of the index has this key."""
+        start, length = HEAD_BYTES, self._head.lengths[name]
+        for other in COLUMNS:
+            if other == name:
+                break
+            start += self._head.lengths[other] * (_KEY.itemsize + _GROUP.itemsize)
+        first, last = self._places(start, length, key)
+        groups = self._read(start + length * _KEY.itemsize, first, last, _GROUP)
+        return sorted({int(group) for group in groups})
+
+    def _places(self, start: int, length: int, key: int) -> tuple[int, int]:
+        """Where the key stands in the sorted array at `start`."""
+        expected = key * length >> 32
+        reach = WINDOW_SIGMAS * (int(length**0.5) + 1)
+        low, high = max(0, expected - reach), min(length, expected + reach)
+        window = self._read(start, low, high, _KEY)
+        if (low and window[0] >= key) or (high < length and window[-1] <= key):
+            low, window = 0, self._read(start, 0, length, _KEY)
+        first, last = np.searchsorted(window, [key], "left")[0], np.searchsorted(window, [key], "right")[0]
+        return low + int(first), low + int(last)
+
+    def _read(self, start: int, first: int, last: int, kind: Any) -> Any:
+        self._file.seek(start + first * kind.itemsize)
+        return np.frombuffer(self._file.read((last - first) * kind.itemsize), kind)

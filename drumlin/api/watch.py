@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import statistics
+from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from drumlin.clock import monotonic, wanted_cpu_s
 from drumlin.coordinator.health import Health, Part
 from drumlin.disk import translated_disk_errors
 from drumlin.engines.base import Engine
@@ -22,10 +26,19 @@ LOOK_S_MAX = 2.0
 FRESH_S = LOOK_EVERY_S + 2 * LOOK_S_MAX
 """If the last test is older than this, `be_fresh` makes a new one."""
 READ_S = 0.05
+LOOKS_KEPT = 9
 ROOM_HINT = "Free some space: the crawl then goes on. Start nodes again that ended because there was none."
 PROBE_BYTES = 64 * 1024
 """More than a file system stores inside an inode, so writing it needs room on the disk."""
 PROBE_NAME = ".drumlin-probe-"
+
+
+class Look(NamedTuple):
+    """One test: how long a small write to the engine and to the store took, and how busy this process was."""
+
+    engine_s: float
+    store_s: float
+    cpu_share: float
 
 
 class Watch:
@@ -53,6 +66,14 @@ class Watch:
         self._looking: asyncio.Task[None] | None = None
         self._trying: asyncio.Future[None] | None = None
         self._soon = asyncio.Event()
+        self._looks: deque[Look] = deque(maxlen=LOOKS_KEPT)
+        self._cpu = (monotonic(), wanted_cpu_s())
+
+    @property
+    def lately(self) -> Look:
+        """How the last tests went: the median of each time."""
+        looks = list(self._looks) or [Look(0.0, 0.0, 0.0)]
+        return Look(*(statistics.median(times) for times in zip(*looks, strict=True)))
 
     async def run(self) -> None:
         """Test again and again, forever."""
@@ -81,10 +102,23 @@ class Watch:
         await asyncio.shield(self._looking)
 
     async def _look(self) -> None:
-        engine, store = await asyncio.gather(self._look_at_engine(), self._look_at_store())
+        (engine, engine_s), (store, store_s) = await asyncio.gather(
+            self._timed(self._look_at_engine()), self._timed(self._look_at_store())
+        )
+        self._looks.append(Look(engine_s, store_s, self._cpu_share()))
         self._looked = asyncio.get_running_loop().time()
         self._health.looked(Part.ENGINE, engine, self._clock())
         self._health.looked(Part.STORE, store, self._clock())
+
+    async def _timed(self, test: Awaitable[DrumlinError | None]) -> tuple[DrumlinError | None, float]:
+        began = monotonic()
+        return await test, monotonic() - began
+
+    def _cpu_share(self) -> float:
+        """Which part of the time since the last test this process has computed, or waited for a core."""
+        before, wanted_before = self._cpu
+        now, wanted = self._cpu = monotonic(), wanted_cpu_s()
+        return min(1.0, (wanted - wanted_before) / (now - before)) if now > before else 0.0
 
     async def _look_at_engine(self) -> DrumlinError | None:
         try:

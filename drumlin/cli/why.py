@@ -1,4 +1,4 @@
-"""`drumlin why`: what happened to a URL; without one, why nothing is being fetched."""
+"""`drumlin why`: what happened to a URL; without one, why nothing is being fetched, or not more."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from drumlin.protocol import paths
 if TYPE_CHECKING:
     from drumlin.client.remote import Remote
 
+NO_CAUSE = "Nothing that the figures of the last seconds show keeps it from fetching more."
 WAITING = frozenset({"queued", "scheduled"})
 """The states of a URL whose turn has yet to come."""
 WHOLE_CRAWL = frozenset({"paused", "draining", "stopped", "not_running", "no_nodes", "no_active_nodes"})
@@ -26,7 +27,7 @@ WHOLE_CRAWL = frozenset({"paused", "draining", "stopped", "not_running", "no_nod
 @click.argument("url", required=False)
 @remote_options("json", "color")
 def command(loaded: Loaded, remote: Remote, url: str | None) -> None:
-    """Say what happened to URL, and why; without a URL, why nothing is being fetched right now."""
+    """Say what happened to URL, and why; without a URL, why nothing is being fetched right now, or not more."""
     answer = remote.get(paths.WHY_IDLE) if url is None else remote.get(paths.URLS, url=with_scheme(url))
     if loaded.process.json:
         write_json(answer)
@@ -34,7 +35,7 @@ def command(loaded: Loaded, remote: Remote, url: str | None) -> None:
     console = results(loaded.process)
     if url is None:
         lines = [reason["message"] for reason in (*answer["reasons"], *answer["bound_by"])]
-        lines = lines if answer["idle"] else ["Pages are being fetched.", *lines]
+        lines = lines if answer["idle"] else ["Pages are being fetched.", *(lines or [NO_CAUSE])]
     else:
         lines = [*answer["story"], *(_standing_still(remote) if answer["state"] in WAITING else [])]
     for place, sentence in enumerate(lines):

@@ -13,6 +13,7 @@ must never have two holders.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable
 from enum import Enum
@@ -24,7 +25,7 @@ from drumlin.engines.base import Engine
 from drumlin.errors import BusyError
 from drumlin.logs import Event
 from drumlin.logs import event as happened
-from drumlin.protocol import GONE, NODE_MOVES, PRESENT, Heartbeat, NodeEvent, NodeRecord, NodeStatus, Register
+from drumlin.protocol import GONE, NODE_MOVES, PRESENT, Effort, Heartbeat, NodeEvent, NodeRecord, NodeStatus, Register
 
 TABLE = "nodes"
 BEATS_TABLE = "beats"
@@ -81,6 +82,8 @@ class Beat(msgspec.Struct, array_like=True):
     lag_s: float = 0.0
     config_version: int | None = None
     last_beat: float = 0.0
+    effort: Effort | None = None
+    lately: Effort | None = None
 
 
 _AFTER_CALL = NODE_MOVES[NodeEvent.CALLS]
@@ -239,6 +242,8 @@ class NodeRegistry:
         record.leases, record.unstarted = beat.hosts, beat.unstarted
         record.unanswered, record.lag_s = beat.unanswered, beat.lag_s
         record.config_version = beat.config_version
+        record.lately = lately_of(record.lately, record.effort, beat.effort)
+        record.effort = beat.effort
         record.last_beat = now
         self._changed.add(node)
         return record
@@ -375,6 +380,19 @@ class NodeRegistry:
                 self.names_version += 1
 
 
+def lately_of(lately: Effort | None, before: Effort | None, told: Effort | None) -> Effort | None:
+    """What a node's time went into lately: the difference between two heartbeats, and what was before as far as it is
+    not too old. A process that was started again counts from zero."""
+    if told is None:
+        return None
+    if before is None or told.time_s < before.time_s:
+        before, lately = Effort(), None
+    passed = {name: max(0, getattr(told, name) - getattr(before, name)) for name in Effort.__struct_fields__}
+    weight = math.exp(-passed["time_s"] / RATE_MEMORY_S)
+    old = lately or Effort()
+    return Effort(**{name: weight * getattr(old, name) + value for name, value in passed.items()})
+
+
 def _end(record: NodeRecord, event: NodeEvent) -> None:
     """Mark a node as not at work any more, and clear its figures."""
     record.status = NODE_MOVES[event].get(record.status, record.status)
@@ -385,6 +403,7 @@ def _clear_figures(record: NodeRecord) -> None:
     """Figures described the node at work; they say nothing of one that is gone."""
     record.leases = record.unstarted = 0
     record.current_load = record.pages_per_s = record.lag_s = 0.0
+    record.lately = None
 
 
 def _silence(record: NodeRecord) -> NodeEvent:

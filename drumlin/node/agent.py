@@ -49,7 +49,7 @@ from drumlin.node.keeping.blackbox import BlackBox
 from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX, BundleUploads
 from drumlin.node.keeping.outbox import Outbox
 from drumlin.node.leases import REQUEST_BYTES, LeaseCalls
-from drumlin.node.load import Load
+from drumlin.node.load import Efforts, Load
 from drumlin.node.outcomes import keep_cut
 from drumlin.node.settling import Settling
 from drumlin.pipeline import Pipeline
@@ -124,7 +124,7 @@ class Agent:
         )
         self._arriving = Arriving(settings.node, fetcher.request_headers, unique(PROCESS_BYTES).hex())
         fetcher.count_beside(lambda: self._settling.held_bytes)
-        self._load = Load(clocks.boot())
+        self._load, self._efforts = Load(clocks.boot()), Efforts(clocks)
         self.pulse = Pulse(settings.node, client, self.heartbeat, self._beat_answered, clocks=clocks)
         self._drain_asked = False
         self._leave_by = FOREVER
@@ -161,8 +161,10 @@ class Agent:
 
     def turn(self, now: float) -> None:
         """One turn of the loop, after network events were acted on: see to all that is due. `now` is when it began."""
+        full = self._full
+        self._efforts.turned(now, held=full)
         # Hosts are asked for their next pages before those that have come are read.
-        self._tell(Tick(self._room, self._full))
+        self._tell(Tick(self._room, full))
         self._client.repeat_failed()
         self._settling.step()
         self.pulse.step(self._clocks.boot())
@@ -275,6 +277,7 @@ class Agent:
             self._tell(TooLate(fetch))
             return
         self._figures.fetched(PAGE, transfer)
+        self._efforts.ended(transfer.started, transfer.first_byte, transfer.finished)
         if transfer.failure:
             keep_cut(transfer, last_try=fetch.task.attempts >= self.settings.retries_max)
             keep_refusal(transfer)
@@ -286,6 +289,7 @@ class Agent:
             self._tell(TooLate(transfer.context))
             return
         self._figures.fetched(ROBOTS, transfer)
+        self._efforts.ended(transfer.started, transfer.first_byte, transfer.finished)
         body, flaw = robots_body(transfer)
         self._tell(RobotsArrived(transfer.context, transfer, body, flaw))
 
@@ -325,6 +329,7 @@ class Agent:
             unanswered=self._settling.unanswered,
             lag_s=self._settling.lag_s(now),
             config_version=self.settings.config_version,
+            effort=self._efforts.totals(now, self._archive.disk_s),
         )
 
     def _gauges(self, now: float) -> Gauges:

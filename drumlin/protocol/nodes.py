@@ -63,12 +63,28 @@ class Registered(msgspec.Struct):
         return f"<Registered {self.node_id} in crawl {self.crawl_id}: settings {self.config_version}>"
 
 
+class Effort(msgspec.Struct):
+    """What a node's time goes into, in seconds since it started, `time_s` ago. In `cpu_s` it computed or waited for a
+    core, in `disk_s` it waited for the disk while storing, and in `held_s` it contacted no further host because too
+    much waited to be read or settled. So many `requests` to sites have ended; `answer_s` is what passed until their
+    answers began, of all together, and `body_s` what passed from there to their ends."""
+
+    time_s: Seconds = 0.0
+    cpu_s: Seconds = 0.0
+    disk_s: Seconds = 0.0
+    held_s: Seconds = 0.0
+    requests: Annotated[float, msgspec.Meta(ge=0, le=1e15)] = 0
+    answer_s: Seconds = 0.0
+    body_s: Seconds = 0.0
+
+
 class Heartbeat(msgspec.Struct):
     """`current_load` is how many requests are in flight, `hosts` how many hosts the node holds, `unstarted` how many of
     their URLs it has not begun. `leases` names some leases with such URLs, beginning with those that the node would
     reach last: the coordinator may take them back. `unanswered` is how many URLs the node has finished whose results no
     coordinator has answered yet, `lag_s` how long the oldest of them has waited. `config_version` is the version of the
-    configuration that the node follows; a node that leaves it out is not told of changes."""
+    configuration that the node follows; a node that leaves it out is not told of changes. `effort` says what its time
+    goes into."""
 
     status: Annotated[str, msgspec.Meta(max_length=40)]
     current_load: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
@@ -80,6 +96,7 @@ class Heartbeat(msgspec.Struct):
     unanswered: Count = 0
     lag_s: Seconds = 0.0
     config_version: Count | None = None
+    effort: Effort | None = None
 
 
 class ChangedSettings(msgspec.Struct):
@@ -141,6 +158,9 @@ class NodeRecord(msgspec.Struct):
     lag_s: float = 0.0
     config_version: int | None = None
     last_beat: float = 0.0
+    effort: Effort | None = None
+    lately: Effort | None = None
+    """The same of the last ten seconds or so: the older, the less it counts."""
 
     def __repr__(self) -> str:
         """Without the instance: whoever knows it can take over the node's name."""

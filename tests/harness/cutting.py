@@ -1,5 +1,5 @@
 """A TCP proxy that can cut the network between two programs and mend it: bytes stop but connections stay, as when a
-cable is pulled. It can also hold back requests of one kind, as if they took long."""
+cable is pulled. It can also hold back requests of one kind, as if they took long, or pass everything on late."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class CuttingProxy:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._held: list[tuple[socket.socket, socket.socket, bytes]] = []
         self._hold = b""
+        self._late_s = 0.0
         self._cut = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -44,6 +45,10 @@ class CuttingProxy:
 
     def mend(self) -> None:
         self._cut.clear()
+
+    def slow_down(self, late_s: float) -> None:
+        """Pass on every piece of data so much later, one after the other."""
+        self._late_s = late_s
 
     def hold(self, start: bytes) -> None:
         """Hold back requests that begin like this, and all that follows on their connections, until `let_go`."""
@@ -93,6 +98,7 @@ class CuttingProxy:
                 selector.unregister(source)
                 self._held.append((source, sink, data))
                 return
+            self._closing.wait(self._late_s)
             sink.sendall(data)
         if data:
             return

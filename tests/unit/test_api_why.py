@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from drumlin.api.explaining.why import bound_by, why_idle
+from drumlin.api.explaining.why import why_idle
 from drumlin.api.messages.people import Reason
 from drumlin.coordinator.totals import Totals, add_up
 from drumlin.model import HostState
@@ -117,13 +117,8 @@ def test_there_is_always_a_reason() -> None:
     assert codes(totals(queued=9, hosts_ready=4), node()) == ["between"]
 
 
-def test_at_a_polite_pace_a_crawl_is_bound_by_its_hosts_and_not_idle() -> None:
-    figures = totals(queued=9, hosts_leased=2, hosts_waiting=1)
-    assert reasons(figures, node(load=0.04)) == []
-    assert [(one.code, "3 hosts" in one.message) for one in bound_by(figures, [node(load=0.04)])] == [
-        ("politeness", True)
-    ]
-    assert bound_by(totals(queued=9, hosts_ready=1, hosts_leased=2), [node(load=3.0)]) == []
+def test_at_a_polite_pace_a_crawl_is_not_idle() -> None:
+    assert reasons(totals(queued=9, hosts_leased=2, hosts_waiting=1), node(load=0.04)) == []
 
 
 def test_results_of_workers_that_tell_no_load_count() -> None:
@@ -133,14 +128,9 @@ def test_results_of_workers_that_tell_no_load_count() -> None:
     assert why_idle(CrawlState.PAUSED, "", figures, [node()], [], 0, 0, NOW, settled_s=1.0)[0].code == "paused"
 
 
-def test_hosts_in_backoff_are_named_and_not_said_to_be_asked_at_a_polite_pace() -> None:
-    out = totals(queued=9, hosts_waiting=2, hosts_in_backoff=2)
-    assert codes(out, node()) == ["backoff"]
-    assert bound_by(out, [node(load=0.1)]) == []
-    some = totals(queued=9, hosts_waiting=3, hosts_in_backoff=1)
-    assert codes(some, node()) == ["backoff", "all_waiting"]
-    (bound,) = bound_by(some, [node(load=0.1)])
-    assert "2 hosts" in bound.message
+def test_hosts_in_backoff_are_named() -> None:
+    assert codes(totals(queued=9, hosts_waiting=2, hosts_in_backoff=2), node()) == ["backoff"]
+    assert codes(totals(queued=9, hosts_waiting=3, hosts_in_backoff=1), node()) == ["backoff", "all_waiting"]
 
 
 def test_a_host_that_is_asked_less_often_after_a_429_is_named_with_its_pace() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.node.load import Load
+from drumlin.clock import Clocks
+from drumlin.node.load import Efforts, Load
+from drumlin.protocol import Effort
 
 
 def test_requests_that_begin_and_end_between_two_looks_count() -> None:
@@ -29,3 +31,16 @@ def test_an_end_that_is_told_late_takes_nothing_back() -> None:
     assert load.take_mean(2.0) == 0.5
     load.change(-1, 1.5)
     assert load.take_mean(4.0) == 0.0
+
+
+def test_what_the_time_goes_into_is_added_up() -> None:
+    cpu = [3.0]
+    efforts = Efforts(Clocks(lambda: 100.0, lambda: 0.0, lambda: cpu[0]))
+    efforts.turned(101.0, held=False)
+    efforts.turned(103.0, held=True)
+    efforts.turned(104.5, held=False)
+    efforts.turned(109.0, held=True)
+    efforts.ended(100.0, 101.0, 101.5)
+    efforts.ended(100.0, 102.0, 102.0)
+    cpu[0] = 7.0
+    assert efforts.totals(110.0, 0.25) == Effort(10.0, 4.0, 0.25, 1.5, 2, 3.0, 0.5)

@@ -17,7 +17,8 @@ from drumlin.api.calls.events import MEDIA_TYPE as EVENTS_TYPE
 from drumlin.api.calls.events import Events
 from drumlin.api.calls.figures import Figures
 from drumlin.api.calls.metrics import CoordinatorMetrics
-from drumlin.api.explaining.why import bound_by, troubled, why_idle
+from drumlin.api.explaining.bounds import Seen, bound_by
+from drumlin.api.explaining.why import troubled, why_idle
 from drumlin.api.gate import Gate
 from drumlin.api.messages.people import (
     AddedURLs,
@@ -46,6 +47,7 @@ from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health as CoordinatorHealth
 from drumlin.coordinator.health import Part, refusal
 from drumlin.coordinator.letters import LETTERS_OF_HOST_MAX
+from drumlin.coordinator.taking.host_reports import slow_s_of
 from drumlin.coordinator.totals import Totals
 from drumlin.engines.base import Added
 from drumlin.http.refusal import Refused
@@ -104,7 +106,9 @@ class PeopleCalls:
             _look(paths.CRAWL, "The crawl's state, settings, budgets and totals", self.crawl, CrawlView),
             _look(paths.STATS, "Figures for a dashboard", self.stats, Stats),
             _look(paths.NODES, "All nodes", self.nodes, NodesView, NodesQuery),
-            _always(_look(paths.WHY_IDLE, "Why nothing is being fetched right now", self.why_idle, WhyIdle)),
+            _always(
+                _look(paths.WHY_IDLE, "Why nothing is being fetched right now, or not more", self.why_idle, WhyIdle)
+            ),
             _look(paths.DEAD_LETTERS, "URLs given up", self.dead_letters, DeadLettersView, DeadLettersQuery),
             _look(paths.AUDIT, "Who changed what, newest first", self.audit, AuditView, AuditQuery),
             _always(_page(paths.EVENTS, "Figures and changes as they come", self.events, bytes, EVENTS_TYPE)),
@@ -206,7 +210,15 @@ class PeopleCalls:
         settled_s = call.now - dispatcher.settled_at
         stands = dispatcher.state, dispatcher.stop_reason, totals, nodes
         reasons = why_idle(*stands, waiting, *orders, call.now, settled_s, backing_off, held)
-        return WhyIdle(bool(reasons), reasons, [] if reasons else bound_by(totals, nodes))
+        if reasons:
+            return WhyIdle(idle=True, reasons=reasons)
+        delays = [self._delay_s(host) for host in (*held, *waiting) if not host.in_backoff]
+        rates = (await self._figures.stats(call.now)).bytes_per_s
+        seen = Seen(totals, nodes, self._watch.lately, delays, backing_off, call.now, rates)
+        return WhyIdle(idle=False, reasons=[], bound_by=bound_by(seen))
+
+    def _delay_s(self, host: HostState) -> float:
+        return max(host.delay_s or 0.0, self._dispatcher.config.delay_s, slow_s_of(host.note))
 
     async def _first(self, standing: HostStanding, now: float, limit: int) -> list[HostState]:
         shards = range(self._engine.shard_count)

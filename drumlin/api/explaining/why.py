@@ -1,4 +1,5 @@
-"""Why nothing is being fetched right now, or not more, in sentences. Pure functions from figures to reasons."""
+"""Why nothing is being fetched right now, in sentences. Pure functions from figures to reasons. (`bounds` says why a
+crawl that fetches does not fetch more.)"""
 
 from __future__ import annotations
 
@@ -56,16 +57,6 @@ def _is_fetching(nodes: Sequence[NodeRecord], settled_s: float) -> bool:
     still return results."""
     loaded = any(node.current_load > 0 for node in nodes if node.status is NodeStatus.ACTIVE)
     return loaded or settled_s < SETTLED_LATELY_S
-
-
-def bound_by(totals: Totals, nodes: Sequence[NodeRecord]) -> list[Reason]:
-    """What keeps a crawl that is fetching from fetching faster, unless its nodes do."""
-    active = any(node.status is NodeStatus.ACTIVE for node in nodes)
-    hosts = totals.hosts_leased + totals.hosts_waiting - totals.hosts_in_backoff
-    if not active or totals.hosts_ready or hosts <= 0:
-        return []
-    which = f"Each of the {hosts:,} hosts that have" if hosts > 1 else "The one host that has"
-    return [Reason("politeness", f"{which} URLs left is asked as often as its delay allows.")]
 
 
 def troubled(troubles: Sequence[Trouble], now: float) -> list[Reason]:

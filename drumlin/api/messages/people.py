@@ -19,6 +19,7 @@ from drumlin.protocol import (
     LATEST_BOOT,
     Count,
     CrawlState,
+    Effort,
     HostText,
     LeaseId,
     NodeId,
@@ -247,7 +248,7 @@ class NodeView(msgspec.Struct):
     """A node as people see it. Times are seconds since the epoch; `registered_at` is 0 for a worker that never
     registered. `capacity` is in pages a second. `unanswered` is how many URLs are fetched but not settled yet; the
     oldest of them has waited for `lag_s`. `config_version` is the version of the settings that the node follows, null
-    if it does not say."""
+    if it does not say. `lately` is what its time went into in the last ten seconds or so, null if it does not say."""
 
     node_id: str
     ip_address: str
@@ -265,6 +266,7 @@ class NodeView(msgspec.Struct):
     unanswered: int
     lag_s: float
     config_version: int | None
+    lately: Effort | None
 
 
 class NodesView(msgspec.Struct):
@@ -299,15 +301,17 @@ class AddedURLs(msgspec.Struct):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One reason why nothing is being fetched: a code for programs, a sentence for people."""
+    """One reason why nothing is being fetched, or not more: a code for programs, a sentence for people, and the figures
+    that show it."""
 
     code: str
     message: str
+    figures: dict[str, float] = {}
 
 
 class WhyIdle(msgspec.Struct):
-    """Whether nothing is being fetched, and why. While pages are being fetched, `bound_by` says why not more, if that
-    is known."""
+    """Whether nothing is being fetched, and why. While pages are being fetched, `bound_by` says why not more, as far as
+    that is known: several causes at once, if several hold."""
 
     idle: bool
     reasons: list[Reason]

@@ -17,11 +17,15 @@ its own, so a complete segment can be sent as one bundle (`bundles`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
+from drumlin.clock import monotonic
 from drumlin.disk import AppendFile
 from drumlin.model import Capture
 from drumlin.node.keeping.bundles import make_bundle
@@ -133,8 +137,31 @@ class StoredBatch(msgspec.Struct):
     bundle: str = ""
 
 
+Arguments = ParamSpec("Arguments")
+Given = TypeVar("Given")
+
+
+def _timed(
+    storing: Callable[Concatenate[Archive, Arguments], Given],
+) -> Callable[Concatenate[Archive, Arguments], Given]:
+    """Add to the archive's `disk_s` for how long a call neither computed nor returned."""
+
+    @functools.wraps(storing)
+    def timed(archive: Archive, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Given:
+        began, computed = monotonic(), time.process_time()
+        try:
+            return storing(archive, *arguments, **named)
+        finally:
+            archive.disk_s += max(0.0, (monotonic() - began) - (time.process_time() - computed))
+
+    return timed
+
+
 class Archive:
     """A node's WARC writer, journals and tables."""
+
+    disk_s = 0.0
+    """For how long it has waited for the disk: what storing took beside computing."""
 
     def __init__(
         self, paths: CrawlPaths, node: str, *, software: str, info: dict[str, str], now: float, sync: bool
@@ -149,6 +176,7 @@ class Archive:
         self._segment: _Segment | None = None
         self._closing: list[_Segment] = []
 
+    @_timed
     def store(self, arrivals: list[Arrival], now: float, contacts: Sequence[Contact] = ()) -> StoredBatch:
         """Make a batch durable: captures in the WARC file, then all results and contacts in the journal."""
         if self.paths.bundled:
@@ -168,6 +196,7 @@ class Archive:
             contact.capture = None
         return StoredBatch(segment, number, arrivals, contacts, stored, segment.name if self.paths.bundled else "")
 
+    @_timed
     def publish(self, batch: StoredBatch, accepted: Accepted) -> None:
         """Write the answer to the journal, then add what counted to the index and the tables, and mark the rest."""
         segment = batch.segment
@@ -195,8 +224,12 @@ class Archive:
         if now - segment.started >= self._limits.age_s or (due and segment.pages >= SHOWN_PAGES_MAX):
             self._end_segment()
         elif due:
-            segment.tables.show()
-            segment.unshown_since = float("inf")
+            self._show(segment)
+
+    @_timed
+    def _show(self, segment: _Segment) -> None:
+        segment.tables.show()
+        segment.unshown_since = float("inf")
 
     def rows_lag_s(self, now: float) -> float:
         """How long the oldest row waits that readers do not see yet, as of the last look."""

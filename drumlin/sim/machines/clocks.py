@@ -37,4 +37,4 @@ class MachineClock:
 
     @property
     def both(self) -> Clocks:
-        return Clocks(self.boot, self.wall)
+        return Clocks(self.boot, self.wall, lambda: 0.0)

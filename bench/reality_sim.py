@@ -75,6 +75,9 @@ def run_simulation(plan: Plan) -> Record:
         join_s=0.5,
     )
     simulation = Simulation(scenario, web)
+    for place, node in enumerate(simulation.nodes):
+        # As `drumlin fleet up` has it. Nodes that ask the leader get the hosts of dead ones first.
+        node.first = place % COORDINATORS
     struck: dict[str, tuple[float, list[int]]] = {}
 
     def strike(fault: str) -> None:

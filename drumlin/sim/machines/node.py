@@ -100,6 +100,8 @@ class SimNode:
             around.loop, self.chance.uniform(1e3, 1e6), 1.0 + self.chance.uniform(-1.0, 1.0) * DRIFT_MAX
         )
         self.disk = NodeDisk(self._unique(8).hex())
+        self.first: int | None = None
+        """The coordinator that it tries first; None: any."""
         self.incarnation = 0
         self.alive = self.frozen = False
         self.lag_s = 0.0
@@ -128,7 +130,7 @@ class SimNode:
         self._woken_at = FOREVER
         self.disk.boots += 1
         self._fetcher = SimFetcher(self, self.around.web, self.around.loop, self.clock, self.kind.page_s)
-        first = self.chance.randrange(self.around.coordinators)
+        first = self.chance.randrange(self.around.coordinators) if self.first is None else self.first
         places = [(first + n) % self.around.coordinators for n in range(self.around.coordinators)]
         self._client = SimClient(
             self,

@@ -13,6 +13,9 @@ Guarantees:
   are then void, and the node must join again;
 - every coordinator refuses what is revoked from its next `refresh` on.
 
+A browser that shows a token gets a session, `<role>.<token id>.<expires>.<mac>`, made with a key of its own from the
+same secret. So every coordinator knows it without a look-up, and it is refused as soon as its token is.
+
 Every crawl has a secret, even one without tokens. If several coordinators start a new crawl at once, the first one's
 secret becomes that of all. If an engine loses its last second of data, and the secret with it, a coordinator that still
 knows the secret writes it again.
@@ -50,6 +53,12 @@ JOIN_REMEMBERED_S = 365 * 86_400.0
 """How long an expired join token stays on record. Nodes that joined with it go on, and it names them for revocation."""
 """How long a node's token is valid: a leaked one is useless after a day."""
 
+SESSION_S = 43_200.0
+"""How long a browser's session lasts, unless its token expires before."""
+SESSION_SCHEME = "Session"
+"""Stands before a session where a header would say `Bearer`. No client sends it: the cookie is turned into it."""
+LOG_IN_HINT = "Log in again."
+
 # A node's name is part of paths, tokens and file names.
 NODE_ID = re.compile(NODE_NAME, re.ASCII)
 _TOKEN = re.compile(
@@ -57,6 +66,7 @@ _TOKEN = re.compile(
     r"_([a-z2-7]{32})",
     re.ASCII,
 )
+_SESSION = re.compile(r"((viewer|operator)\.([a-z0-9]+)\.([1-9][0-9]{0,11}))\.([a-z2-7]{32})", re.ASCII)
 _NODE_PREFIX = "node/"
 _NODES_OF_PREFIX = "nodes of/"
 
@@ -119,6 +129,18 @@ class Identity(msgspec.Struct, frozen=True):
         return f"{self.role}/{self.id}"
 
 
+class Session(msgspec.Struct, frozen=True):
+    """A browser's proof of who uses it: `text` is its cookie. It names the token that it was opened with, so it ends
+    when that token is revoked."""
+
+    text: str
+    identity: Identity
+    expires: int
+
+    def __repr__(self) -> str:
+        return f"<Session of {self.identity.subject}>"
+
+
 class TokenRecord(msgspec.Struct, frozen=True):
     """What is known of a token that a person made. `expires` and `revoked` are 0 when they never happen."""
 
@@ -148,6 +170,7 @@ class AccessControl:
             raise ValueError(f"a secret has {SECRET_BYTES} bytes, not {len(secret)}")
         self._secret = secret
         self._token_key = hmac.digest(secret, b"drumlin token v1", "sha256")
+        self._session_key = hmac.digest(secret, b"drumlin session v1", "sha256")
 
     async def refresh(self, engine: Engine) -> None:
         """Learn what was revoked, here or through another coordinator."""
@@ -199,6 +222,8 @@ class AccessControl:
     def _verified(self, header: str) -> tuple[Identity, int]:
         """Whose token an Authorization header holds, and when it expires."""
         scheme, _, rest = header.partition(" ")
+        if scheme == SESSION_SCHEME:
+            return self._verified_session(rest)
         if scheme.lower() != "bearer":
             raise Refused(401, RefusalCode.NO_TOKEN, "The Authorization header holds no bearer token.")
         token = rest.strip()
@@ -214,6 +239,33 @@ class AccessControl:
         """A node's epoch is part of the MAC but not of the token: only tokens of the present epoch are valid."""
         epoch = self._epochs.get(identity.id, 0) if identity.role is Role.NODE else 0
         code = hmac.digest(self._token_key, f"{text}\n{epoch}".encode(), "sha256")
+        return base64.b32encode(code[:MAC_BYTES]).decode().lower()
+
+    # Browsers
+
+    def open_session(self, header: str, now: float) -> Session:
+        """A session for the bearer of a token: it may do what the token may, and ends no later than the token."""
+        identity = self._identify(header, now)
+        if identity.role not in ROLES[Permission.READ]:
+            hint = f"It takes {_one_of(ROLES[Permission.READ])}."
+            raise Refused(403, "wrong_role", f"A {identity.role} token does not open this page.", hint)
+        _, token_expires = self._verified(header)
+        ends = int(now + SESSION_S)
+        return self.session(identity, min(ends, token_expires) if token_expires else ends)
+
+    def session(self, identity: Identity, expires: int) -> Session:
+        """A session of this identity, which must have been checked."""
+        text = f"{identity.role}.{identity.id}.{expires}"
+        return Session(f"{text}.{self._session_mac(text)}", identity, expires)
+
+    def _verified_session(self, text: str) -> tuple[Identity, int]:
+        match = _SESSION.fullmatch(text) if len(text) <= TOKEN_CHARS_MAX else None
+        if match is None or not hmac.compare_digest(match[5], self._session_mac(match[1])):
+            raise Refused(401, RefusalCode.INVALID_TOKEN, "This session is not valid for this crawl.", LOG_IN_HINT)
+        return Identity(Role(match[2]), match[3]), int(match[4])
+
+    def _session_mac(self, text: str) -> str:
+        code = hmac.digest(self._session_key, text.encode(), "sha256")
         return base64.b32encode(code[:MAC_BYTES]).decode().lower()
 
     # Nodes

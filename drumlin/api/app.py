@@ -14,19 +14,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from drumlin.access.audit import AuditLog
+from drumlin.access.entry_code import EntryCode
 from drumlin.access.tokens import AccessControl, Role, check_node_id
 from drumlin.api.bodies import JSON, Receive, Send, answers_in, decompress, encode, reply, reply_refused
-from drumlin.api.browsers import refuse_pages
+from drumlin.api.browsers import own_names, refuse_pages
+from drumlin.api.calls.history import HistoryCalls
 from drumlin.api.calls.hosts import HostCalls
 from drumlin.api.calls.metrics import CoordinatorMetrics, RequestMetrics
 from drumlin.api.calls.nodes import NodeCalls
+from drumlin.api.calls.page import PEOPLE_PERMISSIONS, PageCalls
 from drumlin.api.calls.people import PeopleCalls
 from drumlin.api.calls.settings import SettingsCalls
 from drumlin.api.calls.single import SingleCalls
@@ -41,6 +45,7 @@ from drumlin.api.routing import (
     HEAD,
     TARGET_BYTES_MAX,
     Call,
+    Door,
     PreparedRoute,
     Route,
     Router,
@@ -81,6 +86,11 @@ COMPRESSION_EXPECTED = 10
 
 log = logging.getLogger("drumlin.coordinator")
 
+Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+"""What a server serves: a request's ASGI scope, and how to receive its body and send its answer."""
+Adapted = Callable[[Route], Route | None]
+"""Makes another call of one; None if it is not offered."""
+
 
 class CoordinatorApp:
     """The ASGI application. `on_failure` is called when a node cannot go on, and `on_broken` when the engine or the
@@ -102,12 +112,10 @@ class CoordinatorApp:
     ) -> None:
         self.bug: Exception | None = None
         """The first unexpected exception, which whoever runs the server should raise."""
-        self._engine = dispatcher.engine
+        self._dispatcher, self._engine = dispatcher, dispatcher.engine
         self._access, self._endpoint = access, endpoint
-        self._on_broken = on_broken
-        self._time = engine_time
+        self._on_broken, self._time = on_broken, engine_time
         self.health = Health()
-        self._dispatcher = dispatcher
         self.watch = Watch(
             dispatcher.engine,
             store,
@@ -121,8 +129,7 @@ class CoordinatorApp:
         self._audit = AuditLog(dispatcher.engine)
         self._gate = Gate(dispatcher, self._audit)
         self._requests, self._refusals = RequestMetrics(), RefusalLog()
-        self._request_ids = request_ids()
-        self._bodies_bytes = 0
+        self._request_ids, self._bodies_bytes = request_ids(), 0
         self._intake = Intake(dispatcher, store, engine_time=engine_time, sync=sync)
         self._answers = StoreAnswers(store, self._intake.recent)
         self._nodes = NodeCalls(
@@ -146,7 +153,34 @@ class CoordinatorApp:
             engine_time=engine_time,
             work_may_have_come=self.work_may_have_come,
         )
-        self._router = Router(self._routes(dispatcher))
+        self._history, self._page = HistoryCalls(dispatcher), PageCalls(dispatcher, endpoint)
+        self._described = [*self._routes(dispatcher), *self._page.described()]
+        self._router = Router([*self._described, *self._page.routes()])
+        self._door = self._front_door()
+
+    def _front_door(self) -> Door:
+        names = own_names(self._endpoint, socket.gethostname())
+        return Door(access=self._access, router=self._router, names=names)
+
+    def page_door(self, access: AccessControl, code: EntryCode, adapted: Adapted | None = None) -> Application:
+        """A second way in, for the browser of whoever started this crawl: the page and the calls of people, none of a
+        node. If the crawl does not run, `adapted` makes of each call what is offered in its place."""
+        people = [route for route in self._router.routes if route.permission in (*PEOPLE_PERMISSIONS, None)]
+        routes = people if adapted is None else [new for route in people if (new := adapted(route)) is not None]
+        door = Door(
+            access=access,
+            router=Router(routes),
+            names=frozenset({code.name}),
+            addresses=False,
+            code=code,
+            running=adapted is None,
+        )
+        self._page.own = code
+
+        async def serve(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+            await self._enter(door, scope, receive, send)
+
+        return serve
 
     def _routes(self, dispatcher: Dispatcher) -> list[Route]:
         """All calls, and the one that describes them."""
@@ -154,6 +188,7 @@ class CoordinatorApp:
             *self._nodes.routes(),
             *SingleCalls(dispatcher, self._gate, self._intake, self.work_may_have_come).routes(),
             *HostCalls(dispatcher, self._answers).routes(),
+            *self._history.routes(),
             *SettingsCalls(dispatcher, self.work_may_have_come).routes(),
             *self._people.routes(),
         ]
@@ -178,7 +213,7 @@ class CoordinatorApp:
     @cached_property
     def _document(self) -> bytes:
         """Made on the first request, so a crawl on one machine starts without it."""
-        return encode(document(self._router.routes, controlled=self._access.signed), JSON)
+        return encode(document(self._described, controlled=self._access.signed), JSON)
 
     async def _describe(self, call: Call, message: None) -> Text:
         return Text(self._document, JSON)
@@ -192,21 +227,26 @@ class CoordinatorApp:
         """Wake the nodes that wait for work."""
         self._nodes.work_may_have_come()
 
-    def ticked(self, totals: Totals, now: float) -> None:
+    async def ticked(self, totals: Totals, now: float) -> None:
         """To be called after each tick: nodes that wait may have work again, and the figures are new."""
         self.work_may_have_come()
         self._people.ticked(totals, now)
+        await self._history.note(totals, now)
 
     def close(self) -> None:
         """End the streams that would never end by themselves, so the server can stop."""
         self._people.close()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        await self._enter(self._door, scope, receive, send)
+
+    async def _enter(self, door: Door, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         headers = dict(scope["headers"])
         media_type = answers_in(headers.get(b"accept", b"").decode("latin-1"))
         call = Call(scope, headers, receive, media_type, self._time.reading())
+        call.door = door
         request = next(self._request_ids)
         # Each request is answered in a task of its own, so this holds for this request alone.
         current_request.set(request)
@@ -214,7 +254,7 @@ class CoordinatorApp:
         async def send_dated(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 own = ((TIME_HEADER, b"%d" % (self._time.reading() * 1000)), (REQUEST_HEADER, request.encode()))
-                message["headers"] = [*message["headers"], *own]
+                message["headers"] = [*message["headers"], *own, *call.answer_headers]
             elif call.method == HEAD:
                 message["body"] = b""
             await send(message)
@@ -262,7 +302,7 @@ class CoordinatorApp:
 
     async def _serve(self, call: Call, send: Send) -> int:
         _check_head(call)
-        prepared = self._router.find(call)
+        prepared = call.door.router.find(call)
         self._refuse_after_loss(prepared.route)
         reserved = self._reserve(prepared, call)
         try:
@@ -274,7 +314,7 @@ class CoordinatorApp:
                     answer = await self._work(prepared, call)
         finally:
             self._bodies_bytes -= reserved
-        return await _respond(send, call, answer)
+        return await _respond(send, call, answer, lambda: self._is_allowed(call))
 
     def _refuse_after_loss(self, route: Route) -> None:
         """Refuse calls that need the engine while it may have forgotten leases and URLs (`coordinator/losses.py`)."""
@@ -306,17 +346,20 @@ class CoordinatorApp:
         route = call.route
         if route.permission is None:
             return
-        if not self._access.signed:
+        access = call.door.access
+        if access.signed:
+            call.credential = self._page.credential(call)
+        else:
             refuse_pages(call.address, call.headers, self._endpoint)
         node_id = call.parameters.get("node_id")
         if node_id is not None:
             check_node_id(node_id)
         if route.node_of is None:
-            call.identity = self._access.check(call.authorization, route.permission, node_id, call.today)
+            call.identity = access.check(call.credential, route.permission, node_id, call.today)
             await self._gate.admit(call.identity, call.now, Origin(call.address, call.today))
         else:
             # The message says for which node it acts; whether it may act at all is checked now.
-            call.identity = self._access.check_unnamed(call.authorization, route.permission, call.today)
+            call.identity = access.check_unnamed(call.credential, route.permission, call.today)
 
     async def _pass_named(self, call: Call, message: Any) -> None:
         """Check whether the sender may act for the node that its message names, or for itself if it names none."""
@@ -325,8 +368,19 @@ class CoordinatorApp:
             return
         own = call.identity.id if call.identity.role is Role.NODE else None
         node_id = route.node_of(message) or own
-        call.identity = self._access.check(call.authorization, route.permission, node_id, call.today)
+        call.identity = call.door.access.check(call.credential, route.permission, node_id, call.today)
         await self._gate.admit(call.identity, call.now, Origin(call.address, call.today))
+
+    def _is_allowed(self, call: Call) -> bool:
+        """Whether the sender of a call that is being answered may still have the rest: its token may have expired or
+        been revoked since."""
+        if call.route.permission is None:
+            return True
+        try:
+            call.door.access.check(call.credential, call.route.permission, None, self._time.today())
+        except Refused:
+            return False
+        return True
 
     # The message
 
@@ -405,10 +459,10 @@ def _check_head(call: Call) -> None:
         raise Refused(431, "headers_too_large", f"Headers may have at most {HEADER_BYTES_MAX} bytes.")
 
 
-async def _respond(send: Send, call: Call, answer: Any) -> int:
+async def _respond(send: Send, call: Call, answer: Any, is_allowed: Callable[[], bool]) -> int:
     status = call.route.status
     if isinstance(answer, Stream):
-        await send_stream(send, call.receive, answer, head_only=call.method == HEAD)
+        await send_stream(send, call.receive, answer, is_allowed, head_only=call.method == HEAD)
     elif isinstance(answer, Text):
         await reply(send, status, answer.body, answer.media_type)
     elif answer is None:

@@ -19,7 +19,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from drumlin.access.tokens import Identity, Permission, Role
+from drumlin.access.entry_code import EntryCode
+from drumlin.access.tokens import AccessControl, Identity, Permission, Role
 from drumlin.api.bodies import JSON, MSGPACK, Format, Receive, Send, read_arrived, read_body
 from drumlin.api.plainly import plainly
 from drumlin.coordinator.calendar import Calendar
@@ -63,9 +64,12 @@ class Call:
 
     __slots__ = (
         "address",
+        "answer_headers",
         "arrived",
         "body_unread",
         "calendar",
+        "credential",
+        "door",
         "gone",
         "headers",
         "identity",
@@ -79,12 +83,14 @@ class Call:
         "raw_path",
         "receive",
         "route",
+        "secure",
     )
 
     def __init__(
         self, scope: dict[str, Any], headers: dict[bytes, bytes], receive: Receive, media_type: str, now: float
     ) -> None:
         client = scope.get("client")
+        self.secure = scope.get("scheme") == "https"
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.raw_path: bytes = scope["raw_path"]
@@ -107,7 +113,13 @@ class Call:
         self.parameters: dict[str, str] = {}
         self.note = ""
         """What the audit log says about this call instead of its message."""
+        self.credential = self.authorization
+        """What proves who sent it: its Authorization header, or its cookie as one. None if it has neither."""
+        self.answer_headers: list[tuple[bytes, bytes]] = []
+        """Headers of the answer besides those that every answer has."""
         self.route: Route
+        self.door: Door
+        """Where the request came in."""
 
     async def check_awaited(self) -> None:
         """Refuse a request whose sender has given up. While a coordinator is frozen or starved, requests pile up in its
@@ -122,10 +134,13 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The route's name, for metrics. Requests without a route share one name, since strangers choose their
-        paths."""
+        """The route's name, for metrics. Requests without a route share one name, since strangers choose their paths,
+        and so do the files of the page."""
         route = getattr(self, "route", None)
-        return NO_ROUTE if route is None else f"{route.method} {route.path}"
+        if route is None:
+            return NO_ROUTE
+        is_file = route.path.startswith(f"{paths.PAGE_FILES}/")
+        return f"{route.method} {paths.PAGE_FILES if is_file else route.path}"
 
     @property
     def today(self) -> float:
@@ -277,6 +292,21 @@ class Router:
         return place.get(HERE)
 
 
+class Door(msgspec.Struct, frozen=True, kw_only=True):
+    """One way into a coordinator: the calls that it offers, and how it knows who asks.
+
+    `names` are the names under which browsers may come here. `addresses` says whether they may also use any numeric
+    address. `code` opens the page once, for whoever can read the terminal; without it a token does. `running` says
+    whether the crawl's processes run, or only its page."""
+
+    access: AccessControl
+    router: Router
+    names: frozenset[str]
+    addresses: bool = True
+    code: EntryCode | None = None
+    running: bool = True
+
+
 class WrongMethod(Refused):
     """405, with the methods that exist."""
 
@@ -307,8 +337,10 @@ def read_query(query: bytes, takes: type[Any]) -> Any:
         raise Refused(422, "invalid", f"The query string does not fit this call: {plainly(wrong)}.") from wrong
 
 
-async def send_stream(send: Send, receive: Receive, stream: Stream, *, head_only: bool) -> None:
-    """Send the pieces until there are no more, or until the client hangs up."""
+async def send_stream(
+    send: Send, receive: Receive, stream: Stream, is_allowed: Callable[[], bool], *, head_only: bool
+) -> None:
+    """Send the pieces until there are no more, or until the client hangs up or may not have them any longer."""
     headers = [(b"content-type", stream.media_type.encode()), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     if head_only:
@@ -319,7 +351,7 @@ async def send_stream(send: Send, receive: Receive, stream: Stream, *, head_only
     try:
         async with aclosing(stream.pieces) as pieces:
             async for piece in pieces:
-                if gone.done():
+                if gone.done() or not is_allowed():
                     break
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -47,10 +47,15 @@ def line(console: Console, text: str, *, style: str = "", marked: str = "", inde
     console.print(shown, soft_wrap=True)
 
 
+def tell(process: ProcessConfig, sentence: str) -> None:
+    """A sentence on stderr that the user has asked for."""
+    line(messages(process), sentence)
+
+
 def say(process: ProcessConfig, sentence: str) -> None:
     """A sentence on stderr, unless the user wants quiet."""
     if not process.quiet:
-        line(messages(process), sentence)
+        tell(process, sentence)
 
 
 def write_json(value: object) -> None:

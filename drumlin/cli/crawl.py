@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
-from drumlin.cli.console import messages, results, say, write_json
+from drumlin.cli.console import messages, results, say, tell, write_json
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import holds_crawl
-from drumlin.config import Loaded, crawl_options
+from drumlin.config import Loaded, ProcessConfig, crawl_options
 from drumlin.config.record import CrawlRecord
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_OUT_OF_REACH, ConfigError
 
@@ -62,6 +62,7 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
             seeds,
             fresh=fresh,
             on_progress=progress.show,
+            on_page=_announced(process),
             tell=lambda line: say(process, line),
         ).run()
     if report.already_finished and report.pages:
@@ -76,6 +77,13 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
     if report.stop_reason == PATIENCE:
         return EXIT_OUT_OF_REACH
     return EXIT_OK if report.pages or report.stop_reason else EXIT_NOTHING
+
+
+def _announced(process: ProcessConfig) -> Callable[[str], None] | None:
+    """Says where the page of a crawl is, if there is to be one: where nobody looks at the terminal, nobody would see
+    its address."""
+    wanted = process.ui if process.ui is not None else messages(process).is_terminal and not process.quiet
+    return (lambda address: tell(process, f"Watch and steer it at {address}")) if wanted else None
 
 
 def ask_for_contact(loaded: Loaded, *, founded: bool) -> None:

@@ -20,7 +20,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "After a failure": ("retries_max", "backoff_base", "backoff_max", "host_patience", "patience"),
     "Duplicates": ("near_duplicates", "near_overlap_percent"),
-    "On this machine": ("out", "nodes", "concurrency", "engine", "sync", "lease", "affinity"),
+    "On this machine": ("out", "ui", "nodes", "concurrency", "engine", "sync", "lease", "affinity"),
 }
 ACCESS = {
     "Which crawl": ("out", "setting_coordinator"),
@@ -63,6 +63,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("what happened to this page?", "drumlin why https://example.org/docs/a --out manual"),
         ("why is nothing fetched?", "drumlin why --out manual"),
     ),
+    "open": (("look at a crawl, also a finished one", "drumlin open manual"),),
     "report": (("for a program", "drumlin report --out manual --json"),),
     "query": (
         ("which questions are ready?", "drumlin query"),

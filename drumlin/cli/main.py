@@ -34,6 +34,7 @@ GROUPS = {
     },
     "See what a crawl does": {
         "status": "Show the state of a crawl.",
+        "open": "Show a crawl in a browser.",
         "why": "Say what happened to a URL, or why nothing is fetched.",
         "report": "Show the report of a crawl.",
         "query": "Ask what a crawl has stored, in SQL.",

@@ -79,6 +79,10 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             minimum=0,
         ),
     ] = 600.0
+    ui: Annotated[
+        bool | None,
+        Key(Kind.SWITCH, "a page to watch and steer the crawl, at a port of 127.0.0.1; none: on a terminal"),
+    ] = None
     sync: Annotated[bool, Key(Kind.SWITCH, "survive power loss too: a page counts as done when the disk has it")] = (
         False
     )

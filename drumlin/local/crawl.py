@@ -54,6 +54,7 @@ from drumlin.garbage_collection import collect_seldom, set_apart_what_is_loaded
 from drumlin.lines import tell
 from drumlin.local.directory import FRONTIER, CrawlDirectory
 from drumlin.local.keepers import Keepers
+from drumlin.local.page import page_served
 from drumlin.local.restarting import CONFIG_BEFORE_KEY, differences, follow_differences, still_set
 from drumlin.local.troubles import Troubles, standstill
 from drumlin.logs import identify, logging_to
@@ -94,10 +95,12 @@ class LocalCrawl:
         *,
         fresh: bool = False,
         on_progress: Callable[[Totals, LocalCrawl], None],
+        on_page: Callable[[str], None] | None = None,
         tell: Callable[[str], None] = tell,
     ) -> None:
-        """`fresh` removes the crawl that is in the directory and begins anew. `tell` is called with sentences for the
-        user: that another crawl is at work there, or what differs from the last start."""
+        """`fresh` removes the crawl that is in the directory and begins anew. `on_page` is called with the address of
+        the crawl's page; without it there is no page. `tell` is called with sentences for the user: that another crawl
+        is at work there, or what differs from the last start."""
         self.config = config
         self._process = process
         self._out = Path(process.out).absolute()
@@ -110,6 +113,7 @@ class LocalCrawl:
         self._patience = Patience(process.patience_s)
         self._seeds = seeds
         self._on_progress = on_progress
+        self._on_page = on_page
         self._say = tell
         self._record = CrawlRecord()
         self._failure: Failure | None = None
@@ -296,7 +300,8 @@ class LocalCrawl:
             endpoint=listen.endpoint,
         )
         collect_seldom(*GC_THRESHOLDS)
-        async with app.running(), run_server(app, listen, [self._socket], drain=False):
+        serving = run_server(app, listen, [self._socket], app.close, drain=False)
+        async with app.running(), serving, page_served(app, self._on_page):
             try:
                 await self._supervise(app)
             finally:
@@ -327,7 +332,7 @@ class LocalCrawl:
             now = await self._time.now()
             totals = await self.dispatcher.tick(now, self.elapsed_s)
             await self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
-            app.ticked(totals, now)
+            await app.ticked(totals, now)
             await self._heed_troubles(totals)
             self._on_progress(totals, self)
             self._keepers.end_hung_parses()

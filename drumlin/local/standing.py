@@ -12,16 +12,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from drumlin.access.tokens import SECRET_BYTES, OpenAccess
+from drumlin.access.tokens import SECRET_BYTES, OpenAccess, Permission, Role
 from drumlin.api.app import CoordinatorApp
 from drumlin.api.explaining.report import elapsed_before_s
 from drumlin.api.messages.people import Reason, WhyIdle
+from drumlin.api.routing import Call, Route
 from drumlin.client.remote import CoordinatorError, Remote, read_answer
 from drumlin.config import SETTINGS, CrawlConfig
 from drumlin.config.record import CrawlRecord
@@ -32,6 +35,7 @@ from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import EngineError, StorageError
 from drumlin.local.directory import FRONTIER, CrawlDirectory
+from drumlin.local.page import page_served
 from drumlin.protocol import PRESENT, CrawlState, paths
 
 ONLY_RUNNING = ("/crawl/pause", "/crawl/resume", "/crawl/stop", "/drain", "/quarantine")
@@ -54,6 +58,30 @@ class StandingCrawl(Remote):
         self._engine: Engine | None = None
         self._app: CoordinatorApp
         self._dispatcher: Dispatcher
+
+    def show(self, on_page: Callable[[str], None]) -> None:
+        """Serve the page of this crawl until a signal comes. It can be looked at and not changed, so nothing has to be
+        written."""
+        self._runner.run(self._show(on_page))
+
+    async def _show(self, on_page: Callable[[str], None]) -> None:
+        if self._engine is None:
+            await self._open()
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, ended.set)
+        async with page_served(self._app, on_page, role=Role.VIEWER, adapted=self._adapted):
+            await ended.wait()
+
+    def _adapted(self, route: Route) -> Route | None:
+        """The calls that make sense for a crawl that does not run."""
+
+        async def why_idle(call: Call, message: None) -> WhyIdle:
+            return await self._why_idle()
+
+        if route.permission is Permission.OPERATE:
+            return None
+        return msgspec.structs.replace(route, answer=why_idle) if route.path == paths.WHY_IDLE else route
 
     def close(self) -> None:
         self._close_engine()
@@ -116,9 +144,18 @@ class StandingCrawl(Remote):
         # The chance does not matter: it spreads retries and picks samples of what nodes send, and neither happens here.
         record = CrawlRecord.read(self._out)
         seeds = record.seeds if record else []
-        self._dispatcher = Dispatcher(engine, config, seeds, chance=random.Random(0), ends=False)  # noqa: S311
+        self._dispatcher = Dispatcher(
+            engine,
+            config,
+            seeds,
+            chance=random.Random(0),  # noqa: S311
+            elapsed_s=await elapsed_before_s(engine),
+            ends=False,
+        )
         await self._dispatcher.open()
         engine_time = StandingTime(engine)
+        # Calls that need no engine go by the time as it was last read, and sessions expire by it.
+        await engine_time.now()
         if self._writes:
             await engine.release_nodes(await self._dispatcher.nodes.lose_all(engine), await engine_time.now())
         self._app = CoordinatorApp(

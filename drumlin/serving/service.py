@@ -24,7 +24,7 @@ import msgspec
 import uvicorn
 
 from drumlin.access.tokens import SECRET_BYTES, AccessControl, OpenAccess, crawl_secret
-from drumlin.api.app import CoordinatorApp
+from drumlin.api.app import Application, CoordinatorApp
 from drumlin.api.explaining.report import ELAPSED_KEY
 from drumlin.api.intake.bundles import QUOTA_BYTES, sweep
 from drumlin.api.listening import listening_on
@@ -118,10 +118,10 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def run_server(
-    app: CoordinatorApp, listen: Listen, sockets: list[socket.socket], *, drain: bool
+    app: Application, listen: Listen, sockets: list[socket.socket], close: Callable[[], None], *, drain: bool
 ) -> AsyncIterator[None]:
-    """Serve `app` on these sockets for as long as the context lasts. With `drain`, requests that are under way at its
-    end are still answered."""
+    """Serve `app` on these sockets for as long as the context lasts. At its end `close` is called, which must end
+    answers that never end by themselves. With `drain`, requests that are under way then are still answered."""
     config = uvicorn.Config(
         app,
         http=LimitedProtocol,
@@ -146,7 +146,7 @@ async def run_server(
         await _until_started(server, serving, listen)
         yield
     finally:
-        app.close()
+        close()
         if drain:
             server.should_exit = True
             await serving
@@ -273,7 +273,7 @@ class _Service:
             await asyncio.to_thread(sweep, options.store, time.time())
             self._finisher = Finisher(dispatcher, options.store)
         collect_seldom(*GC_THRESHOLDS)
-        serving = run_server(app, options.listen, self._sockets, drain=True)
+        serving = run_server(app, options.listen, self._sockets, app.close, drain=True)
         async with app.running(), serving, _watching(app, options.listen):
             on_ready(dispatcher)
             ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
@@ -320,7 +320,7 @@ class _Service:
             dispatcher.ends = await self.engine.get_meta(FINISH_KEY) == YES
             totals = await dispatcher.tick(now, self._elapsed_s)
             dispatcher.nodes.let_go(now)
-            app.ticked(totals, now)
+            await app.ticked(totals, now)
             if self._finisher is not None:
                 await self._finisher.tick(now)
         except DrumlinError as broken:

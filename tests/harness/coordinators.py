@@ -133,7 +133,7 @@ class RunningCoordinator:
         )
         listen = Listen("127.0.0.1", self.port)
         with listening_on(listen.host, listen.port, "", LISTEN_BACKLOG) as sockets:
-            serving = run_server(self.app, listen, sockets, drain=False)
+            serving = run_server(self.app, listen, sockets, self.app.close, drain=False)
             async with self.time.running(), self.app.running(), serving:
                 self._ready.set()
                 while not self._ending.is_set():

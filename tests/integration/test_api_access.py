@@ -74,9 +74,10 @@ def test_every_call_is_for_the_roles_of_its_permission_and_no_other(matrix: Matr
         assert denied != allowed, f"{role}: {route.method} {route.path}: {answer.status} {answer.body[:200]!r}"
 
 
-def test_health_and_the_document_are_open_to_all(matrix: Matrix) -> None:
+def test_health_the_document_and_the_page_are_open_to_all(matrix: Matrix) -> None:
     open_paths = {route.path for route in matrix.routes if route.permission is None}
-    assert open_paths == {"/healthz", "/readyz", "/api/v1/openapi.json"}
+    files = {path for path in open_paths if path.startswith("/ui/")}
+    assert open_paths - files == {"/healthz", "/readyz", "/api/v1/openapi.json", "/", "/session"}
     assert all(matrix.coordinator.get(path).status == 200 for path in open_paths)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.api.browsers import refuse_pages
+from drumlin.api.browsers import check_name, check_own_page, comes_by_tls, own_names, refuse_pages, session_of
 from drumlin.http.refusal import Refused
 from tests.harness.coordinators import RunningCoordinator
 
@@ -51,3 +51,77 @@ def test_a_page_cannot_stop_a_crawl_and_without_tokens_it_is_told_so() -> None:
         assert coordinator.get("/healthz", headers=page).status == 200
     with RunningCoordinator(controlled=True) as coordinator:
         assert coordinator.post("/api/v1/crawl/stop", headers=page).code == "no_token"
+
+
+# Browsers with a session
+
+OWN = frozenset({"localhost", "crawl.test"})
+
+
+@pytest.mark.parametrize(
+    "host", ["crawl.test", "crawl.test:8700", "CRAWL.test", "localhost:1", "127.0.0.1:8700", "[::1]:8"]
+)
+def test_the_page_is_served_under_our_own_names_and_under_addresses(host: str) -> None:
+    check_name({b"host": host.encode()}, OWN, addresses=True)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.test", "evil.test:8700", "crawl.test.evil.test", "", "[", "127.0.0.1.evil.test"]
+)
+def test_a_name_that_was_bent_to_our_address_is_refused(host: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check_name({b"host": host.encode()}, OWN, addresses=True)
+    assert refused.value.code == "foreign_name"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8701", "127.0.0.2:8700", "localhost:8700"])
+def test_the_page_of_a_local_crawl_has_one_name_and_port(host: str) -> None:
+    names = frozenset({"127.0.0.1:8700"})
+    check_name({b"host": b"127.0.0.1:8700"}, names, addresses=False)
+    with pytest.raises(Refused):
+        check_name({b"host": host.encode()}, names, addresses=False)
+
+
+def test_the_names_are_those_of_the_endpoint_and_of_the_machine() -> None:
+    assert own_names("https://Crawl.test/prefix", "Machine7") == {"localhost", "crawl.test", "machine7"}
+
+
+PAGE = {b"host": b"crawl.test", b"origin": b"https://crawl.test", b"x-drumlin-page": b"1"}
+
+
+def test_our_own_page_may_change_things_also_behind_a_proxy() -> None:
+    check_own_page("POST", PAGE, "")
+    check_own_page("PATCH", {**PAGE, b"host": b"10.0.0.1:8700"}, "https://crawl.test")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {b"origin": b"https://evil.test"},
+        {b"origin": b"null"},
+        {b"origin": b"https://crawl.test:444"},
+        {b"origin": b""},
+        {b"x-drumlin-page": None},
+        {b"origin": None},
+    ],
+    ids=str,
+)
+def test_a_change_from_elsewhere_is_refused(changed: dict[bytes, bytes | None]) -> None:
+    headers = {name: value for name, value in {**PAGE, **changed}.items() if value is not None}
+    check_own_page("GET", headers, "")
+    with pytest.raises(Refused) as refused:
+        check_own_page("DELETE", headers, "")
+    assert refused.value.code == "foreign_page"
+
+
+def test_a_proxy_that_takes_tls_off_is_known_by_the_name_that_the_browser_used() -> None:
+    assert comes_by_tls({b"host": b"crawl.test"}, "https://crawl.test")
+    assert not comes_by_tls({b"host": b"127.0.0.1:8700"}, "https://crawl.test")
+    assert not comes_by_tls({b"host": b"crawl.test"}, "http://crawl.test")
+
+
+def test_the_session_is_that_of_this_crawls_cookie() -> None:
+    headers = {b"cookie": b"drumlin_aa=one; other=x; drumlin_bb=two"}
+    assert session_of(headers, "drumlin_bb") == "Session two"
+    assert session_of(headers, "drumlin_b") is None
+    assert session_of({}, "drumlin_bb") is None

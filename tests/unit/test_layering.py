@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "drumlin"
 
 # A unit may import the units of earlier rows, and itself.
 LAYERS: list[set[str]] = [
-    {"model", "errors", "protocol", "clock", "disk", "garbage_collection", "lines", "logs", "http", "metrics"},
+    {"model", "errors", "protocol", "clock", "disk", "garbage_collection", "lines", "logs", "http", "metrics", "ui"},
     {"urls"},
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
@@ -46,6 +46,8 @@ ALLOWED = {
     "logs": {"lines"},
     "http": set[str](),
     "metrics": {"errors"},
+    # The dashboard's files, which browsers load.
+    "ui": set[str](),
     "config": {"model", "errors", "urls", "robots", "http", "logs"},
     "tls": {"errors", "disk"},
     # The law of contact knows no clock and no fetcher: those who perform what it decides do.

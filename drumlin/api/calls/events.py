@@ -69,10 +69,15 @@ class Events:
         return Stream(pieces(), MEDIA_TYPE)
 
     def close(self) -> None:
-        """End all streams, because the coordinator ends and must not wait for its listeners."""
+        """End all streams, because the coordinator ends and must not wait for its listeners. The last figures are sent
+        first: a crawl that is finished should be seen to be."""
+        last = self._figures.last()
+        farewell = b"" if last is None else _event("stats", on_calendar(last, self._time.calendar))
+        farewell += _event("end", StateChange(str(self._figures.state)))
         for queue in self._clients:
-            if queue.full():
+            while queue.qsize() > EVENTS_WAITING_MAX - 2:
                 queue.get_nowait()
+            queue.put_nowait(farewell)
             queue.put_nowait(None)
 
     async def _pieces(self, subject: str) -> AsyncGenerator[bytes, None]:

@@ -12,7 +12,7 @@ from drumlin.api.messages.people import Budgets, CrawlView, Stats, TotalsView
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.health import Health
 from drumlin.coordinator.totals import Totals
-from drumlin.protocol import NodeRecord, NodeStatus
+from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
 
 TOTALS_FRESH_S = 0.25
 NODES_FRESH_S = 1.0
@@ -58,12 +58,18 @@ class Figures:
         self._dispatcher = dispatcher
         self._health = health
         self._totals: tuple[float, Totals] | None = None
+        self._ticked: tuple[float, Totals] | None = None
         self._nodes: tuple[float, list[NodeRecord]] | None = None
         self._rates = Rates()
 
     def ticked(self, totals: Totals, now: float) -> None:
         """Take a sample at each tick, so even the first viewer sees how fast the crawl is."""
+        self._ticked = now, totals
         self._rates.add(Sample(now, totals.pages, totals.bytes))
+
+    @property
+    def state(self) -> CrawlState:
+        return self._dispatcher.state
 
     async def totals(self, now: float) -> Totals:
         if self._totals is None or not 0 <= now - self._totals[0] < TOTALS_FRESH_S:
@@ -82,7 +88,16 @@ class Figures:
         self._nodes = None
 
     async def stats(self, now: float) -> Stats:
-        totals, nodes = await self.totals(now), await self.nodes(now)
+        return self._stats(await self.totals(now), await self.nodes(now), now)
+
+    def last(self) -> Stats | None:
+        """The figures of the last tick, for when there is no time to ask the engine; None if nobody has looked yet."""
+        if self._ticked is None or self._nodes is None:
+            return None
+        now, totals = self._ticked
+        return self._stats(totals, self._nodes[1], now)
+
+    def _stats(self, totals: Totals, nodes: list[NodeRecord], now: float) -> Stats:
         pages_per_s, bytes_per_s = self._rates.per_s()
         statuses = Counter(str(node.status) for node in nodes)
         active = [node for node in nodes if node.status is NodeStatus.ACTIVE]

@@ -18,6 +18,7 @@ from drumlin.api.calls.events import Events
 from drumlin.api.calls.figures import Figures
 from drumlin.api.calls.metrics import CoordinatorMetrics
 from drumlin.api.explaining.bounds import Seen, bound_by
+from drumlin.api.explaining.causes import cause
 from drumlin.api.explaining.why import troubled, why_idle
 from drumlin.api.gate import Gate
 from drumlin.api.messages.people import (
@@ -27,6 +28,8 @@ from drumlin.api.messages.people import (
     AuditView,
     Changed,
     CrawlView,
+    DeadLetterGroup,
+    DeadLetterGroups,
     DeadLettersChange,
     DeadLettersQuery,
     DeadLettersView,
@@ -110,6 +113,7 @@ class PeopleCalls:
                 _look(paths.WHY_IDLE, "Why nothing is being fetched right now, or not more", self.why_idle, WhyIdle)
             ),
             _look(paths.DEAD_LETTERS, "URLs given up", self.dead_letters, DeadLettersView, DeadLettersQuery),
+            _look(paths.DEAD_LETTER_GROUPS, "How many URLs were given up, by cause", self.groups, DeadLetterGroups),
             _look(paths.AUDIT, "Who changed what, newest first", self.audit, AuditView, AuditQuery),
             _always(_page(paths.EVENTS, "Figures and changes as they come", self.events, bytes, EVENTS_TYPE)),
             _always(_page(paths.METRICS, "Metrics for Prometheus", self.metrics, str, METRICS_TYPE)),
@@ -187,7 +191,7 @@ class PeopleCalls:
     async def events(self, call: Call, message: None) -> Stream:
         """A stream for clients that ask for one, as a browser's EventSource does; otherwise a single event."""
         if EVENTS_TYPE in call.header(b"accept"):
-            return self._events.listen(call.identity.subject if call.authorization else "")
+            return self._events.listen(call.identity.subject if call.credential else "")
         return await self._events.once()
 
     async def nodes(self, call: Call, query: NodesQuery) -> NodesView:
@@ -228,6 +232,11 @@ class PeopleCalls:
     async def dead_letters(self, call: Call, query: DeadLettersQuery) -> DeadLettersView:
         found = await self._letters(query.kind, query.host, query.limit)
         return DeadLettersView([dead_letter_view(letter) for letter in found])
+
+    async def groups(self, call: Call, message: None) -> DeadLetterGroups:
+        counts = (await self._figures.totals(call.now)).group("dead.")
+        found = [DeadLetterGroup(kind, cause(kind), urls) for kind, urls in counts.items() if urls]
+        return DeadLetterGroups(sorted(found, key=lambda group: (-group.urls, group.kind)))
 
     async def audit(self, call: Call, query: AuditQuery) -> AuditView:
         return AuditView(await self._audit.read(limit=query.limit, before=query.before or None))

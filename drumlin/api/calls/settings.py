@@ -1,4 +1,4 @@
-"""Changing a crawl's settings while it runs: `PATCH /api/v1/crawl`.
+"""A crawl's settings: `GET /api/v1/settings`, and changing them while it runs: `PATCH /api/v1/crawl`.
 
 The change is in force at this coordinator when the call is answered and at the others within a second; nodes follow it
 with their next heartbeat. The message's type is made from the table of settings, so bounds are the same everywhere.
@@ -7,17 +7,18 @@ with their next heartbeat. The message's type is made from the table of settings
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from drumlin.access.tokens import Permission
 from drumlin.api.messages.people import WebURL
 from drumlin.api.routing import Call, Route
-from drumlin.config import CrawlConfig
+from drumlin.config import CrawlConfig, settings_of
 from drumlin.config.changes import CHANGEABLE, SEEDS
 from drumlin.config.key import Kind, Setting
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.engines.base import Added
 from drumlin.errors import ConfigError
 from drumlin.frontier import priority_of
@@ -79,6 +80,28 @@ class SettingChange(msgspec.Struct):
     after: Any
 
 
+class SettingView(msgspec.Struct):
+    """One setting of the crawl. `shown` and `default` are written as a person may type them. `origin` is `default`,
+    `given` (when the crawl was started) or `changed` (since then, while it ran)."""
+
+    name: str
+    field: str
+    help: str
+    kind: str
+    value: Any
+    shown: str
+    default: str
+    origin: Literal["default", "given", "changed"]
+    changeable: bool
+
+
+class AllSettings(msgspec.Struct):
+    """Every setting of the crawl; `version` counts the changes since it was founded."""
+
+    version: int
+    settings: list[SettingView]
+
+
 class SettingsView(msgspec.Struct):
     """The outcome of a change. `version` counts the changes since the crawl was founded; `seeds_added` is how many of
     the seeds were new."""
@@ -99,6 +122,14 @@ class SettingsCalls:
     def routes(self) -> list[Route]:
         return [
             Route(
+                method="GET",
+                path=paths.SETTINGS,
+                summary="Every setting of the crawl, its value and where that comes from",
+                answer=self.settings,
+                permission=Permission.READ,
+                gives=AllSettings,
+            ),
+            Route(
                 method="PATCH",
                 path=paths.CRAWL,
                 summary="Change budgets, delay, scope or pace while the crawl runs",
@@ -108,8 +139,16 @@ class SettingsCalls:
                 gives=SettingsView,
                 body_bytes_max=CHANGE_BYTES_MAX,
                 writes="crawl.change",
-            )
+            ),
         ]
+
+    async def settings(self, call: Call, message: None) -> AllSettings:
+        saved = await self._dispatcher.engine.get_meta(CONFIG_KEY)
+        now = self._dispatcher.config
+        founded = msgspec.json.decode(saved, type=CrawlConfig) if saved else now
+        return AllSettings(
+            self._dispatcher.steering.version, [setting_view(one, founded, now) for one in settings_of("crawl")]
+        )
 
     async def change(self, call: Call, message: Any) -> SettingsView:
         seeds = _canonical(message.seeds)
@@ -127,6 +166,21 @@ class SettingsCalls:
     async def _add_seeds(self, seeds: list[str], now: float) -> int:
         offered = [NewURLs(host, urls, priority_of(0)) for host, urls in by_host(seeds).items()]
         return (await self._dispatcher.enqueue(offered, now)).count(Added.ADDED) if offered else 0
+
+
+def setting_view(setting: Setting, founded: CrawlConfig, config: CrawlConfig) -> SettingView:
+    began, value = getattr(founded, setting.field), getattr(config, setting.field)
+    return SettingView(
+        setting.name,
+        setting.field,
+        setting.key.help,
+        setting.key.kind.name.lower(),
+        value,
+        setting.shown(value),
+        setting.shown(setting.default),
+        "changed" if value != began else "given" if value != setting.default else "default",
+        setting.name in CHANGEABLE,
+    )
 
 
 def differences(before: CrawlConfig, after: CrawlConfig) -> dict[str, SettingChange]:

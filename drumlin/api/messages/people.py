@@ -339,6 +339,20 @@ class DeadLettersView(msgspec.Struct):
     dead_letters: list[DeadLetterView]
 
 
+class DeadLetterGroup(msgspec.Struct):
+    """How many URLs were given up for one cause, and what it means in words."""
+
+    kind: str
+    means: str
+    urls: int
+
+
+class DeadLetterGroups(msgspec.Struct):
+    """All causes, that with most URLs first."""
+
+    groups: list[DeadLetterGroup]
+
+
 class DeadLettersChange(msgspec.Struct, forbid_unknown_fields=True):
     """Selects dead letters: those of this `kind` and `host`, and among them these `urls`, or up to `limit` of them."""
 

@@ -1,0 +1,41 @@
+"""`drumlin open`: the page of a crawl on this machine, whether it runs or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from drumlin.cli.console import line, results, say
+from drumlin.cli.help import Verb
+from drumlin.cli.remote import find_remote
+from drumlin.config import Loaded, config_options
+from drumlin.protocol import paths
+
+
+@click.command("open", cls=Verb)
+@click.argument("folder", required=False, metavar="[DIR]", type=click.Path(path_type=Path))
+@config_options("out", "quiet", "color")
+def command(loaded: Loaded, folder: Path | None) -> None:
+    """Give the address of a crawl's page, to open in a browser on this machine.
+
+    If the crawl runs, this is another address of its page. If it does not, the page is shown until Ctrl-C: everything
+    can be looked at, and nothing changed. Each address works once, and then in the browser that used it.
+    """
+    from drumlin.local.standing import StandingCrawl
+
+    process = loaded.process
+    named = folder or (Path(process.out) if loaded.is_given("out") else None)
+    remote = find_remote(loaded, named)
+    try:
+        if isinstance(remote, StandingCrawl):
+            remote.show(lambda address: _tell(loaded, address))
+        else:
+            line(results(process), remote.post(paths.PAGE_CODE)["address"])
+    finally:
+        remote.close()
+
+
+def _tell(loaded: Loaded, address: str) -> None:
+    line(results(loaded.process), address)
+    say(loaded.process, "Open it in a browser on this machine. Ctrl-C ends it.")

@@ -1,0 +1,79 @@
+/** Hosts by their state, those with most to do first; and a way to any host by its name. */
+
+import { api } from "../api.js";
+import { card, empty, fill, h, hostLink, renew, say, table } from "../dom.js";
+import { count, counted, duration, size } from "../format.js";
+
+/** @typedef {import("../app.js").Context} Context */
+
+export const HOST_STATES = /** @type {Record<string, string>} */ ({
+  leased: "With a node", ready: "Ready", waiting: "Waiting", backoff: "Out of reach", blocked: "Blocked",
+});
+const NOTHING = /** @type {Record<string, string>} */ ({
+  leased: "They all wait, or nothing is left to fetch.", ready: "Every host that has URLs is with a node, or waits.",
+  waiting: "No host waits for its delay.", backoff: "Every host that was asked has answered.",
+  blocked: "A blocked host is asked nothing until you unblock it.",
+});
+const EVERY_S = 3;
+const ASKED = 1000;
+const SHOWN = 100;
+
+/** @param {HTMLElement} main @param {Context} context */
+export function hostsScreen(main, context) {
+  const state = context.query.state in HOST_STATES ? context.query.state : "leased";
+  const [list, told] = [h("div"), h("p.told.first")];
+  const tabs = h("div.tabs", { role: "group", "aria-label": "State" }, Object.entries(HOST_STATES).map(([name, words]) =>
+    h("a", { href: `#/hosts?state=${name}`, "aria-current": name === state ? "true" : null }, words, h("span.count", { "data-state": name }))));
+  fill(main, h("header", null, h("h1", null, "Hosts"), finder()), tabs, h("section.card", null, told, list));
+  let shown = SHOWN;
+  /** @type {any[]} */
+  let hosts = [];
+  const draw = () => {
+    const total = totals(context)[state] ?? hosts.length;
+    say(told, hosts.length >= ASKED && total > hosts.length ? `${count(hosts.length)} of ${count(total)} hosts; any other can be found by its name.` : "");
+    renew(list, hosts.length ? rows(hosts.slice(0, shown)) : empty(`No host is ${HOST_STATES[state].toLowerCase()}`, NOTHING[state]),
+      hosts.length > shown && h("button.more", { onclick: () => { shown += 4 * SHOWN; draw(); } }, `Show more of ${count(hosts.length)}`));
+  };
+  context.every(EVERY_S, async () => {
+    hosts = (await api.hosts(state, ASKED)).hosts.sort((/** @type {any} */ a, /** @type {any} */ b) => b.queued - a.queued);
+    draw();
+  });
+  const counts = () => {
+    for (const [name, many] of Object.entries(totals(context))) {
+      const place = tabs.querySelector(`[data-state="${name}"]`);
+      if (place) say(place, many ? count(many) : "");
+    }
+  };
+  context.on("stats", counts);
+  counts();
+}
+
+/** @param {Context} context @returns {Record<string, number>} */
+function totals(context) {
+  const of = context.live.stats?.totals;
+  if (!of) return {};
+  return {
+    leased: of.hosts_leased, ready: of.hosts_ready, waiting: of.hosts_waiting, backoff: of.hosts_in_backoff,
+  };
+}
+
+/** @param {any[]} hosts */
+function rows(hosts) {
+  const columns = [{ title: "Host" }, { title: "Queued", kind: "n" }, { title: "Pages", kind: "n wide" }, { title: "Received", kind: "n wide" }, { title: "Delay", kind: "n" }];
+  return table("Hosts", columns, hosts.map((host) => [
+    h("span", null, hostLink(host.host), h("small.why", null, host.why)),
+    count(host.queued), count(host.pages), size(host.bytes), duration(host.delay_s),
+  ]));
+}
+
+/** A field that leads to a host. */
+function finder() {
+  const box = /** @type {HTMLInputElement} */ (h("input", { id: "host", type: "text", placeholder: "example.org", autocomplete: "off", spellcheck: "false" }));
+  const form = h("form.finder", { role: "search" }, h("label.hidden", { for: "host" }, "Find a host by its name"), box, h("button", { type: "submit" }, "Find"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const name = box.value.trim().replace(/^https?:\/\//, "").replace(/\/.*$/, "");
+    if (name) location.hash = `#/hosts/${encodeURIComponent(name)}`;
+  });
+  return form;
+}

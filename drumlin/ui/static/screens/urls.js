@@ -1,0 +1,102 @@
+/** The story of one URL: where it was found, what was decided, each try, and where its page lies. */
+
+import { CallError, api } from "../api.js";
+import { card, empty, fill, h, hostLink, prose, renew, tag, urlLink } from "../dom.js";
+import { count, duration, moment } from "../format.js";
+
+/** @typedef {import("../app.js").Context} Context */
+
+const EVERY_S = 3;
+const TOLD_MAX = 5;
+const STATES = /** @type {Record<string, [string, string]>} */ ({
+  queued: ["Queued", "accent"], scheduled: ["To be tried again", "refused"], leased: ["With a node", "ok"], done: ["Done", "ok"],
+  dead: ["Given up", "broken"], not_followed: ["Not followed", "idle"],
+});
+const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
+  fetched: ["Fetched", "ok"], not_modified: ["Unchanged", "ok"], redirected: ["Redirected", "moved"], denied: ["Denied", "refused"],
+  skipped: ["Skipped", "idle"], failed: ["Failed", "broken"],
+});
+
+/** @param {HTMLElement} main @param {Context} context */
+export function urlsScreen(main, context) {
+  const url = context.query.url ?? "";
+  const body = h("div");
+  fill(main, h("header", null, h("h1", null, "URLs")), finder(url), body);
+  if (!url) {
+    fill(body, empty("What happened to this URL?",
+      "Paste an address. You will read where it was found, what was decided about it and why, each try, and where its page is stored."));
+    return;
+  }
+  context.every(EVERY_S, async () => {
+    try {
+      renew(body, ...tell(await api.url(url), url));
+    } catch (wrong) {
+      if (!(wrong instanceof CallError) || wrong.status === 0) throw wrong;
+      renew(body, empty("Nothing is known of it", prose(`${wrong.message} ${wrong.hint}`)));
+    }
+  });
+}
+
+/** @param {string} url */
+function finder(url) {
+  const box = /** @type {HTMLInputElement} */ (
+    h("input", { id: "url", type: "text", inputmode: "url", value: url, placeholder: "https://example.org/page", autocomplete: "off", spellcheck: "false", required: true })
+  );
+  const form = h("form.finder.long", { role: "search" }, h("label.hidden", { for: "url" }, "A URL"), box, h("button", { type: "submit" }, "Look up"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.hash = `#/urls?url=${encodeURIComponent(box.value.trim())}`;
+  });
+  if (!url) queueMicrotask(() => box.focus());
+  return form;
+}
+
+/** @param {any} story @param {string} typed @returns {import("../dom.js").Child[]} */
+function tell(story, typed) {
+  const [words, tone] = STATES[story.state] ?? [story.state, "idle"];
+  const told = Math.min(TOLD_MAX, story.fetches.length);
+  const sentences = story.story.slice(0, story.story.length - told);
+  const rows = [
+    ...(sentences.length > 1 ? [entry(story.first_seen ? moment(story.first_seen) : "", "", ...prose(sentences[0]))] : []),
+    ...[...story.fetches].reverse().map(attempt),
+    ...sentences.slice(sentences.length > 1 ? 1 : 0).map((/** @type {string} */ one) => entry("", tone, ...prose(one))),
+  ];
+  return [
+    story.url === typed ? null : h("p.address", null, story.url),
+    h("div.two", null, card("What happened", h(`span.pill.${tone}`, null, words), h("ol.story", null, rows)), card("Facts", null, facts(story))),
+  ];
+}
+
+/** @param {string} time @param {string} tone @param {...import("../dom.js").Child} what */
+const entry = (time, tone, ...what) => h(`li${tone ? `.${tone}` : ""}`, null, time ? h("time", null, time) : null, h("p", null, ...what));
+
+/** One try, as a person would tell it. @param {any} one */
+function attempt(one) {
+  const [words, tone] = OUTCOMES[one.outcome] ?? [one.outcome, "idle"];
+  const status = one.status_code ? ` ${one.status_code}` : "";
+  const failed = [one.kind, one.error].filter(Boolean).join(", ");
+  const twin = one.duplicate_of && h("span", null, one.duplicate_kind === "exact" ? " The same content as " : " Nearly the same text as ", urlLink(one.duplicate_of), ".");
+  const target = one.redirect_to && h("span", null, " To ", urlLink(one.redirect_to), ".");
+  const place = one.warc_filename
+    ? h("small", null, "Stored in ", h("code", null, `warc/${one.warc_filename}`), one.warc_record_offset === null ? "" : ` at byte ${count(one.warc_record_offset)}.`)
+    : h("small", null, "Its row is in ", h("code", null, `tables/${one.page ? "pages" : "fetches"}/${one.segment}.parquet`), ".");
+  return entry(moment(one.crawl_time), tone, tag(tone, `${words}${status}`), ` by ${one.node_id || "somebody"}${failed ? `: ${failed}` : ""}.`, target, twin, place);
+}
+
+/** @param {any} story */
+function facts(story) {
+  const rows = /** @type {[string, import("../dom.js").Child][]} */ ([
+    ["Host", h("span", null, hostLink(story.host), story.host_state && h("small.why", null, story.host_state.why))],
+    ["Found on", story.found_on ? urlLink(story.found_on) : null],
+    ["Priority", story.priority],
+    ["Depth", story.depth],
+    ["Tries in vain", story.attempts || null],
+    ["Next try", story.retry_at ? moment(story.retry_at) : null],
+    ["With", story.lease_node ? `${story.lease_node}, until ${moment(story.lease_until)}` : null],
+    ["Redirected from", story.redirects.length ? h("span", null, story.redirects.map((/** @type {string} */ url) => h("div", null, urlLink(url)))) : null],
+    ["Last fetched", story.last_crawled ? `${moment(story.last_crawled)}, ${duration(Date.now() / 1000 - story.last_crawled)} ago` : null],
+    ["Last error", story.dead_letter?.last_error ?? null],
+  ]);
+  const shown = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return h("dl.facts", null, shown.flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+}

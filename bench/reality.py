@@ -30,8 +30,8 @@ WITHIN = 1.25
 AGAIN = "pages asked for again"
 FEW = 1.0
 """Counts below this on both sides are equal: their ratio would say nothing."""
-SIMULATED_RUNS_FOR_EACH = 4
-"""A simulated run takes about a second, so there are more of them: their mean is known better."""
+SIMULATED_RUNS_FOR_EACH = 2
+"""A simulated run takes some seconds, so there are more of them: their mean is known better."""
 
 Figures = dict[str, float]
 
@@ -175,7 +175,7 @@ def run(options: argparse.Namespace) -> int:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.reality", description=__doc__.split("\n", 1)[0] if __doc__ else "")
     parser.add_argument("--runs", type=int, default=5, help="real runs, of about 75 s each")
-    parser.add_argument("--simulated", type=int, default=0, help="simulated runs; 0: four for each real one")
+    parser.add_argument("--simulated", type=int, default=0, help="simulated runs; 0: two for each real one")
     parser.add_argument("--records", type=Path, help="keep real runs in this file, and count those that are in it")
     parser.add_argument("--lease", type=float, default=6.0, help="seconds")
     parser.add_argument("--hosts", type=int, default=120)

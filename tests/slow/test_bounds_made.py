@@ -117,7 +117,7 @@ def test_no_active_node(tmp_path: Path) -> None:
 
 def test_cpu(tmp_path: Path) -> None:
     with (
-        benchmark_web(tmp_path, 200, 2_000) as web,
+        benchmark_web(tmp_path, 200, 500) as web,
         crawl_of(tmp_path, "--delay", "0", "-i", str(web.seeds)) as place,
     ):
         # The coordinator may be short of cores as well, since all share this machine.
@@ -131,7 +131,7 @@ def test_a_slow_engine(tmp_path: Path) -> None:
         CuttingProxy(server.port) as proxy,
         crawl_of(tmp_path, "--engine", f"redis://127.0.0.1:{proxy.port}/slow", "--delay", "0", *sites(web, 9)) as place,
     ):
-        proxy.slow_down(0.05)
+        proxy.slow_down(0.03)
         check_that_it_says(place, "engine", beside=("settling", "politeness"))
 
 

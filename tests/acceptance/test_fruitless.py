@@ -61,7 +61,7 @@ def test_a_seed_that_robots_denies_or_that_leads_nowhere_is_named(tmp_path: Path
 
 def test_the_next_command_that_is_named_shows_the_rule(tmp_path: Path, web: FakeWeb) -> None:
     done = drumlin(tmp_path, "fetch", web.url("shy"), "--allow-private", "--delay", "0")
-    assert "denies drumlin this URL by `Disallow: /`" in done.stdout
+    assert "denies drumlin this URL by line 2: Disallow: /" in done.stdout
 
 
 def test_a_seed_that_fails_for_a_while_is_named_while_it_does(tmp_path: Path, web: FakeWeb) -> None:

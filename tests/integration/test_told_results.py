@@ -343,7 +343,7 @@ def test_the_story_of_a_told_page_says_by_whom_when_and_where_it_is(tmp_path: Pa
         assert story["last_crawled"] == T
         assert (
             "Fetched by w1 at 2026-09-21 14:13:20 UTC with status 200; its row is in tables/pages/coordinator-"
-            in story["story"][-1]
+            in "\n".join(story["story"])
         )
     with RunningCoordinator(store=tmp_path) as another:
         another.enqueue(url)
@@ -366,7 +366,7 @@ def test_the_story_without_a_store_or_a_row_says_so(tmp_path: Path) -> None:
         running.enqueue(url)
         node = RemoteNode(running, "own")
         send(node, [result_of(one) for one in node.take()], stored=True)
-        assert story_of(running, url)["story"][-1].startswith("No complete table of the store has a row of it")
+        assert story_of(running, url)["story"][-1].startswith("No table and no journal in the store has a row")
 
 
 def test_a_failure_is_in_the_story_before_the_next_attempt(tmp_path: Path) -> None:

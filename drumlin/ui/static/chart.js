@@ -169,7 +169,7 @@ export class RatesChart {
   tell() {
     const bin = this.shown[this.pointed] ?? [...this.shown].reverse().find(Boolean);
     for (const name of CLASSES) say(this.values[name], bin ? rate(bin.of[name]) : "–");
-    say(this.at, bin && this.shown[this.pointed] ? `at ${clock(bin.time)}` : "a second, now");
+    say(this.at, bin ? `a second, at ${clock(bin.time)}` : "a second");
   }
 
   /** @param {number} windowS */

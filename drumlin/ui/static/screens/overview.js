@@ -59,7 +59,7 @@ export function overviewScreen(main, context) {
       renew(parts.budgets, budgetsCard({ ...lists.crawl.budgets, pages: stats.pages, bytes: stats.bytes }));
     }
     tellState(parts, stats, context);
-    parts.figures.tell(stats);
+    parts.figures.tell(stats, lists?.crawl.budgets.elapsed_s ?? 0);
     chart.draw(past?.points ?? points, past?.marks ?? marks, stats.time);
     renew(parts.marks, marks.slice(-MARKS_TOLD).reverse().map((mark) => h("span", null, h("time", null, clock(mark.time)), ` ${mark.text}`)));
   };
@@ -156,16 +156,18 @@ function figures() {
     const [value, small] = [h("span"), h("small")];
     return { value, small, node: h("div", null, h("dt", null, name), h("dd", null, value, small)) };
   });
-  /** @param {Stats} stats */
-  const tell = (stats) => {
+  /** A finished crawl has no speed now: then the mean is told.
+   * @param {Stats} stats @param {number} elapsedS */
+  const tell = (stats, elapsedS) => {
+    const over = stats.state === "finished" && elapsedS > 0;
     const { totals, duplicates } = stats;
     const both = (duplicates.exact ?? 0) + (duplicates.near ?? 0);
     const failed = stats.outcomes.failed ?? 0;
     const asked = Object.values(stats.outcomes).reduce((sum, one) => sum + one, 0);
     const rows = [
       [count(stats.pages), `of ${counted(totals.known, "known URL")}`],
-      [rate(stats.pages_per_s), `${counted(stats.in_flight, "request")} under way`],
-      [size(stats.bytes), `${size(stats.bytes_per_s)}/s`],
+      over ? [rate(stats.pages / elapsedS), "over the whole crawl"] : [rate(stats.pages_per_s), `${counted(stats.in_flight, "request")} under way`],
+      [size(stats.bytes), `${size(over ? stats.bytes / elapsedS : stats.bytes_per_s)}/s`],
       [percent(both, stats.pages), both ? `${short(duplicates.exact ?? 0)} exact, ${short(duplicates.near ?? 0)} near` : "none found"],
       [percent(failed, asked), totals.dead ? `${counted(totals.dead, "URL")} given up` : "no URL given up"],
     ];

@@ -28,6 +28,8 @@ RELEASE_HINT = f"An operator can release it: POST {paths.RELEASE.format(node_id=
 SUBJECTS_MAX = 20_000
 REQUESTS_PER_S = 400.0
 """The lasting rate of one subject: three times what the busiest honest node asks."""
+RELEASED_WITHIN_S = 10.0
+"""How long a node in quarantine is told to wait before it asks again, so it notices its release within this time."""
 RETRY_AFTER_S_MIN = 1.0
 """Retry-After counts in whole seconds; after one, hundreds of requests are possible again."""
 REQUESTS_BURST = 2_000.0
@@ -117,7 +119,7 @@ class Limits:
 
     def _refuse_quarantined(self, conduct: Conduct, now: float) -> None:
         if conduct.quarantined_until > now:
-            wait_s = conduct.quarantined_until - now
+            wait_s = min(conduct.quarantined_until - now, RELEASED_WITHIN_S)
             raise Refused(
                 429, RefusalCode.QUARANTINED, f"In quarantine: {conduct.reason}.", RELEASE_HINT, retry_after_s=wait_s
             )

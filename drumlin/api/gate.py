@@ -11,7 +11,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from drumlin.access.audit import AuditLog
-from drumlin.access.limits import RELEASE_HINT, Limits
+from drumlin.access.limits import RELEASE_HINT, RELEASED_WITHIN_S, Limits
 from drumlin.access.misdeeds import Misdeed
 from drumlin.access.tokens import Identity, Role
 from drumlin.coordinator.dispatch import Dispatcher
@@ -25,8 +25,6 @@ JOINS_PER_S = 2_000.0
 JOINS_BURST = 20_000.0
 BYTES_PER_REQUEST = 128 * 1024
 """The size of a busy node's batches. Larger bodies count as several requests."""
-RELEASED_WITHIN_S = 10.0
-"""How long a node in quarantine is told to wait. So it notices its release within this time."""
 QUARANTINE_ACTION = "node.quarantine"
 """The action in the audit log, whether a person or a coordinator ordered it. In a coordinator's entry the node itself
 stands as the one who acted."""

@@ -51,7 +51,7 @@ class LeaseCalls:
             self._tell(WorkEnded(work.retry_after_s))
             self._take_leases(work, sent)
 
-        self._post(request, take, lambda: self._tell(WorkEnded(self._client.wait_s())))
+        self._post(request, take, lambda again_s: self._tell(WorkEnded(again_s)))
 
     def renew(self, action: Renew) -> None:
         request = self._request()
@@ -64,7 +64,7 @@ class LeaseCalls:
                 self._tell(Renewed(lease, sent))
             self._tell(RenewalEnded(work.lost))
 
-        self._post(request, take, lambda: self._tell(RenewalEnded(again_s=self._client.wait_s())))
+        self._post(request, take, lambda again_s: self._tell(RenewalEnded(again_s=again_s)))
 
     def visit(self, action: AskVisit) -> None:
         request = self._request()
@@ -74,7 +74,7 @@ class LeaseCalls:
             self._take_leases(work, sent)
             self._tell(VisitEnded(action.host, work.notes.get(action.host, b"")))
 
-        self._post(request, take, lambda: self._tell(VisitEnded(action.host)))
+        self._post(request, take, lambda again_s: self._tell(VisitEnded(action.host)))
 
     def _request(self) -> WorkRequest:
         self._requests += 1
@@ -88,7 +88,7 @@ class LeaseCalls:
             hosts=len(self._hosts),
         )
 
-    def _post(self, request: WorkRequest, take: Callable[[Work, float], None], failed: Callable[[], None]) -> None:
+    def _post(self, request: WorkRequest, take: Callable[[Work, float], None], failed: Callable[[float], None]) -> None:
         # Never repeated as it is: a lease granted unheard runs out by itself, and each request has a name of its own.
         sent = self._clocks.boot()
         self._client.post(self._path, request, Work, lambda work: take(work, sent), on_failure=failed, repeat_s=0.0)

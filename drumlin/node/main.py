@@ -41,9 +41,8 @@ from drumlin.node.calling.client import (
     CoordinatorClient,
     CoordinatorGone,
     CoordinatorRefused,
-    Coordinators,
-    Credentials,
 )
+from drumlin.node.calling.parties import Coordinators, Credentials
 from drumlin.node.calling.pulse import Pulse
 from drumlin.node.figures import NodeFigures
 from drumlin.node.keeping.archive import Archive

@@ -245,7 +245,7 @@ class Settling:
             Known,
             lambda known: self._mark_known(batch, asked, known),
             # Not worth waiting for: what turns out to be known is merely stored in full.
-            on_failure=lambda: self._enqueue(batch),
+            on_failure=lambda again_s: self._enqueue(batch),
             repeat_s=0.0,
             timeout_s=PROBE_TIMEOUT_S,
         )

@@ -37,7 +37,7 @@ class Call(msgspec.Struct):
 
     message: Any
     on_reply: Callable[[Any], None]
-    on_failure: Callable[[], None] | None
+    on_failure: Callable[[float], None] | None
     repeat_s: float
 
 
@@ -84,9 +84,6 @@ class Around:
 
     def due(self) -> float:
         return float("inf")
-
-    def wait_s(self) -> float:
-        return RETRY_S
 
     def renewed(self, token: str | None) -> None:
         self.tokens.append(token)

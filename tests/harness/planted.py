@@ -139,7 +139,9 @@ def _forget_the_pace(replace: Replace) -> None:
 
 
 def _count_from_the_answer(replace: Replace) -> None:
-    def post(self: LeaseCalls, request: Any, take: Callable[[Work, float], None], failed: Callable[[], None]) -> None:
+    def post(
+        self: LeaseCalls, request: Any, take: Callable[[Work, float], None], failed: Callable[[float], None]
+    ) -> None:
         clock = self._clocks.boot
         self._client.post(self._path, request, Work, lambda work: take(work, clock()), on_failure=failed, repeat_s=0.0)
 

@@ -30,7 +30,7 @@ class Parts:
         self.sent: list[tuple[str, Any, Callable[[Any], None]]] = []
         self.now = 100.0
         self.on_sending: Callable[[], None] = lambda: None
-        self.on_failure: Callable[[], None] | None = None
+        self.on_failure: Callable[[float], None] | None = None
         self.cut_off = False
         self.cut_off_s = 0.0
         self.time = CoordinatorTime()
@@ -53,9 +53,6 @@ class Parts:
 
     def due(self) -> float:
         return float("inf")
-
-    def wait_s(self) -> float:
-        return 1.0
 
     def renewed(self, token: str | None) -> None: ...
 

@@ -158,9 +158,6 @@ class Simulation:
 
     def renewed(self, token: str | None) -> None: ...
 
-    def wait_s(self) -> float:
-        return 1.0
-
 
 def _transfer(answer: Answer, context: Any, began: float, ended: float) -> Transfer:
     transfer = Transfer(None)

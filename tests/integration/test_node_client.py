@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,8 @@ from drumlin.node.calling.client import (
     CoordinatorClient,
     CoordinatorGone,
     CoordinatorRefused,
-    Coordinators,
-    Credentials,
 )
+from drumlin.node.calling.parties import Coordinators, Credentials
 from drumlin.protocol import Done, Register, Registered, Result, Results
 from drumlin.protocol.paths import SIGNATURE_HEADER
 
@@ -195,6 +195,33 @@ def test_a_coordinator_that_asks_for_patience_gets_it(server: Server) -> None:
         assert not client.cut_off, "a coordinator that answers is no outage"
 
 
+@pytest.mark.parametrize(("status", "code"), [(429, "too_fast"), (429, "quarantined"), (503, "busy")])
+def test_a_call_that_is_not_repeated_tells_how_long_to_wait_before_the_next(
+    server: Server, status: int, code: str
+) -> None:
+    """Otherwise a node in quarantine would ask for work ten times a second, and be punished for that too."""
+    server.answers = [refusal(status, code, retry_after="7")]
+    with client_of(server.endpoint) as client:
+        told: list[float] = []
+        client.post("/x", Done(), Done, lambda _: None, on_failure=told.append, repeat_s=0.0)
+        client.wait_for(lambda: bool(told))
+    assert told[0] >= 7.0
+
+
+def _has(told: list[float], count: int) -> bool:
+    return len(told) == count
+
+
+def test_a_call_that_nobody_answers_tells_longer_and_longer_waits(dead_endpoint: str) -> None:
+    with client_of(dead_endpoint, dead_endpoint) as client:
+        told: list[float] = []
+        for failures in range(1, 12):
+            client.post("/x", Done(), Done, lambda _: None, on_failure=told.append, repeat_s=0.0)
+            client.wait_for(partial(_has, told, failures))
+    assert told[0] < RETRY_WAIT_MAX_S / 10
+    assert told[-1] >= RETRY_WAIT_MAX_S / 2
+
+
 def test_a_wait_that_nobody_can_read_is_not_waited_for(server: Server) -> None:
     server.answers = [refusal(429, "too_fast", retry_after="123456789x")]
     with client_of(server.endpoint) as client:
@@ -279,7 +306,7 @@ def test_calls_that_hang_while_others_are_answered_are_told_of_unless_it_was_the
     server.answer = answer
     with client_of(server.endpoint) as client:
         failed: list[bool] = []
-        more: dict[str, Any] = {"on_failure": lambda: failed.append(True), "repeat_s": 0.0, "timeout_s": 1.0}
+        more: dict[str, Any] = {"on_failure": lambda again_s: failed.append(True), "repeat_s": 0.0, "timeout_s": 1.0}
         client.post("/hangs", Done(), Done, lambda _: None, **more)
         say(client)
         if busy:
@@ -299,7 +326,7 @@ def test_a_caller_that_does_not_wait_for_ever_is_told_who_did_not_answer(dead_en
 def test_a_call_that_is_not_repeated_says_so_once(dead_endpoint: str) -> None:
     with client_of(dead_endpoint) as client:
         failed: list[bool] = []
-        client.post("/x", Done(), Done, lambda _: None, on_failure=lambda: failed.append(True), repeat_s=0.0)
+        client.post("/x", Done(), Done, lambda _: None, on_failure=lambda again_s: failed.append(True), repeat_s=0.0)
         client.wait_for(lambda: bool(failed))
         assert (failed, client.cut_off, client.due()) == ([True], True, float("inf"))
 

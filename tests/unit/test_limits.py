@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.access.limits import LATE_GRACE, POINTS_MAX, QUARANTINE_S, REQUESTS_BURST, SUBJECTS_MAX, Limits
+from drumlin.access.limits import (
+    LATE_GRACE,
+    POINTS_MAX,
+    QUARANTINE_S,
+    RELEASED_WITHIN_S,
+    REQUESTS_BURST,
+    SUBJECTS_MAX,
+    Limits,
+)
 from drumlin.access.misdeeds import Misdeed
 from drumlin.http.refusal import Refused
 
@@ -88,6 +96,9 @@ def test_who_goes_on_when_told_to_wait_is_put_into_quarantine_and_begins_anew_af
     assert codes[0] == "too_fast"
     assert codes[-1] == "quarantined"
     assert "asked too fast, and went on when told to wait" in charge(limits, 0.0)
+    first = refusal(limits, 1.0)
+    assert first is not None
+    assert first.retry_after_s == RELEASED_WITHIN_S, "a sender that waited longer would not notice its release"
     last = refusal(limits, QUARANTINE_S - 1)
     assert last is not None
     assert (last.status, last.retry_after_s) == (429, 1.0)

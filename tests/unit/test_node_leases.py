@@ -48,7 +48,7 @@ class Asking:
     def fail(self) -> None:
         failed = self.around.said.pop(0).on_failure
         assert failed is not None
-        failed()
+        failed(RETRY_S)
 
 
 @pytest.fixture

@@ -293,7 +293,7 @@ def test_what_is_known_is_not_asked_while_cut_off_and_not_waited_for_when_it_fai
     assert parts.heard[-1] == "known"
     assert parts.on_failure is not None
     parts.sent.clear()
-    parts.on_failure()
+    parts.on_failure(1.0)
     pass_time(parts, made)
     assert parts.heard[-2:] == ["store 1", "results"]
 

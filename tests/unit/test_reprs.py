@@ -13,7 +13,8 @@ from drumlin.engines.rocksdb.engine import RocksEngine
 from drumlin.fetch import Fetcher, FetchLimits
 from drumlin.fetch.guard import Guard
 from drumlin.model import Lease
-from drumlin.node.calling.client import CoordinatorClient, Coordinators, Credentials
+from drumlin.node.calling.client import CoordinatorClient
+from drumlin.node.calling.parties import Coordinators, Credentials
 from drumlin.node.membership import NodeOptions
 from drumlin.protocol import NodeRecord, NodeStatus, Register, Registered, WorkLease
 from drumlin.serving.service import Listen, ServiceOptions

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
@@ -41,6 +41,7 @@ from drumlin.node.calling.answers import (
     why_failed,
 )
 from drumlin.node.calling.coordinator_time import CoordinatorTime
+from drumlin.node.calling.parties import Coordinators, Credentials
 from drumlin.protocol import MEDIA_TYPE, Register, Registered, paths
 from drumlin.protocol.refusals import LOST_ON_THE_WAY, NEEDS_REGISTERING, NEEDS_TOKEN, RefusalCode
 from drumlin.tls import NO_CERTIFICATE_HINT, explained
@@ -84,39 +85,6 @@ class CoordinatorRefused(EngineError):
     """A coordinator has refused a call, and repeating it would not help."""
 
 
-class Credentials(msgspec.Struct):
-    """How a node proves who it is: the token to join with, and the token and key that it got when it registered."""
-
-    join_token: str = ""
-    token: str = ""
-    key: bytes = b""
-
-    def __repr__(self) -> str:
-        """Which secrets there are, without them."""
-        return f"Credentials(join_token={bool(self.join_token)}, token={bool(self.token)}, key={bool(self.key)})"
-
-    def granted(self, registered: Registered) -> None:
-        self.token = registered.token or ""
-        self.key = bytes.fromhex(registered.key or "")
-
-
-class Coordinators:
-    """The coordinators that a node knows, and the one that it talks to until that one fails."""
-
-    def __init__(self, endpoints: Sequence[str]) -> None:
-        self.endpoints = list(endpoints)
-        self.current = 0
-
-    @property
-    def several(self) -> bool:
-        return len(self.endpoints) > 1
-
-    def avoid(self, place: int) -> None:
-        """Talk to the next one from now on, unless another call has changed to it already."""
-        if place == self.current:
-            self.current = (place + 1) % len(self.endpoints)
-
-
 class _Call(msgspec.Struct):
     """One message on its way; it may be sent several times."""
 
@@ -126,7 +94,7 @@ class _Call(msgspec.Struct):
     headers: list[str]
     reply: Any
     on_reply: Callable[[Any], None]
-    on_failure: Callable[[], None] | None
+    on_failure: Callable[[float], None] | None
     since: float
     repeat_s: float
     timeout_s: float
@@ -210,12 +178,13 @@ class CoordinatorClient:
         *,
         method: str = "POST",
         signed: bool = False,
-        on_failure: Callable[[], None] | None = None,
+        on_failure: Callable[[float], None] | None = None,
         repeat_s: float = FOREVER,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
         """Send `message`; `on_reply` is called from the fetcher's loop. A call that fails is repeated for `repeat_s`;
-        then `on_failure` is called or, without one, CoordinatorGone is raised."""
+        then `on_failure` is called with how long to wait before the next call. Without one, CoordinatorGone is
+        raised."""
         call = self._call(path, message, reply, on_reply)
         call.method, call.signed, call.on_failure = method, signed, on_failure
         call.repeat_s, call.timeout_s = repeat_s, timeout_s
@@ -371,7 +340,8 @@ class CoordinatorClient:
         if self._clocks.boot() + wait_s - call.since <= call.repeat_s:
             self._repeat.append((self._clocks.boot() + wait_s, call))
         elif call.on_failure is not None:
-            call.on_failure()
+            # A call that is not repeated never counts a second failure, so its own pause does not grow.
+            call.on_failure(max(wait_s, self.wait_s()))
         else:
             message = f"No coordinator answered {call.path} within {call.repeat_s:.0f} s ({endpoint}: {said})."
             raise CoordinatorGone(message, "Check --coordinator, and that it runs.")

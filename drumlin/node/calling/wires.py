@@ -62,7 +62,7 @@ class CoordinatorWire(Protocol):
         on_reply: Callable[[Reply], None],
         *,
         signed: bool = False,
-        on_failure: Callable[[], None] | None = None,
+        on_failure: Callable[[float], None] | None = None,
         repeat_s: float = FOREVER,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> None: ...
@@ -70,7 +70,5 @@ class CoordinatorWire(Protocol):
     def repeat_failed(self) -> None: ...
 
     def due(self) -> float: ...
-
-    def wait_s(self) -> float: ...
 
     def renewed(self, token: str | None) -> None: ...

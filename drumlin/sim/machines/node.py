@@ -19,7 +19,8 @@ from drumlin.contact.actions import FetchPage, FetchRobots
 from drumlin.errors import DrumlinError
 from drumlin.model import Capture, LinkSet, Outcome
 from drumlin.node.agent import Agent, NodeSettings
-from drumlin.node.calling.client import FOREVER, Coordinators
+from drumlin.node.calling.client import FOREVER
+from drumlin.node.calling.parties import Coordinators
 from drumlin.node.keeping.journal import Answer, Journal, answer_of, read_journal
 from drumlin.node.keeping.outbox import results_message
 from drumlin.node.main import (
@@ -247,7 +248,7 @@ class SimNode:
         results = [Result(one, url, 200, "", [], self.clock.wall(), outcome=Outcome.FETCHED, size=1) for one in ids]
         reports = [HostReport(ids[1].partition("/")[0], self.around.web.hosts[0].name, True)]
         path = paths.RESULTS.format(node_id=self.name)
-        more = {"signed": True, "repeat_s": 0.0, "on_failure": _nothing}
+        more = {"signed": True, "repeat_s": 0.0, "on_failure": lambda again_s: None}
         client.post(path, results_message(results, reports), Accepted, lambda accepted: None, **cast(Any, more))
         loop, incarnation = self.around.loop, self.incarnation
         loop.at(loop.now + every_s, self.deliver, incarnation, self.lie, other, every_s)
@@ -378,7 +379,7 @@ class SimNode:
             unique=self._unique,
         )
 
-    def _try_later(self) -> None:
+    def _try_later(self, again_s: float) -> None:
         """No coordinator has answered for long: the process ends, and whoever keeps it running starts it again."""
         self.kill()
         self.around.loop.at(self.around.loop.now + RETRY_START_S, self.start)
@@ -388,9 +389,13 @@ class SimNode:
         assert client is not None
         self.leaving = True
         path = f"{paths.NODE.format(node_id=self.name)}?boot={self.disk.boots}"
-        client.post(path, None, Done, self._left, method="DELETE", repeat_s=LEAVE_WAIT_S, on_failure=self.kill)
+        client.post(path, None, Done, self._left, method="DELETE", repeat_s=LEAVE_WAIT_S, on_failure=self._gone)
 
     def _left(self, done: Done) -> None:
+        self.kill()
+
+    def _gone(self, again_s: float) -> None:
+        """No coordinator heard that this node leaves."""
         self.kill()
 
     def _give_up(self, broken: DrumlinError) -> None:
@@ -402,7 +407,7 @@ class SimNode:
         path = paths.FAILED.format(node_id=self.name)
         self.leaving = True
         try:
-            client.post(path, failure, Done, lambda done: self._leave(), repeat_s=LEAVE_WAIT_S, on_failure=self.kill)
+            client.post(path, failure, Done, lambda done: self._leave(), repeat_s=LEAVE_WAIT_S, on_failure=self._gone)
         except DrumlinError:
             self.kill()
 

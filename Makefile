@@ -18,10 +18,10 @@ export UV_COMPILE_BYTECODE := 1
 
 # Debian packages, per target; installed only when missing (and only possible as root).
 # nginx serves HTTP/2 to the integration tests, with certificates made by openssl; redis-server is what fleets run on.
-# promtool, which checks metrics and alert rules, comes with prometheus.
-DEBIAN_TEST := nginx-light openssl redis-server libfaketime prometheus
-# The manuals that the real-site tests crawl, and the browser that looks at replayed pages.
-DEBIAN_SLOW := nginx-light redis-server libfaketime prometheus python3.11-doc postgresql-doc-15 chromium
+# promtool, which checks metrics and alert rules, comes with prometheus; chromium looks at the dashboard.
+DEBIAN_TEST := nginx-light openssl redis-server libfaketime prometheus chromium
+# The manuals that the real-site tests crawl.
+DEBIAN_SLOW := $(DEBIAN_TEST) python3.11-doc postgresql-doc-15
 DEBIAN_BENCH := wget2
 # Manuals for what is said of texts: languages, near-duplicates, preformatted code. And where they are.
 DEBIAN_MANUALS := cppreference-doc-en-html libboost1.74-doc postgresql-doc-15 python3.11-doc sqlite3-doc git-doc

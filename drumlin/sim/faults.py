@@ -12,11 +12,12 @@ import msgspec
 
 class Kind(msgspec.Struct, frozen=True):
     """How a kind of fault is drawn: how often in a simulation, for how long, and which share of the nodes it strikes
-    (0: it strikes something else, of which there are few)."""
+    (0: it strikes something else, of which there are few). `stalls`: no node gets anything done while it lasts."""
 
     times: tuple[int, int]
     lasts_s: tuple[float, float]
     share: tuple[float, float] = (0.0, 0.0)
+    stalls: bool = False
 
 
 KINDS: dict[str, Kind] = {
@@ -36,10 +37,10 @@ KINDS: dict[str, Kind] = {
     "coordinator_killed": Kind((1, 3), (2.0, 60.0)),
     "coordinator_frozen": Kind((1, 3), (1.0, 30.0)),
     "coordinator_calendar_stepped": Kind((1, 3), (10.0, 200.0)),
-    "all_coordinators_killed": Kind((1, 1), (3.0, 40.0)),
+    "all_coordinators_killed": Kind((1, 1), (3.0, 40.0), stalls=True),
     # the engine, and the network between coordinators and it
-    "engine_fails_over": Kind((1, 4), (0.5, 12.0)),
-    "engine_slow": Kind((1, 2), (5.0, 40.0)),
+    "engine_fails_over": Kind((1, 4), (0.5, 12.0), stalls=True),
+    "engine_slow": Kind((1, 2), (5.0, 40.0), stalls=True),
     "coordinator_cut_off": Kind((1, 2), (2.0, 40.0)),
     "coordinator_mute": Kind((1, 2), (2.0, 40.0)),
     "coordinator_deaf": Kind((1, 2), (2.0, 40.0)),
@@ -67,6 +68,11 @@ class Fault(msgspec.Struct, frozen=True):
     @property
     def over_at(self) -> float:
         return self.at + self.lasts_s
+
+    @property
+    def costs_s(self) -> float:
+        """How much of the whole fleet's time it takes, about and at most."""
+        return self.lasts_s * (1.0 if KINDS[self.kind].stalls else self.share)
 
 
 def swarm(chance: random.Random, first_at: float, last_at: float) -> tuple[Fault, ...]:

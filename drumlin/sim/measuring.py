@@ -11,6 +11,8 @@ from xxhash import xxh3_64
 from drumlin.contact.actions import FetchPage, FetchRobots
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.engines.memory.shard import AFTER_EVERY_NAME
+from drumlin.model import Outcome
+from drumlin.protocol.statuses import outcome_of_status
 from drumlin.sim.checking.ledger import Ledger
 from drumlin.sim.figures import LATENCY_MEAN_S
 from drumlin.sim.machines.calling import Network
@@ -19,7 +21,6 @@ from drumlin.sim.machines.node import SimNode
 from drumlin.sim.scenario import Scenario
 from drumlin.sim.web import ROBOTS_PATH
 
-PAGE = 200
 WARM_UP_S = 30.0
 WARM_UP_PAGES = 2.0
 """The first seconds after all nodes have joined do not count, in which they ask for robots.txt, nor the time in which
@@ -114,11 +115,11 @@ class Measures:
         loss."""
         if not isinstance(fetch, FetchPage) or fetch.url in self._answered:
             return
-        if status == PAGE:
-            self._answered.add(fetch.url)
         self.requests += 1
         self.requests_s += seconds
-        self.pages_fetched += status == PAGE
+        if outcome_of_status(status) is Outcome.FETCHED:
+            self._answered.add(fetch.url)
+            self.pages_fetched += 1
 
     @property
     def seconds_a_page(self) -> float:

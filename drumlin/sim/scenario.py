@@ -21,18 +21,23 @@ FIRST_FAULT_S = 60.0
 CALM_AT_THE_END_S = 240.0
 """After the last fault so much time is left, to see whether the crawl recovers."""
 NODES = (300, 1_000)
+"""Small fleets are drawn more often than large ones, which take more time for as many pages."""
 LONG_S = 1_200.0
 PAGE_S_SPREAD = (0.5, 1.5)
 """How much slower or faster than the average a node's link may be."""
-PAGES_PER_S = 53.0
-"""How many pages the nodes of a long simulation can fetch in a second: over 50,000 in 20 minutes, whatever fails."""
+PAGES = 51_000
+"""About so many pages are fetched in a long simulation, whatever fails: its nodes are as fast as that takes."""
+LOST_S = 30.0
+"""How much time a long simulation loses at its start, and by whatever is not a fault."""
 SHORT_PAGES_PER_S = 2.5
 URLS = 400_000
 """Of these about half can be found: what is behind an error or a denied page is linked from nowhere else."""
 HOSTS_PER_NODE = 3
 BUDGETED = 0.1
 BUDGET_SHARE = 0.8
-"""A budget is spent some minutes before the end, after more than 50,000 pages of a long simulation."""
+"""After this share of the time a budget is spent."""
+HEARTBEATS_S = (10.0, 20.0)
+"""More rarely than real fleets of this size have them, which costs less: all follows in the same way, but later."""
 TIMEOUT_S_MIN = 30.0
 TIMEOUT_PAGES = 4.0
 """A request may take as long as so many pages."""
@@ -100,13 +105,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def of_seed(seed: int, *, short: bool = False) -> Scenario:
     """The scenario of a seed in the swarm: 20 minutes of hundreds of nodes or, if `short`, a few of some dozens."""
     chance = random.Random(f"{seed}/scenario")
-    nodes = chance.randint(12, 40) if short else chance.randint(*NODES)
+    nodes = chance.randint(12, 40) if short else round(NODES[0] * (NODES[1] / NODES[0]) ** chance.random() ** 2)
     duration_s = 420.0 if short else LONG_S
-    pages_per_s = SHORT_PAGES_PER_S if short else PAGES_PER_S
     concurrency = chance.choice((1, 1, 1, 4))
     hosts = HOSTS_PER_NODE * nodes * concurrency
     budgeted = chance.random() < BUDGETED
     limits = random.Random(f"{seed}/limits")
+    faults = swarm(random.Random(f"{seed}/faults"), FIRST_FAULT_S, duration_s - CALM_AT_THE_END_S)
+    pages_per_s = SHORT_PAGES_PER_S if short else _pages_per_s(faults)
+    if budgeted:
+        pages_per_s /= BUDGET_SHARE
     return Scenario(
         seed=seed,
         nodes=nodes,
@@ -118,13 +126,18 @@ def of_seed(seed: int, *, short: bool = False) -> Scenario:
         concurrency=concurrency,
         delay_s=chance.choice((1.0, 1.0, 2.0, 5.0)),
         lease_s=chance.choice((20.0, 30.0, 60.0)),
-        pages_max=int(BUDGET_SHARE * pages_per_s * duration_s) if budgeted else None,
+        pages_max=(int(SHORT_PAGES_PER_S * duration_s) if short else PAGES) if budgeted else None,
         hosts_budgeted=limits.randint(1, 8) if limits.random() < HOSTS_BUDGETED else 0,
         host_pages_max=limits.randint(1, 30),
-        heartbeat_s=10.0,
+        heartbeat_s=limits.choice(HEARTBEATS_S),
         suspends=chance.choice((0.0, 0.05, 0.2)),
-        faults=swarm(chance, FIRST_FAULT_S, duration_s - CALM_AT_THE_END_S),
+        faults=faults,
     )
+
+
+def _pages_per_s(faults: tuple[Fault, ...]) -> float:
+    """How many pages the nodes of a long simulation must be able to fetch in a second, if these faults strike."""
+    return PAGES / (LONG_S - LOST_S - sum(fault.costs_s for fault in faults))
 
 
 def of_fleet(seed: int, nodes: int, hours: float, churn: float, pages_per_minute: float) -> Scenario:

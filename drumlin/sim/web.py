@@ -222,8 +222,8 @@ _ENDS = [
     (figures.SHARE_FORBIDDEN, 403),
     (figures.SHARE_BROKEN, 0),
 ]
-SHARE_PAGES = 1.0 - sum(share for share, _ in _ENDS)
-"""The share of first requests that bring a page."""
+SHARE_PAGES = 1.0 - figures.SHARE_MOVED - figures.SHARE_MOVED_FOR_NOW - figures.SHARE_BROKEN
+"""The share of first requests that bring a page. "Not found" is one too: it is kept, and counts."""
 
 
 def seconds_a_page(page_s: float, timeout_s: float) -> float:

@@ -96,9 +96,9 @@ class MemoryEngine(Embedded):
             if len(leases) >= hosts_max or size <= 0:
                 break
             if name not in skip_hosts and (not only_hosts or name in only_hosts):
-                host = state.leased[name] = state.hosts[name]
-                host.grant = Grant(f"{request}.{len(leases)}", node, until, delay_default_s)
-                leases.append(self._grant_tasks(state, shard, host, host.grant, size, now))
+                host, grant = state.hosts[name], Grant(f"{request}.{len(leases)}", node, until, delay_default_s)
+                state.begin_lease(host, grant)
+                leases.append(self._grant_tasks(state, shard, host, grant, size, now))
                 urls_max -= len(leases[-1].tasks)
         return leases
 
@@ -107,9 +107,9 @@ class MemoryEngine(Embedded):
         host = state.host(visit.host)
         if host.grant is not None or host.next_contact > visit.due_by:
             return None
-        state.leased[host.name] = host
-        host.grant = Grant(visit.lease_id, visit.node, visit.until, visit.delay_default_s)
-        return self._grant_tasks(state, shard, host, host.grant, 0, now)
+        grant = Grant(visit.lease_id, visit.node, visit.until, visit.delay_default_s)
+        state.begin_lease(host, grant)
+        return self._grant_tasks(state, shard, host, grant, 0, now)
 
     async def forget(self, shard: int, hosts: Sequence[str], now: float) -> list[str]:
         state, kept = self._shards[shard], []
@@ -153,7 +153,7 @@ class MemoryEngine(Embedded):
         grant = host.grant if host else None
         if host is None or grant is None or grant.lease_id != renewal.lease_id or grant.deadline <= now:
             return None
-        grant.deadline = until
+        state.prolong_lease(host, grant, until)
         grant.delay_default_s = max(grant.delay_default_s, delay_default_s)
         return self._grant_tasks(state, renewal.shard, host, grant, renewal.urls_max, now)
 
@@ -221,8 +221,7 @@ class MemoryEngine(Embedded):
 
     async def expire(self, shard: int, now: float, *, limit: int = EXPIRE_LIMIT) -> list[str]:
         state = self._shards[shard]
-        over = [(host.grant.deadline, host.name) for host in state.leased.values() if host.grant]
-        over = sorted(pair for pair in over if pair[0] <= now)[:limit]
+        over = state.deadlines[: min(limit, bisect_right(state.deadlines, (now, AFTER_EVERY_NAME)))]
         for deadline, name in over:
             state.lose_lease(state.hosts[name], max(deadline, now))
         for retry_at, _, url in state.scheduled[:limit]:
@@ -234,7 +233,7 @@ class MemoryEngine(Embedded):
 
     async def release_node(self, shard: int, node: str, now: float) -> int:
         state = self._shards[shard]
-        hosts = [host for host in state.leased.values() if host.grant and host.grant.node == node]
+        hosts = list(state.leases_of.get(node, {}).values())
         for host in hosts:
             state.lose_lease(host, now)
         return len(hosts)
@@ -317,8 +316,7 @@ class MemoryEngine(Embedded):
         if standing is HostStanding.BACKOFF:
             return [host_state(host) for host in state.in_backoff()[:limit]]
         if standing is HostStanding.LEASED:
-            leased = sorted((host.grant.deadline, host.name) for host in state.leased.values() if host.grant)
-            return [host_state(state.hosts[name]) for _, name in leased[:limit]]
+            return [host_state(state.hosts[name]) for _, name in state.deadlines[:limit]]
         ready = bisect_right(state.ready, (now, AFTER_EVERY_NAME))
         chosen = state.ready[:ready] if standing is HostStanding.READY else state.ready[ready:]
         return [host_state(state.hosts[name]) for _, name in chosen[:limit]]
@@ -342,7 +340,7 @@ class MemoryEngine(Embedded):
         hosts_ready = bisect_right(state.ready, (now, AFTER_EVERY_NAME))
         events = [state.ready[0][0]] if state.ready else []
         events += [state.scheduled[0][0]] if state.scheduled else []
-        events += [host.grant.deadline for host in state.leased.values() if host.grant]
+        events += [state.deadlines[0][0]] if state.deadlines else []
         return ShardStats(
             queued=state.totals[TaskState.QUEUED],
             scheduled=state.totals[TaskState.SCHEDULED],

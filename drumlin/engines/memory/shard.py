@@ -73,12 +73,16 @@ class Host:
 
 @dataclass(slots=True)
 class Shard:
-    """One shard. To change a task's state, `take` it from where it is, then call one of the `put` methods."""
+    """One shard. To change a task's state, `take` it from where it is, then call one of the `put` methods.
+
+    Leased hosts are found by name, by the node that holds them, and by deadline."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     hosts: dict[str, Host] = field(default_factory=dict)
     ready: list[tuple[float, str]] = field(default_factory=list)
     leased: dict[str, Host] = field(default_factory=dict)
+    leases_of: dict[str, dict[str, Host]] = field(default_factory=dict)
+    deadlines: list[tuple[float, str]] = field(default_factory=list)
     scheduled: list[tuple[float, int, str]] = field(default_factory=list)
     backing_off: dict[str, Host] = field(default_factory=dict)
     totals: dict[TaskState, int] = field(default_factory=lambda: dict.fromkeys(TaskState, 0))
@@ -155,6 +159,17 @@ class Shard:
         """The entry of a page, by any spelling of its URL."""
         return self.entries.get(identity(url))
 
+    def begin_lease(self, host: Host, grant: Grant) -> None:
+        host.grant = grant
+        self.leased[host.name] = host
+        self.leases_of.setdefault(grant.node, {})[host.name] = host
+        insort(self.deadlines, (grant.deadline, host.name))
+
+    def prolong_lease(self, host: Host, grant: Grant, deadline: float) -> None:
+        _remove(self.deadlines, (grant.deadline, host.name))
+        grant.deadline = deadline
+        insort(self.deadlines, (deadline, host.name))
+
     def lose_lease(self, host: Host, ended: float) -> None:
         """End a lease whose node fell silent. That node may have contacted the host until `ended`."""
         if host.grant:
@@ -165,6 +180,11 @@ class Shard:
         """Return what is left of the lease to its place in the queue."""
         host.grant = None
         del self.leased[host.name]
+        _remove(self.deadlines, (grant.deadline, host.name))
+        own = self.leases_of[grant.node]
+        del own[host.name]
+        if not own:
+            del self.leases_of[grant.node]
         host.next_contact = next_contact
         for url in grant.urls:
             self.totals[TaskState.LEASED] -= 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import random
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, cast
@@ -331,7 +332,7 @@ class _Process:
             status, body = 200, _encode(answer)
         except Refused as refused:
             status, body = refused.status, _encode(refused.document())
-            lines = [f"Retry-After: {refused.retry_after_s:g}\r\n".encode()] if refused.retry_after_s else []
+            lines = [b"Retry-After: %d\r\n" % math.ceil(refused.retry_after_s)] if refused.retry_after_s else []
         except DrumlinError as broken:
             status = 503
             body = _encode(Refused(503, broken.code, broken.message, broken.hint).document())

@@ -40,11 +40,13 @@ class Caller(Protocol):
 class Exchange:
     """One call on its way to a coordinator and back."""
 
-    __slots__ = ("call", "caller", "client", "incarnation", "over", "place", "started")
+    __slots__ = ("call", "caller", "client", "incarnation", "over", "place", "sender", "started")
 
     def __init__(self, client: SimClient, caller: Caller, call: _Call, place: int, started: float) -> None:
         self.client = client
         self.caller = caller
+        self.sender = caller.name
+        """Who calls. The caller's machine may have a node of another name by the time the call is looked at."""
         self.incarnation = caller.incarnation
         self.call = call
         self.place = place

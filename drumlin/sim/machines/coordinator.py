@@ -346,7 +346,7 @@ class _Process:
     async def _answer(self, exchange: Exchange, calls: NodeCalls) -> Any:
         message = exchange.call
         now = await self.time.now()
-        call = SimCall(exchange.caller.name, exchange, now, self.time)
+        call = SimCall(exchange.sender, exchange, now, self.time)
         await self._gate.admit(call.identity, now)
         try:
             if message.method == "DELETE":

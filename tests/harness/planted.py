@@ -24,6 +24,7 @@ from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.engines.memory.shard import Host, Shard
 from drumlin.errors import EngineError
 from drumlin.model import TaskState, Verdict
+from drumlin.node.agent import Agent
 from drumlin.node.calling.client import CoordinatorClient
 from drumlin.node.keeping.outbox import Outbox
 from drumlin.node.leases import LeaseCalls
@@ -284,8 +285,22 @@ def _forget_to_ask(replace: Replace) -> None:
     replace(Leases, "asked", asked)
 
 
+def _brake_for_good(replace: Replace) -> None:
+    right = vars(Agent)["_room"].fget
+    braked: set[Agent] = set()
+
+    def room(self: Agent) -> int:
+        """A node whose results are settled late makes one request at a time, and never more again."""
+        if self._settling.full:
+            braked.add(self)
+        return min(right(self), 1 - self._contacts.under_way) if self in braked else right(self)
+
+    replace(Agent, "_room", property(room))
+
+
 _ALWAYS_LATE = _with("nodes_lagging", "nodes_cut_off", times=5, lasts_s=38.0, share=0.9, lease_s=20.0)
 _BUSY = {"nodes": 2, "concurrency": 32, "page_s": 1.0, "hosts": 120, "urls_per_host": 900.0, "duration_s": 230.0}
+_SEVERAL_AT_ONCE: dict[str, Any] = {"nodes": 12, "concurrency": 4, "hosts": 150, "page_s": 10.0}
 _OUTAGE = _with("all_coordinators_killed", first_at=150.0, times=1, lasts_s=60.0, lease_s=200.0, delay_s=1.0, **_BUSY)
 
 _MANY: dict[str, Any] = {
@@ -321,7 +336,8 @@ BUGS: dict[str, Bug] = {
     ),
     "a budget counted twice": Bug("budgets_hold", _count_pages_twice, _swarm),
     "a retry that forgets its attempt": Bug("retries_are_counted", _forget_attempts, _swarm),
-    "a robots answer taken for another host's": Bug("nothing_denied", _mistake_robots, _swarm),
+    # No host asks for a longer delay than this crawl's: one that is not heard of would be found first, by least_gap.
+    "a robots answer taken for another host's": Bug("nothing_denied", _mistake_robots, _with(delay_s=10.0)),
     "a backlog without an end": Bug("queues_are_bounded", _let_all_wait, _with("engine_slow", **_MANY)),
     "a journal that is never deleted": Bug("queues_are_bounded", _keep_journals, _with("nodes_frozen", **_FROZEN)),
     "a host's budget that is never spent": Bug(
@@ -337,6 +353,9 @@ BUGS: dict[str, Bug] = {
     "a state that is not counted": Bug("one_state", _miscount, _swarm),
     "a result that is sent once": Bug(
         "lag_is_bounded", _never_repeat, _with("coordinator_killed", times=2, lasts_s=5.0)
+    ),
+    "a node that is slow for good once it was": Bug(
+        "speed_returns", _brake_for_good, _with("nodes_lagging", times=1, lasts_s=60.0, share=0.6, **_SEVERAL_AT_ONCE)
     ),
     "a node that stops asking": Bug("never_idle", _forget_to_ask, _with("coordinator_killed", times=2, lasts_s=5.0)),
 }

@@ -245,11 +245,14 @@ class HostWork:
 
     def look_due(self, tasks_low: int) -> float:
         """When a look at this lease will find something to do: to renew it, or that it has run out."""
+        expires = self.expires
         if self.renewing or not self.wanted:
-            return self.expires
+            return expires
         low = 0 < len(self.tasks) <= tasks_low
-        wanting_at = 0.0 if low else self.expires - self.ttl_s * RENEW_SHARE
-        return min(self.expires, max(self.exhausted_until, wanting_at))
+        wanting_at = 0.0 if low else expires - self.ttl_s * RENEW_SHARE
+        if wanting_at < self.exhausted_until:
+            wanting_at = self.exhausted_until
+        return wanting_at if wanting_at < expires else expires
 
     def runs_out(self, now: float) -> bool:
         """Whether much of the lease's time has passed."""

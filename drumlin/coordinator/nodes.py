@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 import msgspec
+from msgspec.structs import astuple
 
 from drumlin.coordinator.breathing import Breathe, go_on
 from drumlin.engines.base import Engine
@@ -387,10 +388,9 @@ def lately_of(lately: Effort | None, before: Effort | None, told: Effort | None)
         return None
     if before is None or told.time_s < before.time_s:
         before, lately = Effort(), None
-    passed = {name: max(0, getattr(told, name) - getattr(before, name)) for name in Effort.__struct_fields__}
-    weight = math.exp(-passed["time_s"] / RATE_MEMORY_S)
-    old = lately or Effort()
-    return Effort(**{name: weight * getattr(old, name) + value for name, value in passed.items()})
+    passed = [max(0, after - earlier) for after, earlier in zip(astuple(told), astuple(before), strict=True)]
+    weight = math.exp(-max(0.0, told.time_s - before.time_s) / RATE_MEMORY_S)
+    return Effort(*[weight * old + value for old, value in zip(astuple(lately or Effort()), passed, strict=True)])
 
 
 def _end(record: NodeRecord, event: NodeEvent) -> None:

@@ -128,6 +128,9 @@ class Agent:
         self.pulse = Pulse(settings.node, client, self.heartbeat, self._beat_answered, clocks=clocks)
         self._drain_asked = False
         self._leave_by = FOREVER
+        self._tick_at: float | None = None
+        """When the next tick does anything, as `_tick_due` found; None after an event."""
+        self._tick_full = False
         self._perform: dict[type[Any], Callable[[Any], None]] = {
             FetchPage: self._fetch_page,
             FetchRobots: self._fetch_robots,
@@ -208,24 +211,29 @@ class Agent:
         settling = self._settling
         if settling.unanswered or settling.full:
             settling.judge_lag(now)
-        tick_at, call_at, settle_at, beat_at = due = self._due(now)
-        first = min(*due, self._leave_by)
+        tick_at = self._tick_due(now)
+        first = self._first_due(tick_at)
         if first > now:
             return first
         if tick_at <= now:
             self._tell(Tick(self._room, self._full))
-        if call_at <= now:
-            self._client.repeat_failed()
-        if settle_at <= now:
+        self._client.repeat_failed()
+        if settling.due() <= now:
             settling.step()
-        if beat_at <= now:
-            self.pulse.step(now)
-        return min(*self._due(now), self._leave_by)
+        self.pulse.step(now)
+        return self._first_due(self._tick_due(now))
 
-    def _due(self, now: float) -> tuple[float, float, float, float]:
-        """When each part of a turn next has something to do."""
-        tick_at = self._contacts.tick_due(now, room=self._room, full=self._full)
-        return tick_at, self._client.due(), self._settling.due(), self.pulse.due()
+    def _first_due(self, tick_at: float) -> float:
+        """When the first part of a turn has something to do."""
+        return min(tick_at, self._client.due(), self._settling.due(), self.pulse.due(), self._leave_by)
+
+    def _tick_due(self, now: float) -> float:
+        """When the next tick does anything. What was found stays true until something happens, or until then."""
+        full = self._full
+        if self._tick_at is None or self._tick_at <= now or full is not self._tick_full:
+            self._tick_at = self._contacts.tick_due(now, room=self._room, full=full)
+            self._tick_full = full
+        return self._tick_at
 
     @property
     def _room(self) -> int:
@@ -244,6 +252,7 @@ class Agent:
 
     def _tell(self, event: Event) -> None:
         """Have the law hear what happened, and do what it says."""
+        self._tick_at = None
         for action in self._contacts.handle(event, self._moment()):
             self._perform[type(action)](action)
 

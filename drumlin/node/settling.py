@@ -114,11 +114,13 @@ class Settling:
 
     def lag_s(self, now: float) -> float:
         """How long the oldest page that was fetched and is not answered has waited."""
-        oldest = min(self._outbox.oldest, min(self._asked.values(), default=now))
+        oldest = self._outbox.oldest
+        if self._asked:
+            oldest = min(oldest, *self._asked.values())
         for waiting in (self._arrived, self._ready):
-            if waiting:
-                oldest = min(oldest, waiting[0][1].arrived)
-        return max(0.0, now - oldest)
+            if waiting and waiting[0][1].arrived < oldest:
+                oldest = waiting[0][1].arrived
+        return now - oldest if oldest < now else 0.0
 
     @property
     def unanswered(self) -> int:

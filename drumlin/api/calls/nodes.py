@@ -248,12 +248,11 @@ class NodeCalls:
             return work
         woken = asyncio.Event()
         self._waiting.append(woken)
+        patience = asyncio.get_running_loop().call_later(LONG_POLL_S, woken.set)
         try:
-            async with asyncio.timeout(LONG_POLL_S):
-                await woken.wait()
-        except TimeoutError:
-            pass
+            await woken.wait()
         finally:
+            patience.cancel()
             if woken in self._waiting:
                 self._waiting.remove(woken)
         await call.check_awaited()

@@ -86,7 +86,7 @@ class Outbox:
     @property
     def oldest(self) -> float:
         """When the first of the unanswered results arrived; infinity when there is none."""
-        return min((parcel.oldest for parcel in self._parcels), default=FOREVER)
+        return min([parcel.oldest for parcel in self._parcels], default=FOREVER)
 
     def put(
         self,

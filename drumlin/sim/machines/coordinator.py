@@ -48,6 +48,7 @@ TICK_S = 1.0
 START_TRIES_S = 1.0
 ENGINE_RETRY_S = 1.0
 SHARDS_ASKED_MAX = 3
+IDENTITIES_MAX = 20_000
 _KINDS: dict[str, type[Any]] = {
     "register": Register,
     "request": WorkRequest,
@@ -61,20 +62,23 @@ _encode = msgspec.msgpack.Encoder().encode
 _TIME_HEADER = paths.TIME_HEADER.encode()
 
 
+@functools.lru_cache(IDENTITIES_MAX)
+def _identity(node: str) -> Identity:
+    return Identity(Role.NODE, node)
+
+
 class SimCall(Call):
     """A call without HTTP around it."""
 
-    __slots__ = ("_node", "may_wait")
+    __slots__ = ("_node",)
 
     def __init__(self, node: str, exchange: Exchange, now: float, time: EngineTime) -> None:
         self._node = node
-        self.may_wait = True
-        """Whether its answer may have to wait for something that happens, for which it has to be a task."""
         self.now = now
         self.headers = {}
         self.address = ""
         self.calendar = time.calendar
-        self.identity = Identity(Role.NODE, node)
+        self.identity = _identity(node)
         self.gone = lambda: exchange.over
 
     @property
@@ -83,8 +87,6 @@ class SimCall(Call):
 
     async def check_awaited(self) -> None:
         # There is no socket to look at, so the event loop need not turn for it.
-        if self.may_wait:
-            await asyncio.sleep(0)
         self.refuse_given_up()
 
 
@@ -353,9 +355,6 @@ class _Process:
                 return await calls.leave(call, LeaveQuery(boot=int(message.path.rpartition("=")[2])))
             name = message.path.rpartition("/")[2]
             told = _DECODERS[name](message.body)
-            if name == "request":
-                # A call that asks for no hosts is answered at once.
-                call.may_wait = told.max_hosts != 0
             answer = await getattr(calls, _METHODS[name])(call, told)
             if name == "results":
                 self.machine.on_accepted(call.node_id, told, answer)

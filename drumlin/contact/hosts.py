@@ -310,7 +310,7 @@ class HostTable:
 
     def last_leases(self, most: int) -> list[str]:
         """Some leases with URLs not begun, those that are contacted last first."""
-        unstarted = (work for work in self.by_name.values() if work.tasks)
+        unstarted = [work for work in self.by_name.values() if work.tasks]
         return [work.lease_id for work in heapq.nlargest(most, unstarted, key=lambda work: work.next_contact)]
 
     def wait(self, work: HostWork) -> None:

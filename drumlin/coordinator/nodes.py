@@ -124,7 +124,7 @@ class NodeRegistry:
         """How often each node should send a heartbeat; the same for all, and rarer in a larger fleet."""
         if self._heartbeat_s is not None:
             return self._heartbeat_s
-        return min(HEARTBEAT_MAX_S, max(HEARTBEAT_MIN_S, max(self.known, len(self._records)) / NODES_PER_HEARTBEAT_S))
+        return heartbeat_s_of(max(self.known, len(self._records)))
 
     def get(self, node: str) -> NodeRecord | None:
         return self._records.get(node)
@@ -379,6 +379,11 @@ class NodeRegistry:
             if record.node_id not in self._changed:
                 del self._records[record.node_id]
                 self.names_version += 1
+
+
+def heartbeat_s_of(nodes: int) -> float:
+    """How often each of so many nodes should send a heartbeat."""
+    return min(HEARTBEAT_MAX_S, max(HEARTBEAT_MIN_S, nodes / NODES_PER_HEARTBEAT_S))
 
 
 def lately_of(lately: Effort | None, before: Effort | None, told: Effort | None) -> Effort | None:

@@ -313,7 +313,7 @@ class Agent:
 
     def _follow(self, state: CrawlState) -> None:
         """Do as the coordinator says; a node that was told to leave does not go on because the crawl does."""
-        if self._leave_by == FOREVER or state in ENDING:
+        if state is not self._contacts.state and (self._leave_by == FOREVER or state in ENDING):
             self._tell(StateChanged(state))
 
     def _follow_settings(self, changed: ChangedSettings) -> None:

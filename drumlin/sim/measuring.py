@@ -135,10 +135,11 @@ class Measures:
         return min(float(connections), self._hosts_with_work() * busy_share)
 
     def _hosts_with_work(self) -> int:
-        """How many hosts are leased, or could be. Those with a budget of their own may have spent it."""
-        engine_now = self._simulation.ledger.engine_now
+        """How many hosts are leased, could be, or could be after the delay since their last contact. Those with a
+        budget of their own may have spent it."""
+        soon = (self._simulation.ledger.engine_now + self._simulation.scenario.delay_s, AFTER_EVERY_NAME)
         shards = self._simulation.memory._shards
-        hosts = sum(len(one.leased) + bisect_right(one.ready, (engine_now, AFTER_EVERY_NAME)) for one in shards)
+        hosts = sum(len(one.leased) + bisect_right(one.ready, soon) for one in shards)
         return max(0, hosts - len(self._simulation.budgets))
 
     def line(self) -> str:

@@ -12,6 +12,7 @@ import random
 import msgspec
 
 from drumlin.config import CrawlConfig
+from drumlin.coordinator.nodes import heartbeat_s_of
 from drumlin.sim.faults import Fault, swarm
 from drumlin.sim.figures import URLS_PER_HOST
 from drumlin.sim.web import seconds_a_page
@@ -156,6 +157,7 @@ def of_fleet(seed: int, nodes: int, hours: float, churn: float, pages_per_minute
         urls_per_host=max(URLS_PER_HOST, 4.0 * pages / hosts),
         page_s=page_s,
         lease_s=min(FLEET_LEASE_S[1], max(FLEET_LEASE_S[0], FLEET_LEASE_PAGES * page_s)),
+        heartbeat_s=heartbeat_s_of(nodes),
         shards=32,
         join_s=min(120.0, duration_s / 20),
         churn=churn,

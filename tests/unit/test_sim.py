@@ -68,6 +68,14 @@ def test_a_node_whose_disk_is_full_sends_nothing_after_it_has_said_goodbye() -> 
     assert run(msgspec.structs.replace(scenario, page_s=3.0, pages_max=None)).broken is None
 
 
+def test_nodes_in_quarantine_call_no_more_often_than_honest_ones() -> None:
+    """Their Retry-After once had a fraction, which nodes do not read: each of them called 25 times a second."""
+    honest = msgspec.structs.replace(SMALL, nodes=10, hosts=60, duration_s=120.0)
+    liars = msgspec.structs.replace(honest, faults=(Fault("nodes_lie", 30.0, 80.0, 0.3, 1),))
+    before, after = run(honest).figures, run(liars).figures
+    assert after["messages_per_page"] < 1.5 * before["messages_per_page"]
+
+
 def test_every_kind_of_fault_can_strike_and_all_are_met_within_a_few_seeds() -> None:
     assert KINDS.keys() == STRIKES.keys()
     met = {fault.kind for seed in range(30) for fault in of_seed(seed).faults}
@@ -92,6 +100,7 @@ def test_a_violation_is_made_small_and_its_scenario_reproduces_it() -> None:
 def test_a_planned_fleet_comes_and_goes_and_is_drawn() -> None:
     outcome = run(of_fleet(1, nodes=20, hours=0.1, churn=0.3, pages_per_minute=10.0))
     assert outcome.broken is None
+    assert 0.8 < outcome.figures["goodput_share"] <= 1.0
     assert min(sample.live for sample in outcome.samples[10:]) < 20
     picture = plot(outcome)
     assert picture.startswith("<svg")

@@ -42,6 +42,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.leases: dict[str, Held] = {}
+        self._hosts_of: dict[str, dict[str, None]] = {}
+        """The hosts that each node holds."""
         self.engine_now = 0.0
         """The latest time that any coordinator has told the engine."""
         self.pages = 0
@@ -79,6 +81,7 @@ class Ledger:
         for checker in self.on_granted:
             checker.granted(lease, before)
         self.leases[lease.host] = Held(lease)
+        self._hosts_of.setdefault(lease.node, {})[lease.host] = None
 
     def _extended(self, arguments: tuple[Sequence[Renewal], float], answer: list[Lease | None]) -> None:
         for lease in answer:
@@ -108,12 +111,17 @@ class Ledger:
             if held is not None:
                 held.urls.discard(one.url)
         if settlement.release and held is not None and held.lease_id == settlement.lease_id:
-            del self.leases[settlement.host]
+            self._end(held)
+
+    def _end(self, held: Held) -> None:
+        del self.leases[held.host]
+        self._hosts_of[held.node].pop(held.host, None)
 
     def _expired(self, arguments: tuple[float], answer: list[str]) -> None:
         for host in answer:
-            held = self.leases.pop(host, None)
+            held = self.leases.get(host)
             if held is not None:
+                self._end(held)
                 self.leases_lost += 1
                 for checker in self.on_expired:
                     checker.expired(held, arguments[0])
@@ -121,9 +129,9 @@ class Ledger:
     def _released(self, arguments: tuple[Sequence[str], float], answer: int) -> None:
         if not answer:
             return
-        gone = set(arguments[0])
-        for host in [host for host, held in self.leases.items() if held.node in gone]:
-            del self.leases[host]
+        for node in arguments[0]:
+            for host in list(self._hosts_of.get(node, ())):
+                self._end(self.leases[host])
 
     def _kept_time(self, arguments: tuple[float], answer: float) -> None:
         self.engine_now = max(self.engine_now, answer)

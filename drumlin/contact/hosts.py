@@ -252,7 +252,7 @@ class HostWork:
         wanting_at = 0.0 if low else expires - self.ttl_s * RENEW_SHARE
         if wanting_at < self.exhausted_until:
             wanting_at = self.exhausted_until
-        return wanting_at if wanting_at < expires else expires
+        return min(expires, wanting_at)
 
     def runs_out(self, now: float) -> bool:
         """Whether much of the lease's time has passed."""

@@ -79,6 +79,10 @@ class NodeSettings(msgspec.Struct, frozen=True):
 class Agent:
     """One node at work, from its first lease to its last settlement."""
 
+    _tick_at: float | None = None
+    """When the next tick does anything, as `_tick_due` found; None after an event."""
+    _tick_full = False
+
     def __init__(
         self,
         settings: NodeSettings,
@@ -128,9 +132,6 @@ class Agent:
         self.pulse = Pulse(settings.node, client, self.heartbeat, self._beat_answered, clocks=clocks)
         self._drain_asked = False
         self._leave_by = FOREVER
-        self._tick_at: float | None = None
-        """When the next tick does anything, as `_tick_due` found; None after an event."""
-        self._tick_full = False
         self._perform: dict[type[Any], Callable[[Any], None]] = {
             FetchPage: self._fetch_page,
             FetchRobots: self._fetch_robots,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.blocking import drive
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.protocol import Heartbeat, WorkLease, WorkRequest
-from tests.harness.dispatching import Asker, Driven, batch_of, release
+from tests.harness.dispatching import Asker, Driven, batch_of, release, result
 
 STEP_S = 0.5
 HEARTBEAT_S = 2.0
@@ -23,14 +24,14 @@ REST_S = 60.0
 """More than long enough for hosts to come to rest."""
 
 
-def coordinators(count: int, hosts: int, *, delay_s: float = 1.0) -> list[Driven]:
-    """Coordinators of one frontier, in which every host has more URLs than will be fetched."""
+def coordinators(count: int, hosts: int, *, delay_s: float = 1.0, urls: int = 40) -> list[Driven]:
+    """Coordinators of one frontier, in which every host has more URLs than will be fetched, or so many."""
     engine = MemoryEngine(4)
     config = CrawlConfig(delay_s=delay_s, lease_s=LEASE_S)
     made = [
         Driven(Dispatcher(engine, config, [], chance=random.Random(n), name=f"c{n}", ends=False)) for n in range(count)
     ]
-    made[0].seed([f"http://h{host}.test/{path}" for host in range(hosts) for path in range(40)], 0.0)
+    made[0].seed([f"http://h{host}.test/{path}" for host in range(hosts) for path in range(urls)], 0.0)
     return made
 
 
@@ -46,6 +47,7 @@ class SimulatedNode:
     beaten: float = -HEARTBEAT_S
     ask_at: float = 0.0
     asks: int = 0
+    room: int = 128
 
     def step(self, now: float, *, wants: bool = True) -> None:
         if now - self.beaten >= HEARTBEAT_S:
@@ -70,7 +72,7 @@ class SimulatedNode:
 
     def _ask(self, now: float) -> None:
         self.asks += 1
-        request = WorkRequest(100, max_hosts=128, request_id=f"{self.asks}", hosts=len(self.held))
+        request = WorkRequest(100, max_hosts=self.room, request_id=f"{self.asks}", hosts=len(self.held))
         work = self.coordinator.work(self.name, request, now)
         self.ask_at = now + work.retry_after_s
         for lease in work.leases:
@@ -82,6 +84,13 @@ class SimulatedNode:
         given = [release(self.held.pop(host), 1.0) for host in hosts]
         if given:
             self.coordinator.results(batch_of([], given), now, node=self.name)
+
+    def finish(self, now: float) -> None:
+        """Be done with all URLs of all hosts."""
+        leases = list(self.held.values())
+        self.held.clear()
+        results = [result(task) for lease in leases for task in lease.assignments]
+        self.coordinator.results(batch_of(results, [release(lease) for lease in leases]), now, node=self.name)
 
 
 def run(nodes: list[SimulatedNode], start: float, seconds: float) -> None:
@@ -150,6 +159,20 @@ def test_a_node_that_joins_late_has_its_share_within_ten_seconds() -> None:
     assert len(first.held) == 18
     run([first, second], 10.0, 10.0)
     assert [len(first.held), len(second.held)] == [9, 9]
+
+
+def test_when_few_hosts_are_left_nodes_that_ask_for_one_at_a_time_share_them() -> None:
+    """Hosts were once not counted again for nodes that ask for few, which are never refused what they ask for: they
+    lacked hosts for as long as others had no more than the share of long ago."""
+    (made,) = coordinators(1, 9, urls=10)
+    nodes = [SimulatedNode(made, f"n{n}", room=1) for n in range(3)]
+    run(nodes, 0.0, 10.0)
+    assert [len(node.held) for node in nodes] == [3, 3, 3]
+    for node in nodes[:2]:
+        node.finish(10.0)
+    nodes[2].ask_at = math.inf  # it has all it can do
+    run(nodes, 10.0, 10.0)
+    assert [len(node.held) for node in nodes] == [1, 1, 1]
 
 
 def test_hosts_that_nobody_else_wants_go_to_a_node_that_has_its_share() -> None:

@@ -23,6 +23,18 @@ REGRESSIONS = {
         heartbeat_s=10.0,
         faults=(Fault("nodes_lie", 60.0, 20.0, 1.0, 1), Fault("coordinator_frozen", 65.0, 30.0, 0.0, 2)),
     ),
+    # speed_returns: towards the end of a crawl half of the nodes had nothing to do for minutes, while one with a single
+    # connection held three hosts. A share was what it had been when hosts were last counted, in the first seconds.
+    "few hosts are left, and some nodes hold several": Scenario(
+        seed=2,
+        nodes=8,
+        hosts=24,
+        urls_per_host=30.0,
+        page_s=3.0,
+        duration_s=270.0,
+        heartbeat_s=10.0,
+        faults=(Fault("nodes_frozen", 20.0, 3.0, 0.2, 2),),
+    ),
 }
 
 

@@ -316,6 +316,9 @@ class Granting:
         at_once = min(hosts, share) - len(leases)
         if at_once > 0 and room > _size(leases):
             leases += await self._lease(record, request, at_once, room - _size(leases), now)
+        if not leases and self._shares.begin_count(now):
+            # There may be fewer hosts than when they were last counted, so others may have more than their share.
+            await self._count_hosts(now)
         self._shares.answered(record.node_id, held, len(leases), now)
         return leases
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import msgspec
@@ -10,7 +11,7 @@ from xxhash import xxh3_64
 
 from drumlin.contact.actions import FetchPage, FetchRobots
 from drumlin.engines.memory.engine import MemoryEngine
-from drumlin.engines.memory.shard import AFTER_EVERY_NAME
+from drumlin.engines.memory.shard import AFTER_EVERY_NAME, Host
 from drumlin.model import Outcome
 from drumlin.protocol.statuses import outcome_of_status
 from drumlin.sim.checking.ledger import Ledger
@@ -128,19 +129,27 @@ class Measures:
 
     def _requests_at_once(self, working: list[SimNode]) -> float:
         """How many requests for pages could be under way: as many as the nodes have connections for, and no more than
-        the hosts that have URLs allow, which are asked for one page at a time, with their delay in between."""
-        delay_s = self._simulation.scenario.delay_s + LATENCY_MEAN_S
-        busy_share = min(1.0, self.requests_s / max(self.requests, 1) / delay_s)
-        connections = sum([node.kind.concurrency for node in working])
-        return min(float(connections), self._hosts_with_work() * busy_share)
+        the hosts that have URLs allow, which are asked for one page at a time, each with its own delay in between."""
+        request_s, delay_s = self.requests_s / max(self.requests, 1), self._simulation.scenario.delay_s
+        connections = float(sum([node.kind.concurrency for node in working]))
+        at_once = 0.0
+        for host in self._hosts_with_work():
+            at_once += min(1.0, request_s / (host.lost_delay_s(delay_s) + LATENCY_MEAN_S))
+            if at_once >= connections:
+                return connections
+        return at_once
 
-    def _hosts_with_work(self) -> int:
-        """How many hosts are leased, could be, or could be after the delay since their last contact. Those with a
-        budget of their own may have spent it."""
-        soon = (self._simulation.ledger.engine_now + self._simulation.scenario.delay_s, AFTER_EVERY_NAME)
-        shards = self._simulation.memory._shards
-        hosts = sum(len(one.leased) + bisect_right(one.ready, soon) for one in shards)
-        return max(0, hosts - len(self._simulation.budgets))
+    def _hosts_with_work(self) -> Iterator[Host]:
+        """Hosts that are leased with URLs, could be, or could be after the delay since their last contact; but for
+        those with a budget of their own, which may be spent."""
+        simulation = self._simulation
+        soon = (simulation.ledger.engine_now + simulation.scenario.delay_s, AFTER_EVERY_NAME)
+        for shard in simulation.memory._shards:
+            could_be = [shard.hosts[name] for _, name in shard.ready[: bisect_right(shard.ready, soon)]]
+            leased = [
+                host for host in shard.leased.values() if host.queue or (host.grant is not None and host.grant.urls)
+            ]
+            yield from [host for host in leased + could_be if host.name not in simulation.budgets]
 
     def line(self) -> str:
         """The last sample, for the log."""

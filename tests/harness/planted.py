@@ -293,7 +293,8 @@ def _brake_for_good(replace: Replace) -> None:
         """A node whose results are settled late makes one request at a time, and never more again."""
         if self._settling.full:
             braked.add(self)
-        return min(right(self), 1 - self._contacts.under_way) if self in braked else right(self)
+        free: int = right(self)
+        return min(free, 1 - self._contacts.under_way) if self in braked else free
 
     replace(Agent, "_room", property(room))
 

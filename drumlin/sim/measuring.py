@@ -107,7 +107,7 @@ class Measures:
         working = [node for node in simulation.nodes if node.works]
         since = self.samples[-1].at if self.samples else 0.0
         lag_s = max((node.lag_of_settling_s for node in simulation.nodes if not node.frozen), default=0.0)
-        possible_s = self._requests_at_once(working) * (now - since)
+        possible_s = self._requests_at_once() * (now - since)
         so_far = (ledger.pages, ledger.settled)
         self.samples.append(Sample(now, *so_far, len(working), possible_s, lag_s, len(ledger.leases)))
 
@@ -127,11 +127,11 @@ class Measures:
         """For how long a page keeps a connection busy on average, with all requests that bring no page."""
         return self.requests_s / self.pages_fetched if self.pages_fetched else self._simulation.scenario.page_s
 
-    def _requests_at_once(self, working: list[SimNode]) -> float:
+    def _requests_at_once(self) -> float:
         """How many requests for pages could be under way: as many as the nodes have connections for, and no more than
         the hosts that have URLs allow, which are asked for one page at a time, each with its own delay in between."""
         request_s, delay_s = self.requests_s / max(self.requests, 1), self._simulation.scenario.delay_s
-        connections = float(sum([node.kind.concurrency for node in working]))
+        connections = float(sum([node.connections for node in self._simulation.nodes]))
         at_once = 0.0
         for host in self._hosts_with_work():
             at_once += min(1.0, request_s / (host.lost_delay_s(delay_s) + LATENCY_MEAN_S))

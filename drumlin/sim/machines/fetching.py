@@ -85,8 +85,13 @@ class SimFetcher:
         else:
             self._connected(transfer)
 
-    def _later(self, wait_s: float, act: Callable[..., None], *arguments: Any) -> None:
-        self._loop.at(self._loop.now + wait_s, self._node.deliver, self._incarnation, act, *arguments)
+    def _later(self, wait_s: float, act: Callable[..., None], transfer: Transfer, *arguments: Any) -> None:
+        """Have a request end after a while. `act` is told how long it was under way by then: a node that is frozen
+        hears of it later."""
+        seconds = self._clock.boot() - transfer.started + wait_s
+        self._loop.at(
+            self._loop.now + wait_s, self._node.deliver, self._incarnation, act, transfer, seconds, *arguments
+        )
 
     def _connected(self, transfer: Transfer) -> None:
         """The connection stands: the request leaves now, or never. A node that leaves no longer sees to its connections
@@ -123,17 +128,17 @@ class SimFetcher:
             else:
                 self._later(whole_s, self._arrive, transfer, answer, body_s)
 
-    def _arrive(self, transfer: Transfer, answer: WebAnswer, body_s: float) -> None:
+    def _arrive(self, transfer: Transfer, seconds: float, answer: WebAnswer, body_s: float) -> None:
         transfer.finished = self._clock.boot()
         transfer.first_byte = max(transfer.started, transfer.finished - body_s)
         transfer.status, transfer.header_lines = answer.status, answer.header_lines
         transfer.body = io.BytesIO(answer.body)
         transfer.ip, transfer.protocol = "192.0.2.1", "http/1.1"
-        self._node.ended(transfer.context, transfer.finished - transfer.started, answer.status)
+        self._node.ended(transfer.context, seconds, answer.status)
         transfer.on_done(transfer)
 
-    def _fail(self, transfer: Transfer, kind: FailureKind) -> None:
+    def _fail(self, transfer: Transfer, seconds: float, kind: FailureKind) -> None:
         transfer.failure, transfer.error = kind, f"made up: {kind}"
         transfer.first_byte = transfer.finished = self._clock.boot()
-        self._node.ended(transfer.context, transfer.finished - transfer.started, 0)
+        self._node.ended(transfer.context, seconds, 0)
         transfer.on_done(transfer)

@@ -290,6 +290,14 @@ class SimNode:
         return agent is not None and not self.frozen and not self.leaving and not agent.is_leaving
 
     @property
+    def connections(self) -> int:
+        """How many requests it can have under way. One that was told to leave only finishes those that it has."""
+        if self.works:
+            return self.kind.concurrency
+        agent = self.agent
+        return agent._contacts.under_way if agent is not None and not self.frozen and not self.leaving else 0
+
+    @property
     def hosts(self) -> int:
         """How many hosts it holds."""
         return len(self.agent._contacts.hosts) if self.agent is not None else 0

@@ -91,6 +91,9 @@ bench-micro: bytecode ## microseconds per page of each stage
 	$(BIN)/python -m bench.micro
 
 docs: .venv/.ready ## write the reference pages that are generated from code
+	$(BIN)/python -m drumlin.api.reference docs/reference/http-calls.md
+	$(BIN)/python -m drumlin.cli.exit_codes docs/reference/exit-codes.md
+	$(BIN)/python -m drumlin.cli.reference docs/reference/cli.md
 	$(BIN)/python -m drumlin.config.reference docs/reference/configuration.md
 	$(BIN)/python -m drumlin.frontier.reference docs/reference/failures.md
 	$(BIN)/python -m drumlin.metrics.reference docs/reference/metrics.md

@@ -203,6 +203,11 @@ class CoordinatorApp:
         )
         return [*routes, description]
 
+    @property
+    def described(self) -> list[Route]:
+        """The calls that the OpenAPI document describes."""
+        return self._described
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """What is done beside answering, for as long as the context lasts. When it ends, everything that is settled is

@@ -116,16 +116,19 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 class Verb(click.Command):
     """A command whose help is grouped and ends with examples."""
 
-    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+    def grouped_options(self, context: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """The flags and their meanings by the titles of their groups, in the order in which they are shown."""
         groups: dict[str, list[tuple[str, str]]] = {title: [] for title in _ORDER}
         options = [parameter for parameter in self.get_params(context) if isinstance(parameter, click.Option)]
         for option in sorted(options, key=lambda option: _PLACE.get(option.name or "", len(_PLACE))):
             if (record := option.get_help_record(context)) is not None:
                 groups[_SECTION_OF.get(option.name or "", OWN)].append(record)
-        for title, records in groups.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+        return {title: records for title, records in groups.items() if records}
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, records in self.grouped_options(context).items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(EXAMPLES.get(context.command_path.split(" ", 1)[-1], ()), formatter)

@@ -22,6 +22,7 @@ from drumlin.api.calls.metrics import RequestMetrics
 from drumlin.api.intake.forms import WEB_URL_PATTERN
 from drumlin.api.messages.people import WEB_URL_CHARS_MAX, NodesView
 from drumlin.api.openapi import document
+from drumlin.api.reference import reference_page
 from drumlin.api.routing import Call, Route, Router, Stream, Text, read_query
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
@@ -190,6 +191,11 @@ def test_the_reference_names_every_call_and_no_other() -> None:
     files, all_routes = f"{paths.PAGE_FILES}/", asyncio.run(every_route())
     calls = {(route.method, route.path) for route in all_routes if not route.path.startswith(files)}
     assert named == calls | {("GET", f"{files}…")}
+
+
+def test_the_page_of_every_call_is_current() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "http-calls.md"
+    assert page.read_text() == reference_page(), "run `make docs`"
 
 
 def test_every_call_takes_and_gives_what_its_route_says() -> None:

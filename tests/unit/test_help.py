@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -12,9 +13,11 @@ from click.testing import CliRunner
 from drumlin.cli.help import EXAMPLES as VERB_EXAMPLES
 from drumlin.cli.help import GROUPS
 from drumlin.cli.main import EXAMPLES, drumlin
+from drumlin.cli.reference import reference_page
 from drumlin.config import names_of
 from drumlin.config.processes import LOG_SETTINGS
 
+ROOT = Path(__file__).parents[2]
 WIDTH = 80
 # Words of developers. Flags and names in JSON may have them, sentences for people must not.
 JARGON = ("leased", " leases", "settle", "frontier", "shard", "back-off", "shingle", "fsync", "heartbeat", "dequeue")
@@ -64,3 +67,11 @@ def test_examples_are_command_lines_that_are_understood(line: str) -> None:
         _, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
         assert command is not None
         context = command.make_context(command.name, rest, parent=context)
+
+
+def test_the_reference_page_has_every_verb_and_flag_and_is_current() -> None:
+    page = reference_page()
+    for path in paths():
+        if path:
+            assert f"# drumlin {' '.join(path)}\n" in page
+    assert (ROOT / "docs/reference/cli.md").read_text() == page, "run `make docs`"

@@ -44,7 +44,8 @@ define run-tests
 		$(BIN)/pytest -q --last-failed --last-failed-no-failures none $(2); }
 endef
 
-.PHONY: help test bytecode lint types fast-tests real-tests demo bench bench-manuals bench-micro test-slow lock docs format clean
+.PHONY: help test bytecode lint types fast-tests real-tests demo bench bench-manuals bench-micro test-slow lock docs docs-site \
+	pictures format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -100,6 +101,11 @@ docs: .venv/.ready ## write the reference pages that are generated from code
 	$(BIN)/python -m drumlin.sql.reference docs/reference/sql.md
 	$(BIN)/python -m drumlin.store.tables.reference docs/reference/tables.md
 
+# Every warning, such as a link that leads nowhere, ends the build.
+docs-site: .venv-docs/.ready ## the documentation as a site, in build/site; it needs no network, nor a server
+	.venv-docs/bin/sphinx-build -q -W --keep-going -c docs/site -d build/site-cache . build/site
+	@echo "Open build/site/index.html."
+
 format: .venv/.ready ## format and fix what ruff can
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
@@ -109,9 +115,10 @@ lock: .venv/.ready ## choose and pin the newest allowed versions of all dependen
 	$(COMPILE) --upgrade pyproject.toml -o requirements/runtime.lock
 	$(COMPILE) --upgrade pyproject.toml --group dev -c requirements/runtime.lock -o requirements/dev.lock
 	$(COMPILE) --upgrade requirements/replay.in -o requirements/replay.txt
+	$(COMPILE) --upgrade requirements/docs.in -o requirements/docs.txt
 
 clean: ## remove environments and caches
-	rm -rf .venv .venv-bench .venv-replay .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-docs .venv-replay build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find drumlin tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # An environment holds exactly what its lock file says; uv (itself pinned, in .venv) installs it in seconds.
@@ -135,4 +142,9 @@ $(BIN)/uv: requirements/uv.lock
 .venv-replay/.ready: $(BIN)/uv requirements/replay.txt
 	test -x .venv-replay/bin/python || $(UV) venv --quiet --python $(BIN)/python .venv-replay
 	$(UV) pip install --quiet --python .venv-replay/bin/python --require-hashes -r requirements/replay.txt
+	touch $@
+
+.venv-docs/.ready: $(BIN)/uv requirements/docs.txt
+	test -x .venv-docs/bin/python || $(UV) venv --quiet --python $(BIN)/python .venv-docs
+	$(UV) pip install --quiet --python .venv-docs/bin/python --require-hashes -r requirements/docs.txt
 	touch $@

@@ -20,24 +20,30 @@ if TYPE_CHECKING:
 
 @click.command("demo", cls=Verb)
 @click.option("--out", metavar="DIR", help="the crawl directory; default: a new one in the temporary folder")
+@click.option(
+    "--delay",
+    metavar="DURATION",
+    help="least time between two contacts of a host: with 3s there are two minutes to watch and steer it",
+)
 @click.option("--quiet", is_flag=True, help="print neither progress nor report")
-def command(out: str | None, quiet: bool) -> int:
+def command(out: str | None, delay: str | None, quiet: bool) -> int:
     """Crawl a small fake web of about thirty hosts, which has everything that real sites do to crawlers.
 
-    It runs on loopback only, takes about half a minute, and leaves the crawl directory for you to look at.
+    It runs on loopback only, takes some seconds, and leaves the crawl directory for you to look at.
     """
     from drumlin.cli.crawl import crawl
     from drumlin.testing import DEMO_OPTIONS, FakeWeb
 
     folder = out or tempfile.mkdtemp(prefix="drumlin-demo-")
     flags: dict[str, object] = {name.replace("-", "_"): value for name, value in DEMO_OPTIONS.items()}
-    flags |= {"out": folder, "allow_private": True, "quiet": quiet}
+    flags |= {"out": folder, "allow_private": True, "quiet": quiet} | ({"delay": delay} if delay else {})
     environ = {name: value for name, value in os.environ.items() if name == "NO_COLOR"}
     loaded = load(flags, environ, None, Path(folder))
     with FakeWeb() as web:
         say(loaded.process, f"A web of {len(web.hosts)} hosts listens on loopback; crawling it into {folder}")
         code = crawl(loaded, list(web.seeds))
         _check(loaded, web)
+    say(loaded.process, f"`drumlin open {folder}` shows it in a browser, `drumlin query --out {folder}` answers questions.")
     return code
 
 

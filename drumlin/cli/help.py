@@ -56,7 +56,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("what would a crawl do with this page?", "drumlin fetch https://example.org/"),
         ("its text, or its links", "drumlin fetch https://example.org/ --links"),
     ),
-    "demo": (("keep what it leaves in ./demo", "drumlin demo --out demo"),),
+    "demo": (
+        ("keep what it leaves in ./demo", "drumlin demo --out demo"),
+        ("slowly, to watch it in a browser", "drumlin demo --delay 3s"),
+    ),
     "config show": (("what would this crawl use, and why?", "drumlin config show --origin --delay 5s"),),
     "status": (("watch a crawl", "drumlin status --watch --out manual"),),
     "why": (

@@ -16,7 +16,7 @@ CAPACITY = (Path(__file__).parents[2] / "docs" / "explanation" / "capacity.md").
 WIDTH = 80
 MISSION = ("plan", "--pages", "10B", "--days", "5", "--urls", "11B")
 # A command in a block of its own, then what it prints.
-SHOWN = re.findall(r"^```sh\ndrumlin (plan .+)\n```\n```\n(.*?)^```", CAPACITY, re.DOTALL | re.MULTILINE)
+SHOWN = re.findall(r"^```sh\ndrumlin (plan .+)\n```\n```text\n(.*?)^```", CAPACITY, re.DOTALL | re.MULTILINE)
 # A command in the text, and a sentence that it prints in quotation marks after it.
 QUOTED = re.findall(r"`drumlin (plan [^`]+)` says: \"([^\"]+)\"", CAPACITY)
 MEMORY_ROW = re.compile(r"^\| (\d+ billion) \| (.+) \| (.+) \| \*\*(.+)\*\* \| (.+) \|$", re.MULTILINE)

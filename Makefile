@@ -71,7 +71,7 @@ real-tests: bytecode
 	tests/setup-debian.sh $(DEBIAN_TEST)
 	$(call run-tests,-n $(REAL_WORKERS) --dist loadfile --no-loadscope-reorder $(REAL_TESTS),$(REAL_TESTS))
 
-test-slow: bytecode .venv-bench/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
+test-slow: bytecode .venv-bench/.ready .venv-docs/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
 	tests/setup-debian.sh $(DEBIAN_SLOW)
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q --timeout 3600 tests/slow
 
@@ -105,6 +105,10 @@ docs: .venv/.ready ## write the reference pages that are generated from code
 docs-site: .venv-docs/.ready ## the documentation as a site, in build/site; it needs no network, nor a server
 	.venv-docs/bin/sphinx-build -q -W --keep-going -c docs/site -d build/site-cache . build/site
 	@echo "Open build/site/index.html."
+
+pictures: bytecode ## record a terminal and photograph the dashboard, for README.md and the docs
+	tests/setup-debian.sh chromium
+	$(BIN)/python docs/pictures/make.py
 
 format: .venv/.ready ## format and fix what ruff can
 	$(BIN)/ruff check --fix $(CHECKED)

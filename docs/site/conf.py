@@ -4,10 +4,12 @@ files is the same here and in a file browser of the repository."""
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FIRST = "docs/index"
+CODE = shutil.ignore_patterns("*.py", "__pycache__")
 # What stands in the menu, in this order. Pages of a folder that are not named here come last.
 MENU = {
     "Tutorials": ("docs/tutorial", ("first-crawl", "sql", "fleet", "curl")),
@@ -36,6 +38,15 @@ MENU = {
 
 def setup(app) -> None:  # type: ignore[no-untyped-def]  # Sphinx is in an environment of its own
     app.connect("source-read", add_menu)
+    app.connect("build-finished", copy_pictures)
+
+
+def copy_pictures(app, failure: Exception | None) -> None:  # type: ignore[no-untyped-def]
+    """Sphinx copies the images of Markdown, but not those of HTML, by which README shows one for light and for dark."""
+    if failure is None:
+        shutil.copytree(
+            ROOT / "docs" / "pictures", Path(app.outdir, "docs", "pictures"), dirs_exist_ok=True, ignore=CODE
+        )
 
 
 def add_menu(app, name: str, source: list[str]) -> None:  # type: ignore[no-untyped-def]
@@ -73,9 +84,29 @@ html_css_files = ["site.css"]
 html_extra_path = ["root"]
 html_copy_source = False
 html_use_index = False
+# Summaries of what was found would be loaded page by page, which browsers refuse for files on a disk.
+html_show_search_summary = False
 html_show_sphinx = False
+html_logo = html_favicon = str(ROOT / "drumlin" / "ui" / "static" / "icon.svg")
+# The colours of the dashboard, drumlin/ui/static/style.css.
 html_theme_options = {
-    "sidebar_hide_name": False,
-    "light_css_variables": {"color-brand-primary": "#2f6b4f", "color-brand-content": "#2f6b4f"},
-    "dark_css_variables": {"color-brand-primary": "#7fc8a4", "color-brand-content": "#7fc8a4"},
+    "light_css_variables": {
+        "color-brand-primary": "#0f6e66",
+        "color-brand-content": "#0f6e66",
+        "color-brand-visited": "#0f6e66",
+        "color-background-primary": "#ffffff",
+        "color-background-secondary": "#faf9f7",
+        "color-foreground-primary": "#1d2126",
+        "color-sidebar-link-text": "#565a62",
+        "font-stack": 'Inter, "Segoe UI", system-ui, -apple-system, "Helvetica Neue", "Liberation Sans", sans-serif',
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#58c4b6",
+        "color-brand-content": "#58c4b6",
+        "color-brand-visited": "#58c4b6",
+        "color-background-primary": "#131518",
+        "color-background-secondary": "#1a1d21",
+        "color-foreground-primary": "#e9e7e4",
+        "color-sidebar-link-text": "#abaeb5",
+    },
 }

@@ -18,6 +18,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -29,13 +30,13 @@ ROOT = Path(__file__).parents[2]
 # No address is more harmless: what it is elsewhere cannot be reached from inside.
 ADDRESS = "93.184.215.14"
 SITES = ("example.org", "www.example.org", "example.com", "www.example.com", "example.net")
-MACHINES = (
-    *(f"coordinator-{number}.example.org" for number in (1, 2)),
-    *(f"redis-{number}.example.org" for number in (1, 2, 3)),
-)
+MACHINES = {
+    **{f"10.0.0.1{number}": f"redis-{number}.example.org" for number in (1, 2, 3, 4)},
+    **{f"10.0.0.2{number}": f"coordinator-{number}.example.org" for number in (1, 2)},
+}
 TRUSTED = "/etc/ssl/certs/ca-certificates.crt"
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child")
-PAGES = 24
+PAGES = 8
 ROBOTS = "User-agent: *\nDisallow: /private/\nCrawl-delay: 0.1\n"
 
 
@@ -82,13 +83,8 @@ def sealed(script: str, folder: Path, timeout_s: float) -> subprocess.CompletedP
 
 def main(folder: Path, script: Path) -> int:
     world = folder / ".world"
-    _network(world)
-    authority = Authority(world, "authority")
-    names = ",".join(f"DNS:{name}" for name in SITES)
-    certificate = authority.sign("site", names)
-    _replace(Path(TRUSTED), authority.file.read_text())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.certificate, certificate.key)
+    network(world, [*((ADDRESS, name) for name in SITES), *MACHINES.items()])
+    context = trusted(world, SITES)
     _serve(80, None)
     _serve(443, context)
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -96,21 +92,31 @@ def main(folder: Path, script: Path) -> int:
     return done.returncode
 
 
-def _network(world: Path) -> None:
-    """A loopback with a public address, and names for it."""
+def network(world: Path, named: Iterable[tuple[str, str]]) -> None:
+    """A loopback that has these addresses, and these names for them."""
+    pairs = list(named)
     _do("ip", "link", "set", "lo", "up")
-    _do("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
-    names = "".join(f"{ADDRESS} {name}\n" for name in SITES) + "".join(f"127.0.0.1 {name}\n" for name in MACHINES)
-    hosts = world / "hosts"
-    hosts.write_text(f"127.0.0.1 localhost\n{names}")
-    _do("mount", "--bind", str(hosts), "/etc/hosts")
+    for address in dict.fromkeys(address for address, _ in pairs):
+        _do("ip", "address", "add", f"{address}/32", "dev", "lo")
+    lines = (f"{address} {name}\n" for address, name in [("127.0.0.1", "localhost"), *pairs])
+    _replace(world, "/etc/hosts", "".join(lines))
 
 
-def _replace(path: Path, text: str) -> None:
+def trusted(world: Path, names: Iterable[str]) -> ssl.SSLContext:
+    """What a server needs to be these names, for all that runs inside."""
+    authority = Authority(world, "authority")
+    certificate = authority.sign("site", ",".join(f"DNS:{name}" for name in names))
+    _replace(world, TRUSTED, authority.file.read_text())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    return context
+
+
+def _replace(world: Path, path: str, text: str) -> None:
     """Show another content of a file to everything inside."""
-    new = Path(os.environ["HOME"]) / ".world" / path.name
+    new = world / Path(path).name
     new.write_text(text)
-    _do("mount", "--bind", str(new), str(path))
+    _do("mount", "--bind", str(new), path)
 
 
 def _do(*command: str) -> None:
@@ -143,7 +149,9 @@ def page(path: str) -> str:
     if path not in known:
         return ""
     links = "".join(f'<a href="{link}">{link}</a> ' for link in known)
-    return f"<!DOCTYPE html><title>Example {path}</title><main><p>The page {path} of a small site.</p></main>{links}"
+    # Every page has words of its own, so none is a duplicate of another.
+    words = " ".join(f"word{len(path) * number % 97 + known.index(path) * 100}" for number in range(40))
+    return f"<!DOCTYPE html><title>Example {path}</title><main><p>The page {path}: {words}</p></main>{links}"
 
 
 def _serve(port: int, context: ssl.SSLContext | None) -> None:

@@ -43,7 +43,10 @@ def command(out: str | None, delay: str | None, quiet: bool) -> int:
         say(loaded.process, f"A web of {len(web.hosts)} hosts listens on loopback; crawling it into {folder}")
         code = crawl(loaded, list(web.seeds))
         _check(loaded, web)
-    say(loaded.process, f"`drumlin open {folder}` shows it in a browser, `drumlin query --out {folder}` answers questions.")
+    say(
+        loaded.process,
+        f"`drumlin open {folder}` shows it in a browser, `drumlin query --out {folder}` answers questions.",
+    )
     return code
 
 

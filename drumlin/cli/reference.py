@@ -78,7 +78,9 @@ def _options(command: click.Command, context: click.Context) -> str:
 
 
 def _table(title: str, records: list[tuple[str, str]]) -> str:
-    rows = "".join(f"| `{flag.replace('|', _PIPE)}` | {_cell(meaning)} |\n" for flag, meaning in records if "--help" not in flag)
+    rows = "".join(
+        f"| `{flag.replace('|', _PIPE)}` | {_cell(meaning)} |\n" for flag, meaning in records if "--help" not in flag
+    )
     return f"\n| {'flag' if title == OWN else title.lower()} | meaning |\n|---|---|\n{rows}" if rows else ""
 
 

@@ -44,7 +44,7 @@ CALLED_BY_OTHERS = {
     "click": {
         *(f"drumlin.cli.help.Verb.{name}" for name in ("format_options", "format_epilog")),
         *(f"drumlin.cli.help.VerbFamily.{name}" for name in ("command_class", "format_commands")),
-        *(f"drumlin.cli.main.VerbGroup.{name}" for name in ("get_command", "resolve_command", "format_commands")),
+        *(f"drumlin.cli.main.VerbGroup.{name}" for name in ("resolve_command", "format_commands")),
         "drumlin.cli.remote.ListsByDefault.parse_args",
     },
     "socketserver": {

@@ -40,8 +40,8 @@ CODE = re.compile(r"#code=[\w-]+")
 PROMPT = "\x1b[32m$\x1b[0m "
 SESSION = (
     "drumlin crawl https://docs.example.org/ --scope domain --pages-max 150 --out docs",
-    "drumlin query statuses --out docs",
-    "drumlin why https://docs.example.org/private/notes --out docs",
+    'drumlin query "SELECT host, pages, mean_s FROM hosts ORDER BY 3 DESC LIMIT 5" --out docs',
+    "drumlin why https://docs.example.org/guide/3 --out docs",
 )
 SCREEN = {"width": 1360, "height": 1000}
 SCALE = 1.5

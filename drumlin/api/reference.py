@@ -95,8 +95,8 @@ def _given(operation: Schema) -> Iterator[str]:
     for status, answer in operation["responses"].items():
         kinds = answer.get("content", {})
         if int(status) < 300:
-            schema = next(iter(kinds.values()), {}).get("schema")
-            yield f"Gives {status}{': ' + _type(schema) if schema else ''}{_kinds(kinds)}."
+            types = [_type(kind["schema"]) for kind in kinds.values() if "schema" in kind]
+            yield f"Gives {status}{': ' + types[0] if types else ''}{_kinds(kinds)}."
     own = [
         f"{status}: {answer['description'].rstrip('.')}"
         for status, answer in operation["responses"].items()

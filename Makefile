@@ -19,7 +19,8 @@ export UV_COMPILE_BYTECODE := 1
 # Debian packages, per target; installed only when missing (and only possible as root).
 # nginx serves HTTP/2 to the integration tests, with certificates made by openssl; redis-server is what fleets run on.
 # promtool, which checks metrics and alert rules, comes with prometheus; chromium looks at the dashboard.
-DEBIAN_TEST := nginx-light openssl redis-server libfaketime prometheus chromium
+# The commands of the docs run in a network of their own (iproute2), and some of them are curl's and jq's.
+DEBIAN_TEST := nginx-light openssl redis-server libfaketime prometheus chromium iproute2 jq curl
 # The manuals that the real-site tests crawl.
 DEBIAN_SLOW := $(DEBIAN_TEST) python3.11-doc postgresql-doc-15
 DEBIAN_BENCH := wget2

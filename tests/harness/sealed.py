@@ -43,12 +43,14 @@ ROBOTS = "User-agent: *\nDisallow: /private/\nCrawl-delay: 0.1\n"
 @functools.cache
 def sealing_works() -> bool:
     """Whether this machine lets us have namespaces, and has the programs for it."""
-    if not all(map(shutil.which, ("unshare", "ip", "mount", "openssl"))):
+    if not all(map(shutil.which, ("unshare", "ip", "mount", "openssl", "redis-server", "jq", "curl"))):
         return False
     return subprocess.run([*UNSHARE, "--mount-proc", "true"], capture_output=True, check=False).returncode == 0
 
 
-needs_sealing = pytest.mark.skipif(not sealing_works(), reason="needs unshare, ip and openssl, and may make namespaces")
+needs_sealing = pytest.mark.skipif(
+    not sealing_works(), reason="needs namespaces, and unshare, ip, openssl, redis-server, jq and curl"
+)
 
 
 def sealed(script: str, folder: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:

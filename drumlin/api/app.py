@@ -26,6 +26,7 @@ from drumlin.access.entry_code import EntryCode
 from drumlin.access.tokens import AccessControl, Role, check_node_id
 from drumlin.api.bodies import JSON, Receive, Send, answers_in, decompress, encode, reply, reply_refused
 from drumlin.api.browsers import own_names, refuse_pages
+from drumlin.api.calls.data import DataCalls
 from drumlin.api.calls.history import HistoryCalls
 from drumlin.api.calls.hosts import HostCalls
 from drumlin.api.calls.metrics import CoordinatorMetrics, RequestMetrics
@@ -113,7 +114,7 @@ class CoordinatorApp:
         self.bug: Exception | None = None
         """The first unexpected exception, which whoever runs the server should raise."""
         self._dispatcher, self._engine = dispatcher, dispatcher.engine
-        self._access, self._endpoint = access, endpoint
+        self._access, self._endpoint, self._store = access, endpoint, store
         self._on_broken, self._time = on_broken, engine_time
         self.health = Health()
         self.watch = Watch(
@@ -188,6 +189,7 @@ class CoordinatorApp:
             *self._nodes.routes(),
             *SingleCalls(dispatcher, self._gate, self._intake, self.work_may_have_come).routes(),
             *HostCalls(dispatcher, self._answers).routes(),
+            *DataCalls(self._answers, self._store).routes(),
             *self._history.routes(),
             *SettingsCalls(dispatcher, self.work_may_have_come).routes(),
             *self._people.routes(),

@@ -6,6 +6,9 @@ a question must be a SELECT: a COPY could write even there.
 A running crawl replaces the newest files of the tables every half minute, by longer ones. DuckDB opens a file several
 times, and would read the head of one and the rows of the other. So these files are opened before, and read by their
 descriptors: whatever has their names later, they stay as they are.
+
+DuckDB's own word for all this is enough for whoever asks about their own files on their own machine. Questions that
+come by the network are answered in a process that the operating system confines (`asking.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +33,15 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 ROWS_AT_ONCE = 1_000
+CONFINED_MEMORY = "512MB"
+"""What DuckDB may use where it cannot use the disk beside it."""
+CONFINED_THREADS = 2
+_ALONE: dict[str, str | bool | int | float | list[str]] = {
+    "memory_limit": CONFINED_MEMORY,
+    # Threads that are there before are not confined.
+    "threads": 1,
+    "async_threads": 0,
+}
 MAY_CHANGE_S = 120.0
 """A file that is older than this will not be replaced any more."""
 DESCRIPTORS = Path("/proc/self/fd")
@@ -58,6 +70,7 @@ class Answer:
     def __init__(self, relation: DuckDBPyRelation) -> None:
         self._relation = relation
         self.columns: list[str] = relation.columns
+        self.types: list[str] = [str(kind) for kind in relation.types]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Each row once."""
@@ -75,8 +88,9 @@ def _number(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def answering(tables: Path, sql: str) -> Iterator[Answer]:
-    """The answer to a question about the tables in this folder; ConfigError says what is wrong with it."""
+def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = None) -> Iterator[Answer]:
+    """The answer to a question about the tables in this folder; ConfigError says what is wrong with it. `confine` is
+    called before the question is looked at: from then on nothing can be written, and so memory has to do."""
     # It takes a fifth of a second to load, and no other verb needs it.
     import duckdb
 
@@ -85,9 +99,13 @@ def answering(tables: Path, sql: str) -> Iterator[Answer]:
         raise ConfigError(f"There are no tables in {tables.parent}.", hint)
     with contextlib.ExitStack() as stack:
         # Large questions use the disk beside the memory.
-        spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="drumlin-query-"))
+        spill = "" if confine else stack.enter_context(tempfile.TemporaryDirectory(prefix="drumlin-query-"))
         sources = {table: files_of(tables.absolute() / table, time.time(), stack) for table in TABLES}
-        connection = stack.enter_context(duckdb.connect(":memory:", config=_OPENED_WITH))
+        opened_with = _OPENED_WITH | _ALONE if confine else _OPENED_WITH
+        connection = stack.enter_context(duckdb.connect(":memory:", config=opened_with))
+        if confine is not None:
+            confine()
+            connection.execute(f"SET threads = {CONFINED_THREADS}")
         with _plain_errors():
             _lay_out(connection, sources)
             _close_off(connection, tables.absolute(), spill)

@@ -24,6 +24,8 @@ SCREENS = {
     "URLs": "#/urls",
     "Nodes": "#/nodes",
     "Failures": "#/failures",
+    "Content": "#/content",
+    "Data": "#/data",
     "Settings": "#/settings",
     "Audit": "#/audit",
 }

@@ -2,6 +2,7 @@
 
 - `nodes`: nodes that work in batches; `single`: workers that take one URL at a time.
 - `people`, `hosts`, `settings`: how the crawl stands, its hosts and URLs, and the levers to change it.
+- `data`: what is stored: sums, SQL, copies of pages.
 - `page`: the dashboard's files and its sessions.
 - `history`: the same figures for the time that has passed.
 - `figures`, `events`, `metrics`: the same figures when asked for, live, and for Prometheus.

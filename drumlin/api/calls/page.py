@@ -31,10 +31,10 @@ HOSTS_NAMED = 3
 COOKIE_PREFIX = "drumlin_"
 CREDENTIAL_CHARS_MAX = 200
 
-# Nothing from elsewhere, nothing inline, nothing that frames the page.
+# Nothing from elsewhere, nothing inline, nothing that frames the page. The page itself frames stored copies, from here.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    "frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 PRIVATE: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),

@@ -12,16 +12,21 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links
 from drumlin.clock import monotonic
+from drumlin.model import Capture
+from drumlin.store.copies import stored_capture
 from drumlin.store.files import DirectoryFiles
+from drumlin.store.tables.contents import ContentsReader, Summed
 from drumlin.store.tables.lookup import InTime, StoredFetch, StoredLink, StoreReader
 
 LOOK_S_MAX = 2.0
 """How long a store is searched for one question."""
 LOOKS_AT_ONCE = 2
+SUM_S_MAX = 0.2
+"""How long segments are read for one look at what all pages are."""
 INDEX_S_MAX = 0.5
 """How long indexes are made in one go."""
 INDEX_REST_S = 30.0
@@ -56,6 +61,8 @@ class StoreAnswers:
     def __init__(self, store: Path | None, recent: Callable[[str], list[StoredFetch]]) -> None:
         self._files = DirectoryFiles(store) if store is not None else None
         self._reader = StoreReader(self._files) if self._files is not None else None
+        self._contents = ContentsReader(self._files) if self._files is not None else None
+        self._summing = asyncio.Lock()
         self._recent = recent
         self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._asked = asyncio.Event()
@@ -91,6 +98,29 @@ class StoreAnswers:
             found, complete = await asyncio.to_thread(reader.links, url, in_time)
         shown = {link.page for link in found}
         return Linkers([*found, *(link for link in unshown if link.page not in shown)], complete, has_store=True)
+
+    async def contents(self) -> Summed | None:
+        """Sums over all stored pages that tables show, as far as there is time to read them; None without a store."""
+        if self._contents is None:
+            return None
+        # One at a time: who comes second finds most of it done.
+        async with self._summing:
+            return await asyncio.to_thread(self._contents.sum_up, _within(SUM_S_MAX))
+
+    async def capture(self, stored: StoredFetch, bytes_max: int) -> Capture:
+        """The capture of an attempt that this store told of. `OSError` or `StorageError` if it cannot be read."""
+        if self._files is None:
+            raise FileNotFoundError(stored.warc_filename)
+        async with self._look():
+            offset = stored.warc_offset or 0
+            return await asyncio.to_thread(stored_capture, self._files, stored.warc_filename, offset, bytes_max)
+
+    async def page(self, stored: StoredFetch) -> dict[str, Any]:
+        """What the table of pages says about the page of such an attempt; empty if it does not show it yet."""
+        if self._reader is None or stored.unshown:
+            return {}
+        async with self._look():
+            return await asyncio.to_thread(self._reader.page, stored.url, stored.segment, stored.fetched)
 
     @contextlib.asynccontextmanager
     async def _look(self) -> AsyncIterator[None]:

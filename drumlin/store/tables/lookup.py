@@ -53,6 +53,17 @@ _PAGE_COLUMNS: Final = [
     "duplicate_of",
     "duplicate_kind",
 ]
+_TOLD_COLUMNS: Final = [
+    "url",
+    "fetch_time",
+    "title",
+    "text",
+    "content_mime_detected",
+    "content_charset",
+    "content_languages",
+    "body_bytes",
+]
+SAME_MOMENT_S: Final = 1e-3
 _SPELLED: Final = re.compile("[%?;]")
 
 InTime = Callable[[], bool]
@@ -187,6 +198,16 @@ class StoreReader:
             with self._segment(versions) as segment:
                 found += _of_host(segment, host, limit)
         return _newest(found, limit), True
+
+    def page(self, url: str, segment: str, fetched: float) -> dict[str, Any]:
+        """What the table of pages says in one segment about the capture of this moment; empty if it has no row."""
+        for versions in self._segments():
+            if _name(versions) == segment:
+                with self._segment(versions) as found:
+                    for row in found.rows("pages", _TOLD_COLUMNS, url):
+                        if abs(row["fetch_time"].timestamp() - fetched) < SAME_MOMENT_S:
+                            return row
+        return {}
 
     def index_some(self, now: float, in_time: InTime) -> int:
         """Make indexes of complete segments that have none, for as long as there is time. Returns how many are left; 0

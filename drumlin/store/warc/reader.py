@@ -6,7 +6,7 @@ import mmap
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 from isal import isal_zlib
@@ -102,6 +102,33 @@ def _fields(head: bytes) -> dict[str, str]:
     """The fields of a WARC header by lower-case name; none that drumlin reads is repeated."""
     lines = (line.partition(":") for line in head.decode("utf-8", "replace").split("\r\n")[1:])
     return {name.strip().lower(): value.strip() for name, _, value in lines}
+
+
+def capture_in(file: BinaryIO, filename: str, offset: int, bytes_max: int) -> Capture:
+    """The capture at `offset` of an open WARC file, as `read_capture` gives it. A record that is longer than
+    `bytes_max` is not read to its end, and the capture then counts as truncated."""
+    file.seek(offset)
+    decompressor = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+    content, taken = bytearray(), 0
+    while not decompressor.eof and len(content) <= bytes_max and (piece := file.read(CHUNK_BYTES)):
+        try:
+            content += decompressor.decompress(piece)
+        except isal_zlib.error as wrong:  # type: ignore[misc]  # its stub calls the class an instance
+            raise StorageError(f"The record at byte {offset} of {filename} cannot be read.") from wrong
+        taken += len(piece)
+    whole = decompressor.eof and len(content) <= bytes_max
+    member = Member(offset, taken - len(decompressor.unused_data), len(content), bytes(content[:bytes_max]))
+    record = parse_record(member) if whole else _begun_record(member)
+    if record is None or record.kind not in CAPTURE_TYPES:
+        raise StorageError(f"There is no readable capture at byte {offset} of {filename}.")
+    capture = _capture(record, filename, member)
+    return capture if whole else msgspec.structs.replace(capture, truncated=capture.truncated or LENGTH)
+
+
+def _begun_record(member: Member) -> Record | None:
+    """A record whose end was not read."""
+    head, found, block = member.head.partition(b"\r\n\r\n")
+    return Record(_fields(head), block) if found and head.startswith(WARC_VERSION) else None
 
 
 def read_capture(path: Path, offset: int) -> Capture:

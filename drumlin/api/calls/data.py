@@ -1,0 +1,208 @@
+"""What is stored, for people: sums over all pages, answers to SQL, and copies of single pages.
+
+All of it is for whoever may look: a viewer sees stored pages too. Nothing here needs the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from drumlin.access.tokens import Permission
+from drumlin.api.explaining.copies import SHOWN_TYPES, copy_view, stored_copy
+from drumlin.api.explaining.store_answers import StoreAnswers
+from drumlin.api.messages.data import (
+    CaptureBodyQuery,
+    CaptureQuery,
+    CaptureView,
+    ContentView,
+    DuplicateShare,
+    LanguageShare,
+    ReadyQuestion,
+    SizeShare,
+    SqlAbout,
+    SqlAnswer,
+    SqlName,
+    SqlQuestion,
+    TypeShare,
+)
+from drumlin.api.routing import Answer, Call, Route, Text
+from drumlin.http.refusal import Refused
+from drumlin.protocol import paths
+from drumlin.sql.answerer import NOT_CONFINED, Wrong
+from drumlin.sql.asking import ROWS_MAX, SECONDS_MAX, ask
+from drumlin.sql.ready import QUESTIONS
+from drumlin.sql.views import TABLES, VIEWS
+from drumlin.store.tables.contents import EXACT, NEAR, SIZE_BOUNDS, Contents, Summed
+from drumlin.store.tables.schema import COLUMNS
+from drumlin.urls import canonical
+
+QUESTIONS_AT_ONCE = 2
+BUSY_RETRY_S = 3.0
+FILE_TYPE = "application/octet-stream"
+NO_STORE_HINT = "Ask a coordinator that was started with --store, or use `drumlin query` where the store is."
+
+# A stored page is hostile: it runs nothing, loads nothing, sends no form, and has an origin of its own, so it cannot
+# use the cookie of whoever looks at it. Only our own page may frame it.
+HOSTILE: tuple[tuple[bytes, bytes], ...] = (
+    (
+        b"content-security-policy",
+        b"sandbox; default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-dns-prefetch-control", b"off"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+
+
+class DataCalls:
+    """The calls about what is stored. `store` is None for a coordinator without one."""
+
+    def __init__(self, answers: StoreAnswers, store: Path | None) -> None:
+        self._answers = answers
+        self._store = store
+        self._asking = 0
+
+    def routes(self) -> list[Route]:
+        no_store = {409: "This coordinator has no store."}
+        no_copy = no_store | {404: "No copy of this page is stored, or it is not one to look at."}
+        return [
+            _look(paths.CONTENT, "What the stored pages are", self.content, gives=ContentView, refusals=no_store),
+            _look(paths.SQL, "What can be asked in SQL", self.about, gives=SqlAbout),
+            Route(
+                method="POST",
+                path=paths.SQL,
+                summary="Ask the tables a question in SQL",
+                answer=self.ask,
+                permission=Permission.READ,
+                takes=SqlQuestion,
+                gives=SqlAnswer,
+                refusals={409: "This coordinator has no store, or its machine cannot confine questions."},
+                without_engine=True,
+            ),
+            _look(
+                *(paths.CAPTURE, "The stored copy of a page", self.capture),
+                takes=CaptureQuery,
+                gives=CaptureView,
+                refusals=no_copy,
+            ),
+            _look(
+                *(paths.CAPTURE_BODY, "The body of a stored page, to look at or as a file", self.body),
+                takes=CaptureBodyQuery,
+                gives=bytes,
+                gives_media_types=(*SHOWN_TYPES, FILE_TYPE),
+                refusals=no_copy,
+            ),
+        ]
+
+    # Sums
+
+    async def content(self, call: Call, message: None) -> ContentView:
+        summed = await self._answers.contents()
+        if summed is None:
+            raise _no_store()
+        return content_view(summed)
+
+    # SQL
+
+    async def about(self, call: Call, message: None) -> SqlAbout:
+        questions = [ReadyQuestion(name, one.asks, one.sql) for name, one in QUESTIONS.items()]
+        tables = [SqlName(name, meaning, _meanings(name)) for name, meaning in TABLES.items()]
+        views = [SqlName(name, view.meaning, view.columns) for name, view in VIEWS.items()]
+        return SqlAbout(questions, [*tables, *views], SECONDS_MAX, ROWS_MAX)
+
+    async def ask(self, call: Call, question: SqlQuestion) -> SqlAnswer:
+        if self._store is None:
+            raise _no_store()
+        if self._asking >= QUESTIONS_AT_ONCE:
+            message = f"{QUESTIONS_AT_ONCE} questions are being answered already."
+            raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=BUSY_RETRY_S)
+        self._asking += 1
+        started = time.perf_counter()
+        try:
+            found = await ask(self._store / "tables", question.sql, question.rows_max, lambda: not call.gone())
+        finally:
+            self._asking -= 1
+        call.refuse_given_up()
+        if isinstance(found, Wrong):
+            raise Refused(409 if found.code == NOT_CONFINED else 422, found.code, found.message, found.hint)
+        seconds = round(time.perf_counter() - started, 3)
+        return SqlAnswer(found.columns, found.types, found.rows, found.complete, seconds)
+
+    # Copies
+
+    async def capture(self, call: Call, query: CaptureQuery) -> CaptureView:
+        copy = await stored_copy(self._answers, _meant(query.url), query.record)
+        return await asyncio.to_thread(copy_view, copy)
+
+    async def body(self, call: Call, query: CaptureBodyQuery) -> Text:
+        copy = await stored_copy(self._answers, _meant(query.url), query.record)
+        call.answer_headers += HOSTILE
+        if query.form == "file":
+            call.answer_headers.append((b"content-disposition", b'attachment; filename="capture"'))
+            return Text(copy.body, FILE_TYPE)
+        if copy.shown_as is None:
+            hint = "form=file gives it as a file."
+            raise Refused(404, "not_shown", f"A copy of the type {copy.type[:100]} is not shown.", hint)
+        charset = f"; charset={copy.charset}" if copy.shown_as.startswith("text/") and copy.charset else ""
+        return Text(copy.body, copy.shown_as + charset)
+
+
+def content_view(summed: Summed) -> ContentView:
+    """The sums as people see them, the largest first."""
+    found = summed.contents
+    bounds = zip(SIZE_BOUNDS, (*SIZE_BOUNDS[1:], None), found.sizes, found.size_bytes, strict=True)
+    return ContentView(
+        pages=found.pages,
+        bytes=found.bytes,
+        types=[TypeShare(name, count, found.type_bytes[name]) for name, count in found.types.most_common()],
+        sizes=[SizeShare(*one) for one in bounds],
+        languages=[LanguageShare(name or None, count) for name, count in found.languages.most_common()],
+        duplicates=_duplicates(found),
+        truncated=found.flags["truncated"],
+        soft_404=found.flags["soft_404"],
+        noindex=found.flags["noindex"],
+        nofollow=found.flags["nofollow"],
+        newest=found.newest or None,
+        segments=summed.segments,
+        segments_read=summed.read,
+    )
+
+
+def _duplicates(found: Contents) -> list[DuplicateShare]:
+    return [
+        DuplicateShare("exact", found.duplicates[EXACT], found.duplicate_bytes[EXACT]),
+        DuplicateShare("near", found.duplicates[NEAR], found.duplicate_bytes[NEAR]),
+    ]
+
+
+def _meanings(table: str) -> dict[str, str]:
+    return {name: column.meaning for name, column in COLUMNS[table].items()}
+
+
+def _meant(text: str) -> str:
+    url = canonical(text)
+    if url is None:
+        raise Refused(404, "no_copy", "That is not a web address.", "One looks like https://example.org/a.")
+    return url
+
+
+def _no_store() -> Refused:
+    return Refused(409, "no_store", "This coordinator has no store to look into.", NO_STORE_HINT)
+
+
+def _look(path: str, summary: str, answer: Answer, **more: Any) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        summary=summary,
+        answer=answer,
+        permission=Permission.READ,
+        without_engine=True,
+        **more,
+    )

@@ -1,0 +1,132 @@
+"""The stored copy of a page, for people: out of its WARC record, with what the tables say of it.
+
+The body is a stranger's. It is decoded within bounds and never parsed here; those who show it must expect anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from drumlin.api.explaining.store_answers import StoreAnswers
+from drumlin.api.messages.data import CaptureView
+from drumlin.errors import SiteError, StorageError
+from drumlin.fetch.decode import decode_body, decoded_bytes_max
+from drumlin.http.refusal import Refused
+from drumlin.model import Capture
+from drumlin.parse import to_utf8
+from drumlin.parse.mime import sniff
+from drumlin.store.tables.lookup import StoredFetch
+from drumlin.store.warc.records import UNSPECIFIED
+
+RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
+BODY_BYTES_MAX: Final = 32 * 1024 * 1024
+SHOWN_CHARS_MAX: Final = 500_000
+HTML: Final = "text/html"
+_HTML_TYPES: Final = frozenset({HTML, "application/xhtml+xml"})
+# What browsers show as a picture and nothing else. SVG is not among them: it is a document.
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp"})
+_TEXTS: Final = frozenset({"application/json", "application/javascript", "application/xml", "image/svg+xml"})
+SHOWN_TYPES: Final = (HTML, *sorted(_PICTURES))
+
+
+class Copy(msgspec.Struct):
+    """A capture and its decoded body. `told` is its row in the table of pages, empty if that is not to be seen yet."""
+
+    capture: Capture
+    body: bytes
+    told: dict[str, Any]
+    type: str
+    truncated: str
+    same_as: str = ""
+    has_body: bool = True
+
+    @property
+    def charset(self) -> str:
+        return self.told.get("content_charset") or ""
+
+    @property
+    def shown_as(self) -> str | None:
+        """The media type under which a browser may show it."""
+        if not self.has_body:
+            return None
+        if self.type in _HTML_TYPES:
+            return HTML
+        return self.type if self.type in _PICTURES else None
+
+    @property
+    def is_text(self) -> bool:
+        kind = self.type
+        return self.has_body and (kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+xml", "+json")))
+
+
+async def stored_copy(answers: StoreAnswers, url: str, record: str) -> Copy:
+    """The newest copy of a page, or that of one record; `Refused` if there is none."""
+    attempts = await answers.attempts(url)
+    if not attempts.has_store:
+        hint = "Ask a coordinator that was started with --store."
+        raise Refused(409, "no_store", "This coordinator has no store, so it has no copy of a page.", hint)
+    stored = [one for one in attempts.fetches if one.warc_filename and record in ("", one.record_id)]
+    if not stored:
+        raise Refused(404, "no_copy", "No copy of this page is stored.", "`drumlin why URL` tells what happened to it.")
+    try:
+        return await _copy_of(answers, stored[0])
+    except (OSError, StorageError, SiteError) as wrong:
+        hint = f"It should be in warc/{stored[0].warc_filename}, at byte {stored[0].warc_offset}."
+        raise Refused(404, "copy_unreadable", "The copy of this page cannot be read.", hint) from wrong
+
+
+async def _copy_of(answers: StoreAnswers, stored: StoredFetch) -> Copy:
+    capture = await answers.capture(stored, RECORD_BYTES_MAX)
+    told = await answers.page(stored)
+    original, same_as = capture, ""
+    if capture.duplicate is not None:
+        # A record of a page that repeats another one has no body, and names the record that has it.
+        same_as = capture.duplicate.url
+        known = await answers.attempts(same_as)
+        named = [one for one in known.fetches if one.record_id == capture.duplicate.record_id and one.warc_filename]
+        if named:
+            original = await answers.capture(named[0], RECORD_BYTES_MAX)
+    copy = await asyncio.to_thread(_decoded, original, told)
+    copy.capture, copy.same_as, copy.has_body = capture, same_as, original.duplicate is None
+    return copy
+
+
+def _decoded(original: Capture, told: dict[str, Any]) -> Copy:
+    raw = original.body_raw
+    decoded = decode_body(raw, original.headers.get("content-encoding", ""), decoded_bytes_max(raw, BODY_BYTES_MAX))
+    truncated = original.truncated or ("" if decoded.complete else UNSPECIFIED)
+    kind = told.get("content_mime_detected") or sniff(original.headers.get("content-type", ""), decoded.body)
+    return Copy(original, decoded.body, told, kind, truncated)
+
+
+def copy_view(copy: Copy) -> CaptureView:
+    """What is told of a copy. It takes a while for a long one."""
+    capture, told = copy.capture, copy.told
+    text, source, charset = told.get("text"), None, copy.charset
+    if copy.is_text:
+        declared = f"{HTML}; charset={charset}" if charset else capture.headers.get("content-type", "")
+        charset, utf8 = to_utf8(copy.body, declared)
+        source = utf8.decode("utf-8", "replace")
+    return CaptureView(
+        url=capture.url,
+        fetched=capture.fetched,
+        status_code=capture.status,
+        record_id=capture.record_id,
+        warc_filename=capture.warc_filename,
+        warc_record_offset=capture.warc_offset,
+        headers=capture.response_headers.decode("utf-8", "replace").strip(),
+        type=copy.type,
+        charset=charset,
+        language=told.get("content_languages") or "",
+        title=told.get("title") or "",
+        text=None if text is None else text[:SHOWN_CHARS_MAX],
+        source=None if source is None else source[:SHOWN_CHARS_MAX],
+        cut=max(len(text or ""), len(source or "")) > SHOWN_CHARS_MAX,
+        body_bytes=len(copy.body),
+        truncated=copy.truncated,
+        same_as=copy.same_as,
+        shown_as=copy.shown_as,
+    )

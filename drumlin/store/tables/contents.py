@@ -1,0 +1,163 @@
+"""What the stored pages are: their types, sizes and languages, and how many repeat others.
+
+Segments that are complete never change, so each is read once, four narrow columns and a few more of it, and its sums
+are kept. A look at a large store reads as many segments as it has time for; the next look goes on from there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from drumlin.store.files import StoredFile, StoreFiles
+from drumlin.store.tables.lookup import InTime
+from drumlin.store.tables.schema import PAGES
+from drumlin.store.tables.segments import PARQUET_SUFFIX
+
+SIZE_BOUNDS: Final = (0, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+"""Where the classes of sizes begin, in bytes."""
+TYPES_MAX: Final = 200
+"""How many types are told apart: sites may call theirs anything."""
+OTHER_TYPES: Final = "other"
+FLAGS: Final = ("noindex", "nofollow", "soft_404")
+EXACT, NEAR = "exact", "near"
+_FOLDER: Final = f"tables/{PAGES}"
+_COLUMNS: Final = [
+    "content_mime_detected",
+    "content_languages",
+    "content_truncated",
+    "duplicate_kind",
+    "body_bytes",
+    "fetch_time",
+    *FLAGS,
+]
+
+
+class Contents(msgspec.Struct):
+    """Sums over pages. The keys of `languages` are ISO 639-3, and empty where the language is uncertain. `sizes`
+    belongs to `SIZE_BOUNDS`. `newest` is when the last of these pages had arrived, 0 if there is none."""
+
+    pages: int = 0
+    bytes: int = 0
+    types: Counter[str] = msgspec.field(default_factory=Counter)
+    type_bytes: Counter[str] = msgspec.field(default_factory=Counter)
+    languages: Counter[str] = msgspec.field(default_factory=Counter)
+    sizes: list[int] = msgspec.field(default_factory=lambda: [0] * len(SIZE_BOUNDS))
+    size_bytes: list[int] = msgspec.field(default_factory=lambda: [0] * len(SIZE_BOUNDS))
+    duplicates: Counter[str] = msgspec.field(default_factory=Counter)
+    duplicate_bytes: Counter[str] = msgspec.field(default_factory=Counter)
+    flags: Counter[str] = msgspec.field(default_factory=Counter)
+    newest: float = 0.0
+
+    def add(self, other: Contents) -> None:
+        self.pages += other.pages
+        self.bytes += other.bytes
+        for name in ("types", "type_bytes", "languages", "duplicates", "duplicate_bytes", "flags"):
+            getattr(self, name).update(getattr(other, name))
+        self.sizes = [mine + more for mine, more in zip(self.sizes, other.sizes, strict=True)]
+        self.size_bytes = [mine + more for mine, more in zip(self.size_bytes, other.size_bytes, strict=True)]
+        self.newest = max(self.newest, other.newest)
+
+
+class Summed(msgspec.Struct):
+    """The sums of all segments that were read, of how many there are."""
+
+    contents: Contents
+    read: int
+    segments: int
+
+
+class ContentsReader:
+    """Sums up the pages in a store. Calls block, and belong beside an event loop, one at a time."""
+
+    def __init__(self, files: StoreFiles) -> None:
+        self._files = files
+        self._kept: dict[str, tuple[str, Contents]] = {}
+        """The sums of each segment, with the version of its file."""
+
+    def sum_up(self, in_time: InTime) -> Summed:
+        """The sums of what readers of the tables can see, as far as there is time to read it."""
+        files = self._files.files(_FOLDER, PARQUET_SUFFIX)
+        known = {file.name: kept for file in files if (kept := self._kept.get(file.name)) and kept[0] == file.version}
+        # What is new comes first: those who look at a running crawl want to see it grow.
+        for file in sorted(files, key=lambda file: -file.written):
+            if file.name not in known and in_time():
+                known[file.name] = (file.version, self._of_segment(file))
+        self._kept = known
+        total = Contents()
+        for _, contents in known.values():
+            total.add(contents)
+        return Summed(_few_types(total), len(known), len(files))
+
+    def _of_segment(self, file: StoredFile) -> Contents:
+        found = Contents()
+        # A segment that is gone or damaged counts as empty: those who need all rows report it.
+        with suppress(OSError, pa.ArrowException), self._files.open(f"{_FOLDER}/{file.name}") as opened:
+            rows = pq.ParquetFile(opened)
+            for group in range(rows.num_row_groups):
+                found.add(_few_types(contents_of(rows.read_row_group(group, columns=_COLUMNS))))
+        return found
+
+
+def contents_of(rows: Any) -> Contents:
+    """The sums of these rows of `pages`."""
+    if not len(rows):
+        return Contents()
+    pc = importlib.import_module("pyarrow.compute")
+    types, type_bytes = _by(rows, "content_mime_detected")
+    twins, twin_bytes = _by(rows, "duplicate_kind")
+    twins.pop("", None)
+    twin_bytes.pop("", None)
+    sizes, size_bytes = _by_size(pc, rows["body_bytes"])
+    flags = Counter({name: pc.sum(rows[name]).as_py() or 0 for name in FLAGS})
+    flags["truncated"] = len(rows) - rows["content_truncated"].null_count
+    return Contents(
+        pages=len(rows),
+        bytes=pc.sum(rows["body_bytes"]).as_py() or 0,
+        types=types,
+        type_bytes=type_bytes,
+        languages=_by(rows, "content_languages")[0],
+        sizes=sizes,
+        size_bytes=size_bytes,
+        duplicates=twins,
+        duplicate_bytes=twin_bytes,
+        flags=flags,
+        newest=pc.max(rows["fetch_time"]).as_py().timestamp(),
+    )
+
+
+def _by(rows: Any, column: str) -> tuple[Counter[str], Counter[str]]:
+    """How many rows there are of each value, and how many bytes their bodies have; NULL is the empty text."""
+    grouped = rows.select([column, "body_bytes"]).group_by(column).aggregate([([], "count_all"), ("body_bytes", "sum")])
+    values = [value or "" for value in grouped[column].to_pylist()]
+    counts, sizes = grouped["count_all"].to_pylist(), grouped["body_bytes_sum"].to_pylist()
+    return Counter(dict(zip(values, counts, strict=True))), Counter(
+        {value: size or 0 for value, size in zip(values, sizes, strict=True)}
+    )
+
+
+def _by_size(pc: Any, sizes: Any) -> tuple[list[int], list[int]]:
+    """How many sizes are in each class, and what they sum up to."""
+    sizes = pc.fill_null(sizes, 0)
+    masks = [pc.greater_equal(sizes, bound) for bound in SIZE_BOUNDS]
+    counts = [pc.sum(mask).as_py() or 0 for mask in masks]
+    totals = [pc.sum(pc.if_else(mask, sizes, 0)).as_py() or 0 for mask in masks]
+    return _steps(counts), _steps(totals)
+
+
+def _steps(at_least: list[int]) -> list[int]:
+    return [low - high for low, high in zip(at_least, [*at_least[1:], 0], strict=True)]
+
+
+def _few_types(contents: Contents) -> Contents:
+    """The same with at most `TYPES_MAX` types; the rarest are taken together."""
+    for name, _ in contents.types.most_common()[TYPES_MAX:]:
+        contents.types[OTHER_TYPES] += contents.types.pop(name)
+        contents.type_bytes[OTHER_TYPES] += contents.type_bytes.pop(name, 0)
+    return contents

@@ -264,8 +264,9 @@ def test_a_copy_is_decoded(coordinator: RunningCoordinator, home: str) -> None:
     assert japanese["charset"].lower() == "shift_jis"
     assert JAPANESE in japanese["source"]
     shown = body(coordinator, f"{home}japanese")
-    assert shown.headers["content-type"].lower() == "text/html; charset=shift_jis"
-    assert JAPANESE.encode("shift_jis") in shown.body
+    assert shown.headers["content-type"].lower() == "text/html; charset=utf-8"
+    assert JAPANESE in shown.body.decode()
+    assert JAPANESE.encode("shift_jis") in body(coordinator, f"{home}japanese", "file").body
 
 
 def test_a_page_that_repeats_another_has_that_ones_body(coordinator: RunningCoordinator, home: str) -> None:
@@ -283,6 +284,8 @@ def test_a_shown_copy_can_do_nothing(coordinator: RunningCoordinator, home: str)
     assert "unsafe" not in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "set-cookie" not in answer.headers, "headers of the site stay in the copy"
+    for element in (b"<link", b"<iframe"):
+        assert element not in answer.body.lower(), "no policy keeps browsers from connecting to where one leads"
 
 
 def test_what_is_no_page_is_a_picture_a_text_or_a_file(coordinator: RunningCoordinator, home: str) -> None:

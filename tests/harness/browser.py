@@ -48,11 +48,14 @@ class Looker:
         self.page: Page = context.new_page()
         self.complaints: list[str] = []
         self.hosts: set[str] = set()
+        self.answered: set[str] = set()
+        """The hosts that answered something; requests that the browser itself refuses to send are among the asked."""
         self.addresses: list[str] = []
         self.page.set_default_timeout(SHOWN_WITHIN_MS)
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self._asked(request.url))
+        self.page.on("response", lambda response: self.answered.add(urlsplit(response.url).netloc))
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not any(said in message.text for said in UNAVOIDABLE):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drumlin.access.tokens import Permission
-from drumlin.api.explaining.copies import SHOWN_TYPES, copy_view, stored_copy
+from drumlin.api.explaining.copies import HTML, SHOWN_TYPES, copy_view, shown_body, stored_copy
 from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.api.messages.data import (
     CaptureBodyQuery,
@@ -149,8 +149,8 @@ class DataCalls:
         if copy.shown_as is None:
             hint = "form=file gives it as a file."
             raise Refused(404, "not_shown", f"A copy of the type {copy.type[:100]} is not shown.", hint)
-        charset = f"; charset={copy.charset}" if copy.shown_as.startswith("text/") and copy.charset else ""
-        return Text(copy.body, copy.shown_as + charset)
+        charset = "; charset=utf-8" if copy.shown_as == HTML else ""
+        return Text(await asyncio.to_thread(shown_body, copy), copy.shown_as + charset)
 
 
 def content_view(summed: Summed) -> ContentView:

@@ -6,6 +6,7 @@ The body is a stranger's. It is decoded within bounds and never parsed here; tho
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +30,11 @@ _HTML_TYPES: Final = frozenset({HTML, "application/xhtml+xml"})
 # What browsers show as a picture and nothing else. SVG is not among them: it is a document.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp"})
 _TEXTS: Final = frozenset({"application/json", "application/javascript", "application/xml", "image/svg+xml"})
+# Chromium connects to where a `<link rel=preconnect>`, an `<iframe>` or a link that is clicked leads, before it asks
+# any policy. The others are not needed either.
+_REACHING_OUT: Final = re.compile(
+    rb"<(?=link|i?frame|fencedframe|portal|object|embed|base|meta|area|a[\s/>])", re.IGNORECASE
+)
 SHOWN_TYPES: Final = (HTML, *sorted(_PICTURES))
 
 
@@ -102,13 +108,24 @@ def _decoded(original: Capture, told: dict[str, Any]) -> Copy:
     return Copy(original, decoded.body, told, kind, truncated)
 
 
+def shown_body(copy: Copy) -> bytes:
+    """The body as a browser may show it: a page in UTF-8, without the elements that could reach out to other hosts in
+    spite of a policy. They get names that mean nothing."""
+    return _REACHING_OUT.sub(b"<no-", _in_utf8(copy)[1]) if copy.shown_as == HTML else copy.body
+
+
+def _in_utf8(copy: Copy) -> tuple[str, bytes]:
+    """The name of a text's encoding, and the text in UTF-8."""
+    declared = f"{HTML}; charset={copy.charset}" if copy.charset else copy.capture.headers.get("content-type", "")
+    return to_utf8(copy.body, declared)
+
+
 def copy_view(copy: Copy) -> CaptureView:
     """What is told of a copy. It takes a while for a long one."""
     capture, told = copy.capture, copy.told
     text, source, charset = told.get("text"), None, copy.charset
     if copy.is_text:
-        declared = f"{HTML}; charset={charset}" if charset else capture.headers.get("content-type", "")
-        charset, utf8 = to_utf8(copy.body, declared)
+        charset, utf8 = _in_utf8(copy)
         source = utf8.decode("utf-8", "replace")
     return CaptureView(
         url=capture.url,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -80,6 +81,7 @@ class ContentsReader:
         self._files = files
         self._kept: dict[str, tuple[str, Contents]] = {}
         """The sums of each segment, with the version of its file."""
+        self._total = Contents()
 
     def sum_up(self, in_time: InTime) -> Summed:
         """The sums of what readers of the tables can see, as far as there is time to read it."""
@@ -89,20 +91,23 @@ class ContentsReader:
         for file in sorted(files, key=lambda file: -file.written):
             if file.name not in known and in_time():
                 known[file.name] = (file.version, self._of_segment(file))
-        self._kept = known
-        total = Contents()
-        for _, contents in known.values():
-            total.add(contents)
-        return Summed(_few_types(total), len(known), len(files))
+        if known != self._kept:
+            self._kept, self._total = known, _sum(contents for _, contents in known.values())
+        return Summed(self._total, len(known), len(files))
 
     def _of_segment(self, file: StoredFile) -> Contents:
         found = Contents()
         # A segment that is gone or damaged counts as empty: those who need all rows report it.
         with suppress(OSError, pa.ArrowException), self._files.open(f"{_FOLDER}/{file.name}") as opened:
-            rows = pq.ParquetFile(opened)
-            for group in range(rows.num_row_groups):
-                found.add(_few_types(contents_of(rows.read_row_group(group, columns=_COLUMNS))))
+            found = _few_types(contents_of(pq.ParquetFile(opened).read(columns=_COLUMNS, use_threads=False)))
         return found
+
+
+def _sum(parts: Iterable[Contents]) -> Contents:
+    total = Contents()
+    for part in parts:
+        total.add(part)
+    return _few_types(total)
 
 
 def contents_of(rows: Any) -> Contents:

@@ -29,6 +29,8 @@ export class CallError extends Error {
 
 const PAGE_HEADER = "X-Drumlin-Page";
 const WAITS_MS = 15_000;
+/** A question in SQL may take longer. */
+const ANSWERS_MS = 40_000;
 
 /** Called when a session has ended, with the reason. @type {(error: CallError) => void} */
 let onSessionEnd = () => {};
@@ -40,16 +42,16 @@ export function whenSessionEnds(listener) {
 
 /**
  * @param {string} method @param {string} path relative to the page
- * @param {any} [message] @returns {Promise<any>}
+ * @param {any} [message] @param {AbortSignal} [signal] @returns {Promise<any>}
  */
-async function call(method, path, message) {
+async function call(method, path, message, signal = AbortSignal.timeout(WAITS_MS)) {
   /** @type {Record<string, string>} */
   const headers = { Accept: "application/json", [PAGE_HEADER]: "1" };
   if (message !== undefined) headers["Content-Type"] = "application/json";
   const body = message === undefined ? undefined : JSON.stringify(message);
   let response;
   try {
-    response = await fetch(path, { method, headers, body, signal: AbortSignal.timeout(WAITS_MS) });
+    response = await fetch(path, { method, headers, body, signal });
   } catch {
     throw new CallError(0, "unreachable", "The coordinator does not answer.", "");
   }
@@ -110,4 +112,16 @@ export const api = {
   changeCrawl: (change) => call("PATCH", `${API}/crawl`, change),
   /** @param {number} limit @param {number} before */
   audit: (limit, before) => call("GET", `${API}/audit${query({ limit, before })}`),
+  content: () => call("GET", `${API}/content`),
+  questions: () => call("GET", `${API}/sql`),
+  /** @param {string} sql @param {number} rows_max @param {AbortSignal} [signal] */
+  ask: (sql, rows_max, signal) => call("POST", `${API}/sql`, { sql, rows_max }, either(signal)),
+  /** @param {string} url */
+  capture: (url) => call("GET", `${API}/captures${query({ url })}`),
 };
+
+/** Whichever comes first: that somebody stops it, or that it takes too long. @param {AbortSignal} [signal] */
+const either = (signal) => (signal ? AbortSignal.any([signal, AbortSignal.timeout(ANSWERS_MS)]) : AbortSignal.timeout(ANSWERS_MS));
+
+/** Where the body of a stored page is. @param {string} url @param {string} form shown or file */
+export const bodyOf = (url, form) => `${API}/captures/body${query({ url, form })}`;

@@ -6,6 +6,8 @@ import { fill, h, prose, say } from "./dom.js";
 import { clock, counted, count, duration } from "./format.js";
 import { Live } from "./live.js";
 import { auditScreen } from "./screens/audit.js";
+import { contentScreen } from "./screens/content.js";
+import { dataScreen } from "./screens/data.js";
 import { failuresScreen } from "./screens/failures.js";
 import { hostScreen } from "./screens/host.js";
 import { hostsScreen } from "./screens/hosts.js";
@@ -39,6 +41,8 @@ const SCREENS = [
   { name: "urls", title: "URLs", screen: urlsScreen },
   { name: "nodes", title: "Nodes", screen: nodesScreen, count: (live) => live.stats?.nodes.active ?? 0 },
   { name: "failures", title: "Failures", screen: failuresScreen, count: (live) => live.stats?.totals.dead ?? 0 },
+  { name: "content", title: "Content", screen: contentScreen },
+  { name: "data", title: "Data", screen: dataScreen },
   { name: "settings", title: "Settings", screen: settingsScreen },
   { name: "audit", title: "Audit", screen: auditScreen },
 ];

@@ -1,13 +1,19 @@
-/** The story of one URL: where it was found, what was decided, each try, and where its page lies. */
+/** The story of one URL: where it was found, what was decided, each try, where its page lies, and the stored copy. */
 
 import { CallError, api } from "../api.js";
 import { card, empty, fill, h, hostLink, prose, renew, tag, urlLink } from "../dom.js";
 import { count, duration, moment } from "../format.js";
+import { showCopy } from "./copy.js";
 
 /** @typedef {import("../app.js").Context} Context */
+/** @typedef {{what: string, told: string, time: number | null, node: string}} Step */
 
 const EVERY_S = 3;
-const TOLD_MAX = 5;
+/** Steps whose time is when they happened; that of others is when they will. */
+const PAST = new Set(["found", "dead"]);
+const TONES = /** @type {Record<string, string>} */ ({
+  leased: "ok", done: "ok", dead: "broken", dropped: "broken", retry: "refused", put_off: "refused", denied: "refused", waits: "idle", refused: "idle", store: "idle",
+});
 const STATES = /** @type {Record<string, [string, string]>} */ ({
   queued: ["Queued", "accent"], scheduled: ["To be tried again", "refused"], leased: ["With a node", "ok"], done: ["Done", "ok"],
   dead: ["Given up", "broken"], not_followed: ["Not followed", "idle"],
@@ -20,16 +26,23 @@ const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
 /** @param {HTMLElement} main @param {Context} context */
 export function urlsScreen(main, context) {
   const url = context.query.url ?? "";
-  const body = h("div");
-  fill(main, h("header", null, h("h1", null, "URLs")), finder(url), body);
+  const [body, copy] = [h("div"), h("div")];
+  fill(main, h("header", null, h("h1", null, "URLs")), finder(url), body, copy);
   if (!url) {
     fill(body, empty("What happened to this URL?",
       "Paste an address. You will read where it was found, what was decided about it and why, each try, and where its page is stored."));
     return;
   }
+  let copied = "";
   context.every(EVERY_S, async () => {
     try {
-      renew(body, ...tell(await api.url(url), url));
+      const story = await api.url(url);
+      renew(body, ...tell(story, url));
+      // A copy is asked for once, and again when the page was fetched again, or tables begin to show it.
+      const stored = story.fetches.find((/** @type {any} */ one) => one.page);
+      const key = stored ? `${stored.crawl_time} ${stored.unshown}` : "";
+      if (key && key !== copied) await showCopy(copy, context, story.url);
+      copied = key;
     } catch (wrong) {
       if (!(wrong instanceof CallError) || wrong.status === 0) throw wrong;
       renew(body, empty("Nothing is known of it", prose(`${wrong.message} ${wrong.hint}`)));
@@ -54,13 +67,11 @@ function finder(url) {
 /** @param {any} story @param {string} typed @returns {import("../dom.js").Child[]} */
 function tell(story, typed) {
   const [words, tone] = STATES[story.state] ?? [story.state, "idle"];
-  const told = Math.min(TOLD_MAX, story.fetches.length);
-  const sentences = story.story.slice(0, story.story.length - told);
-  const rows = [
-    ...(sentences.length > 1 ? [entry(story.first_seen ? moment(story.first_seen) : "", "", ...prose(sentences[0]))] : []),
-    ...[...story.fetches].reverse().map(attempt),
-    ...sentences.slice(sentences.length > 1 ? 1 : 0).map((/** @type {string} */ one) => entry("", tone, ...prose(one))),
-  ];
+  const tried = new Map(story.fetches.map((/** @type {any} */ one) => [one.crawl_time, one]));
+  const rows = story.steps.map((/** @type {Step} */ step) => {
+    const fetched = step.what in OUTCOMES && step.time !== null ? tried.get(step.time) : null;
+    return fetched ? attempt(fetched) : entry(step.time !== null && PAST.has(step.what) ? moment(step.time) : "", TONES[step.what] ?? "", ...prose(step.told));
+  });
   return [
     story.url === typed ? null : h("p.address", null, story.url),
     h("div.two", null, card("What happened", h(`span.pill.${tone}`, null, words), h("ol.story", null, rows)), card("Facts", null, facts(story))),

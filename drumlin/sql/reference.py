@@ -21,6 +21,8 @@ below, and `drumlin query` lists them. [Your first question with SQL](../tutoria
   all rows in full.
 - A question is one `SELECT`; `DESCRIBE`, `SUMMARIZE` and `SHOW TABLES` count as such. It can read the tables and
   nothing else: no other file, no network, no extensions; and it changes nothing. To keep an answer: `--csv > FILE`.
+- `POST /api/v1/sql` and the dashboard's Data screen answer the same questions for people on the network, within limits
+  and in a process that [the operating system confines](../explanation/threat-model.md#questions-in-sql).
 - Rows are seen within a minute of their pages. Times are in UTC.
 - SQL that is wrong ends with exit code 2 and a sentence.
 """

@@ -226,6 +226,13 @@ def _confined(process: str) -> bool:
     return "Seccomp:\t2" in Path(f"/proc/{process}/status").read_text()
 
 
+def test_a_store_without_tables_says_so(tmp_path: Path) -> None:
+    with RunningCoordinator(store=tmp_path) as fresh:
+        assert asked(fresh, "SELECT 1").code == "no_tables"
+        assert fresh.get("/api/v1/content").json["pages"] == 0
+        assert fresh.get("/api/v1/captures?url=http://a.example/").code == "no_copy"
+
+
 def test_a_coordinator_without_a_store_says_so() -> None:
     with RunningCoordinator() as bare:
         assert bare.get("/api/v1/content").code == "no_store"

@@ -24,13 +24,13 @@ MSGPACK = "application/msgpack"
 SEED = "20260301"
 # A request that the schema forbids may be refused with any 4xx or 5xx, such as 414 for its length. And a request that
 # it allows may still be refused, because a schema cannot say that a hash fits a body, that headers fit a status, or
-# that an assignment has ended.
+# that an assignment has ended; nor what is SQL.
 SETTINGS = """
 [checks]
 negative_data_rejection.expected-statuses = ["4xx", "5xx"]
 
 [[operations]]
-include-path = ["/v1/fetch/result", "/api/v1/nodes/{node_id}/results"]
+include-path = ["/v1/fetch/result", "/api/v1/nodes/{node_id}/results", "/api/v1/sql"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "410", "422", "429", "5xx"]
 """
 

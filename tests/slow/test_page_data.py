@@ -240,6 +240,15 @@ def test_a_stored_copy_is_shown_as_text_source_headers_and_page(browser: Browser
         quiet(looker, shown)
 
 
+def test_a_stored_picture_is_shown(browser: Browser, shown: Shown, state: Any) -> None:
+    with looking_at(browser, state) as looker:
+        page = looker.page
+        go(page, shown, f"#/urls?url={quote(shown.home + 'picture.png', safe='')}")
+        page.locator(".picture img").wait_for()
+        assert page.locator(".picture img").evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+        quiet(looker, shown)
+
+
 def test_a_hostile_page_does_nothing_wherever_it_is_shown(browser: Browser, shown: Shown, state: Any) -> None:
     with looking_at(browser, state) as looker:
         page = looker.page

@@ -82,7 +82,7 @@ class DataCalls:
                 permission=Permission.READ,
                 takes=SqlQuestion,
                 gives=SqlAnswer,
-                refusals={409: "This coordinator has no store, or its machine cannot confine questions."},
+                refusals={409: "There is no store here, there are no tables yet, or questions cannot be confined."},
                 without_engine=True,
             ),
             _look(
@@ -119,6 +119,8 @@ class DataCalls:
     async def ask(self, call: Call, question: SqlQuestion) -> SqlAnswer:
         if self._store is None:
             raise _no_store()
+        if not (self._store / "tables").is_dir():
+            raise Refused(409, "no_tables", "There are no tables yet.", "The first pages bring them.")
         if self._asking >= QUESTIONS_AT_ONCE:
             message = f"{QUESTIONS_AT_ONCE} questions are being answered already."
             raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=BUSY_RETRY_S)

@@ -64,7 +64,7 @@ function sentence(found, context) {
 function lag(found, context) {
   if (found.segments_read < found.segments) return `Reading the store: ${count(found.segments_read)} of ${counted(found.segments, "segment")} so far.`;
   const behind = (context.live.stats?.pages ?? 0) - found.pages;
-  if (behind > 0) return `${counted(behind, "page")} more ${behind === 1 ? "was" : "were"} fetched and ${behind === 1 ? "is" : "are"} not in the tables yet: rows are seen within a minute of their pages.`;
+  if (behind > 0) return `${counted(behind, "more page")} ${behind === 1 ? "was" : "were"} fetched and ${behind === 1 ? "is" : "are"} not in the tables yet: rows are seen within a minute of their pages.`;
   return found.newest ? `All pages up to ${clock(found.newest)}.` : "";
 }
 
@@ -96,7 +96,8 @@ function types(found) {
 
 /** @param {Content} found */
 function languages(found) {
-  const rows = found.languages.slice(0, ROWS_SHOWN).map(({ language, pages }) => ({
+  const sorted = [...found.languages.filter((one) => one.language), ...found.languages.filter((one) => !one.language)];
+  const rows = [...sorted.slice(0, ROWS_SHOWN), ...sorted.slice(ROWS_SHOWN).filter((one) => !one.language)].map(({ language, pages }) => ({
     label: askLink(pagesWhere(language ? `content_languages = ${quoted(language)}` : "content_languages IS NULL", "title, content_languages AS language"), language ? languageName(language) : "uncertain"),
     value: pages, small: language ? "" : "too little text, or several languages",
   }));

@@ -18,21 +18,33 @@ const CUT = /** @type {Record<string, string>} */ ({ length: "it was longer than
 export async function showCopy(place, context, url) {
   try {
     const copy = /** @type {Copy} */ (await api.capture(url));
-    const view = context.query.view in VIEWS ? context.query.view : copy.text ? "text" : copy.source ? "source" : copy.shown_as ? "page" : "headers";
-    fill(place, copyCard(copy, url, view));
+    const views = viewsOf(copy);
+    fill(place, copyCard(copy, url, views.includes(context.query.view) ? context.query.view : views[0], views));
   } catch (wrong) {
     if (!(wrong instanceof CallError)) throw wrong;
     if (wrong.code === "no_store" || wrong.code === "copy_unreadable") fill(place, card("Stored copy", null, h("p.soft", null, ...prose(`${wrong.message} ${wrong.hint}`))));
   }
 }
 
-/** @param {Copy} copy @param {string} url @param {string} view */
-function copyCard(copy, url, view) {
-  const tabs = h("div.tabs", { role: "group", "aria-label": "How to show the copy" }, Object.entries(VIEWS).map(([name, words]) =>
-    h("a", { href: `#/urls?url=${encodeURIComponent(url)}&view=${name}`, "aria-current": name === view ? "true" : null }, words)));
-  const file = h("a", { href: bodyOf(url, "file"), download: "capture" }, "Download");
-  return card("Stored copy", file, h("p.copied", null, h("strong.break", null, copy.title || "Without a title"), h("small.why", null, facts(copy))), tabs, shown(copy, url, view));
+/** The ways in which a copy can be shown. What has a source but no row yet will have a text. @param {Copy} copy @returns {string[]} */
+function viewsOf(copy) {
+  const has = /** @type {Record<string, boolean>} */ ({
+    text: copy.text === null ? copy.source !== null : copy.text.trim() !== "", source: copy.source !== null, page: copy.shown_as !== null, headers: true,
+  });
+  const views = Object.keys(VIEWS).filter((name) => has[name]);
+  return copy.text === null && views[0] === "text" ? [...views.slice(1, -1), "text", "headers"] : views;
 }
+
+/** @param {Copy} copy @param {string} url @param {string} view @param {string[]} views */
+function copyCard(copy, url, view, views) {
+  const tabs = h("div.tabs", { role: "group", "aria-label": "How to show the copy" }, views.map((name) =>
+    h("a", { href: `#/urls?url=${encodeURIComponent(url)}&view=${name}`, "aria-current": name === view ? "true" : null }, name === "page" && isPicture(copy) ? "Picture" : VIEWS[name])));
+  const file = h("a", { href: bodyOf(url, "file"), download: "capture" }, "Download");
+  return card("Stored copy", file, h("p.copied", null, h("strong.break", null, copy.title || (copy.text === null && copy.source !== null ? "Not in the tables yet" : "Without a title")), h("small.why", null, facts(copy))), tabs, shown(copy, url, view));
+}
+
+/** @param {Copy} copy */
+const isPicture = (copy) => copy.shown_as?.startsWith("image/") ?? false;
 
 /** @param {Copy} copy */
 function facts(copy) {
@@ -42,16 +54,14 @@ function facts(copy) {
 
 /** @param {Copy} copy @param {string} url @param {string} view */
 function shown(copy, url, view) {
-  const none = (/** @type {string} */ text) => h("p.soft.nothing", null, text);
   if (view === "headers") return h("pre.copy", { tabindex: "0" }, copy.headers);
   if (view === "page") {
-    if (!copy.shown_as) return none("A copy of this type is not shown. The file has it.");
+    if (isPicture(copy)) return h("div.picture", null, h("img", { src: bodyOf(url, "shown"), alt: "The stored picture" }));
     const frame = h("iframe.copy", { src: bodyOf(url, "shown"), sandbox: "", referrerpolicy: "no-referrer", title: "The stored page" });
     return h("div", null, frame, h("p.told", null, "Nothing in it runs, nothing is loaded, and its links lead nowhere: no scripts, no styles, no pictures of its own."));
   }
   const text = view === "text" ? copy.text : copy.source;
-  if (text === null) return none(view === "text" ? "Its text is in the tables within a minute." : "It is not a text. The file has it.");
-  if (!text.trim()) return none(view === "text" ? "The page has no text." : "The body is empty.");
+  if (!text?.trim()) return h("p.soft.nothing", null, text === null ? "Its text is in the tables within a minute." : "The body is empty.");
   return h("div", null, h(`pre.copy${view === "text" ? ".prose" : ""}`, { tabindex: "0", lang: view === "text" && copy.language ? copy.language : null }, text),
     copy.cut && h("p.told", null, `The first ${count(text.length)} characters; the file has all of it.`));
 }

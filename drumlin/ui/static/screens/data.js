@@ -42,7 +42,7 @@ export async function dataScreen(main, context) {
     fill(names, namesCard(about));
     if (chosen) write(editor, chosen.sql);
     if (chosen || given) await asking.ask(chosen?.sql ?? given);
-    else fill(result, empty("Ask what is stored", "Choose a question, or write one. Each page has a row in pages, each link in links, each try in fetches."));
+    else fill(result, empty("Ask what is stored", prose("Choose a question, or write one. Each page has a row in `pages`, each link in `links`, each try in `fetches`.")));
   } catch (wrong) {
     if (!(wrong instanceof CallError)) throw wrong;
     fill(result, empty(wrong.message, prose(wrong.hint)));
@@ -176,8 +176,8 @@ class Asking {
   }
 }
 
-/** @param {CallError} wrong */
-const failed = (wrong) => h("section.card.failed", { role: "alert" }, h("h2", null, wrong.code === "bad_sql" ? "This cannot be asked" : "No answer"), h("p.break", null, wrong.message), wrong.hint && h("p.soft", null, ...prose(wrong.hint)));
+/** What is not there is no fault of the question. @param {CallError} wrong */
+const failed = (wrong) => wrong.status === 409 ? empty(wrong.message, prose(wrong.hint)) : h("section.card.failed", { role: "alert" }, h("h2", null, wrong.code === "bad_sql" ? "This cannot be asked" : "No answer"), h("p.break", null, wrong.message), wrong.hint && h("p.soft", null, ...prose(wrong.hint)));
 
 /** @param {Blob} content @param {string} name */
 function save(content, name) {

@@ -162,7 +162,7 @@ def _steps(at_least: list[int]) -> list[int]:
 
 def _few_types(contents: Contents) -> Contents:
     """The same with at most `TYPES_MAX` types; the rarest are taken together."""
-    for name, _ in contents.types.most_common()[TYPES_MAX:]:
+    for name in [name for name, _ in contents.types.most_common() if name != OTHER_TYPES][TYPES_MAX:]:
         contents.types[OTHER_TYPES] += contents.types.pop(name)
         contents.type_bytes[OTHER_TYPES] += contents.type_bytes.pop(name, 0)
     return contents

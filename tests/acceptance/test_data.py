@@ -83,6 +83,7 @@ def test_the_sums_are_those_of_the_table(coordinator: RunningCoordinator, store:
     assert {(one["kind"], one["pages"], one["bytes"]) for one in found["duplicates"]} == set(twins)
     assert {one["kind"] for one in found["duplicates"] if one["pages"]} == {"exact", "near"}
     assert found["segments"] == found["segments_read"] > 0
+    assert found["store"] == "whole"
 
 
 # SQL
@@ -235,7 +236,7 @@ def test_a_store_without_tables_says_so(tmp_path: Path) -> None:
 
 def test_a_coordinator_without_a_store_says_so() -> None:
     with RunningCoordinator() as bare:
-        assert bare.get("/api/v1/content").code == "no_store"
+        assert bare.get("/api/v1/content").json["store"] == "none"
         assert asked(bare, "SELECT 1").code == "no_store"
         assert bare.get("/api/v1/captures?url=http://a.example/").code == "no_store"
 

@@ -13,6 +13,7 @@ from typing import Any
 from drumlin.access.tokens import Permission
 from drumlin.api.explaining.copies import HTML, SHOWN_TYPES, copy_view, shown_body, stored_copy
 from drumlin.api.explaining.store_answers import StoreAnswers
+from drumlin.api.explaining.stories import searched
 from drumlin.api.messages.data import (
     CaptureBodyQuery,
     CaptureQuery,
@@ -72,7 +73,7 @@ class DataCalls:
         no_store = {409: "This coordinator has no store."}
         no_copy = no_store | {404: "No copy of this page is stored, or it is not one to look at."}
         return [
-            _look(paths.CONTENT, "What the stored pages are", self.content, gives=ContentView, refusals=no_store),
+            _look(paths.CONTENT, "What the stored pages are", self.content, gives=ContentView),
             _look(paths.SQL, "What can be asked in SQL", self.about, gives=SqlAbout),
             Route(
                 method="POST",
@@ -103,10 +104,7 @@ class DataCalls:
     # Sums
 
     async def content(self, call: Call, message: None) -> ContentView:
-        summed = await self._answers.contents()
-        if summed is None:
-            raise _no_store()
-        return content_view(summed)
+        return content_view(await self._answers.contents())
 
     # SQL
 
@@ -155,9 +153,10 @@ class DataCalls:
         return Text(await asyncio.to_thread(shown_body, copy), copy.shown_as + charset)
 
 
-def content_view(summed: Summed) -> ContentView:
-    """The sums as people see them, the largest first."""
-    found = summed.contents
+def content_view(summed: Summed | None) -> ContentView:
+    """The sums as people see them, the largest first; None: there is no store."""
+    found = summed.contents if summed else Contents()
+    read, segments = (summed.read, summed.segments) if summed else (0, 0)
     bounds = zip(SIZE_BOUNDS, (*SIZE_BOUNDS[1:], None), found.sizes, found.size_bytes, strict=True)
     return ContentView(
         pages=found.pages,
@@ -171,8 +170,9 @@ def content_view(summed: Summed) -> ContentView:
         noindex=found.flags["noindex"],
         nofollow=found.flags["nofollow"],
         newest=found.newest or None,
-        segments=summed.segments,
-        segments_read=summed.read,
+        segments=segments,
+        segments_read=read,
+        store=searched(read == segments, summed is not None),
     )
 
 

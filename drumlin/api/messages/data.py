@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from drumlin.api.messages.hosts import StoreSearch
 from drumlin.protocol import URLText
 from drumlin.sql.asking import ROWS_MAX
 
@@ -53,7 +54,8 @@ class DuplicateShare(msgspec.Struct):
 class ContentView(msgspec.Struct):
     """What the stored pages are, by the table `pages`: `bytes` is the size of their bodies without content encoding.
     Rows are seen within a minute of their pages; `newest` is when the last page that is counted here had arrived. A
-    large store is read a part at a time: `segments_read` of its `segments` are counted so far."""
+    large store is read a part at a time: `segments_read` of its `segments` are counted so far. `store` says
+    whether that is all of it, or that there is none here."""
 
     pages: int
     bytes: int
@@ -68,6 +70,7 @@ class ContentView(msgspec.Struct):
     newest: float | None
     segments: int
     segments_read: int
+    store: StoreSearch
 
 
 # SQL

@@ -1,6 +1,6 @@
 /** What the stored pages are: types, sizes, languages, and how many repeat others. Each number leads to the pages it counts. */
 
-import { CallError, api } from "../api.js";
+import { api } from "../api.js";
 import { bars } from "../bars.js";
 import { bar } from "../chart.js";
 import { card, empty, fill, h, prose, renew, table } from "../dom.js";
@@ -12,7 +12,7 @@ import { askAt, askLink, pagesWhere, quoted } from "../questions.js";
  * @typedef {{pages: number, bytes: number, types: {type: string, pages: number, bytes: number}[],
  *   sizes: {from_bytes: number, to_bytes: number | null, pages: number, bytes: number}[], languages: {language: string | null, pages: number}[],
  *   duplicates: {kind: string, pages: number, bytes: number}[], truncated: number, soft_404: number, noindex: number, nofollow: number,
- *   newest: number | null, segments: number, segments_read: number}} Content
+ *   newest: number | null, segments: number, segments_read: number, store: string}} Content
  */
 
 const EVERY_S = 5;
@@ -27,18 +27,12 @@ export function contentScreen(main, context) {
   const [why, body] = [h("p.why"), h("div")];
   fill(main, h("header", null, h("h1", null, "Content")), why, body);
   const look = async () => {
-    try {
-      const found = /** @type {Content} */ (await api.content());
-      renew(why, ...sentence(found, context));
-      if (found.pages) renew(body, figures(found), h("div.two.even", null, h("div", null, types(found), sizes(found)), h("div", null, languages(found), duplicates(found), remarkable(found))));
-      else renew(body, empty("Nothing is in the tables yet", `${counted(context.live.stats?.pages ?? 0, "page")} fetched so far. Rows are seen within a minute of their pages.`));
-      return found.segments_read < found.segments;
-    } catch (wrong) {
-      if (!(wrong instanceof CallError) || wrong.status === 0 || wrong.status === 401) throw wrong;
-      fill(why);
-      fill(body, empty(wrong.message, prose(wrong.hint)));
-      return false;
-    }
+    const found = /** @type {Content} */ (await api.content());
+    renew(why, ...sentence(found, context));
+    if (found.store === "none") renew(body, empty("This coordinator has no store", prose("Look at one that was started with `--store`.")));
+    else if (found.pages) renew(body, figures(found), h("div.two.even", null, h("div", null, types(found), sizes(found)), h("div", null, languages(found), duplicates(found), remarkable(found))));
+    else renew(body, empty("Nothing is in the tables yet", `${counted(context.live.stats?.pages ?? 0, "page")} fetched so far. Rows are seen within a minute of their pages.`));
+    return found.segments_read < found.segments;
   };
   let reading = true;
   context.every(READING_EVERY_S, async () => {

@@ -34,6 +34,9 @@ ENVIRONMENT: Final = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
+KEPT: Final = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
+"""Where Python and its libraries are, on a machine that has them in odd places. Nothing else of our environment is
+passed on."""
 _PIECE_BYTES: Final = 64 * 1024
 
 
@@ -52,7 +55,7 @@ async def ask(
     try:
         return msgspec.json.decode(said, type=Found | Wrong)
     except msgspec.DecodeError:
-        return Wrong(TOO_MUCH, "This takes more memory or time than a question may have.", NO_LIMITS)
+        return Wrong(TOO_MUCH, "The process failed; the answer may take more memory than it may have.", NO_LIMITS)
 
 
 @contextlib.asynccontextmanager
@@ -62,7 +65,7 @@ async def _process(tables: Path) -> AsyncIterator[Process]:
         stdin=PIPE,
         stdout=PIPE,
         stderr=DEVNULL,
-        env=ENVIRONMENT,
+        env=ENVIRONMENT | {name: os.environ[name] for name in KEPT if name in os.environ},
         cwd="/",
         start_new_session=True,
     )

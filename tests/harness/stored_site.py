@@ -17,17 +17,20 @@ PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
     "1f15c4890000000d49444154789c6360f8cfc0f01f0005000201e221bc330000000049454e44ae426082"
 )
-PATHS = ("/a", "/b", "/twin", "/nearly", "/german", "/japanese", "/packed", "/picture.png", "/data.json", HOSTILE_PATH)
+LINKED = ("/a", "/b", "/nearly", "/german", "/japanese", "/packed", "/picture.png", "/data.json", HOSTILE_PATH)
+# These are found through `/a` and each other. So the content of `/a` is known before its twin is fetched.
+PATHS = (*LINKED, "/later", "/twin")
 
 
 def make_site(web: FakeWeb, *, elsewhere: str = "http://127.0.0.1:9/") -> str:
     """Let a host answer with these pages; returns the address of its first one. `elsewhere` is what the hostile page
     tries to load things from."""
-    links = "".join(f'<li><a href="{path}">to {path.strip("/")[:12]}</a>' for path in PATHS)
+    links = "".join(f'<li><a href="{path}">to {path.strip("/")[:12]}</a>' for path in LINKED)
     web.page(HOST, "/", f"<title>A home</title><ul>{links}</ul>")
     words = " ".join(f"word{number}" for number in range(400))
-    web.page(HOST, "/a", f"<title>The first</title><p>{words}")
-    web.page(HOST, "/twin", f"<title>The first</title><p>{words}")
+    for path in ("/a", "/twin"):
+        web.page(HOST, path, f'<title>The first</title><p>{words}<a href="/later">later</a>')
+    web.page(HOST, "/later", '<title>Later</title><a href="/twin">A twin</a>')
     web.page(HOST, "/nearly", f"<title>The first</title><p>{words} and a few more")
     web.page(HOST, "/b", f"<title>{SCRIPT}</title><h1>{SCRIPT}</h1>" + "others " * 30)
     web.page(HOST, "/german", f"<html lang=de><title>Über uns</title><p>{GERMAN}")

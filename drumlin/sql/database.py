@@ -44,6 +44,7 @@ _ALONE: dict[str, str | bool | int | float | list[str]] = {
 }
 MAY_CHANGE_S = 120.0
 """A file that is older than this will not be replaced any more."""
+_PATTERN = frozenset("*?[")
 DESCRIPTORS = Path("/proc/self/fd")
 _OPENED_WITH: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
@@ -100,7 +101,10 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
     with contextlib.ExitStack() as stack:
         # Large questions use the disk beside the memory.
         spill = "" if confine else stack.enter_context(tempfile.TemporaryDirectory(prefix="drumlin-query-"))
-        sources = {table: files_of(tables.absolute() / table, time.time(), stack) for table in TABLES}
+        folder = tables.absolute()
+        # To find a path that looks like a pattern DuckDB lists folders, which a confined process cannot.
+        opened = confine is not None and bool(_PATTERN & set(str(folder)))
+        sources = {table: files_of(folder / table, time.time(), stack, opened=opened) for table in TABLES}
         opened_with = _OPENED_WITH | _ALONE if confine else _OPENED_WITH
         connection = stack.enter_context(duckdb.connect(":memory:", config=opened_with))
         if confine is not None:
@@ -108,17 +112,18 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
             connection.execute(f"SET threads = {CONFINED_THREADS}")
         with _plain_errors():
             _lay_out(connection, sources)
-            _close_off(connection, tables.absolute(), spill)
+            _close_off(connection, folder, spill)
             yield Answer(connection.sql(_only_statement(connection, sql)))
 
 
-def files_of(folder: Path, now: float, stack: contextlib.ExitStack) -> list[str]:
-    """The files of a table, as DuckDB is to open them: by descriptor, as long as `stack` lasts, if they may change."""
-    return [_steady(path, now, stack) for path in sorted(folder.glob("*" + PARQUET_SUFFIX))]
+def files_of(folder: Path, now: float, stack: contextlib.ExitStack, *, opened: bool = False) -> list[str]:
+    """The files of a table, as DuckDB is to open them: by descriptor, as long as `stack` lasts, if they may change, and
+    with `opened` in any case."""
+    return [_steady(path, now, stack, opened=opened) for path in sorted(folder.glob("*" + PARQUET_SUFFIX))]
 
 
-def _steady(path: Path, now: float, stack: contextlib.ExitStack) -> str:
-    if now - path.stat().st_mtime > MAY_CHANGE_S or not DESCRIPTORS.exists():
+def _steady(path: Path, now: float, stack: contextlib.ExitStack, *, opened: bool) -> str:
+    if not opened and (now - path.stat().st_mtime > MAY_CHANGE_S or not DESCRIPTORS.exists()):
         return str(path)
     descriptor = os.open(path, os.O_RDONLY)
     stack.callback(os.close, descriptor)
@@ -184,7 +189,7 @@ def _plain_errors() -> Iterator[None]:
 
 def _literally(path: str) -> str:
     """A path as a pattern that fits nothing else: a folder may be called `[x]`."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+    return "".join(f"[{letter}]" if letter in _PATTERN else letter for letter in path)
 
 
 def _quoted(text: str) -> str:

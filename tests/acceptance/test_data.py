@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from urllib.parse import quote
 import duckdb
 import pytest
 
-from drumlin.sql.answerer import Wrong
+from drumlin.sql.answerer import Found, Wrong
 from drumlin.sql.asking import ask
 from drumlin.sql.ready import QUESTIONS
 from drumlin.sql.views import TABLES, VIEWS
@@ -99,6 +100,16 @@ def test_every_ready_question_is_answered_as_by_the_command_line(
     assert len(answer.json["columns"]) == len(answer.json["types"])
     if name in {"statuses", "types"}:
         assert sorted(map(tuple, answer.json["rows"])) == sorted(rows(store, QUESTIONS[name].sql))
+
+
+def test_a_store_of_any_name_can_be_asked(store: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "it's [a] *?"
+    shutil.copytree(store / "tables", odd / "tables")
+    for path in odd.rglob("*.parquet"):
+        os.utime(path, (1, 1))
+    found = asyncio.run(ask(odd / "tables", "SELECT count(*) FROM pages", 10, lambda: True))
+    assert isinstance(found, Found), found
+    assert found.rows == [[len(PATHS) + 1]]
 
 
 def test_what_can_be_asked_is_told(coordinator: RunningCoordinator) -> None:

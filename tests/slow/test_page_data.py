@@ -84,7 +84,14 @@ def opened(folder: Path, home: str, elsewhere: Elsewhere) -> Iterator[Shown]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def bare() -> Iterator[RunningCoordinator]:
+    """A coordinator without a store. It outlives the browser, which keeps connections for later."""
+    with RunningCoordinator() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(bare: RunningCoordinator) -> Iterator[Browser]:
     with chromium() as started:
         yield started
 
@@ -302,8 +309,8 @@ def serious(looker: Looker) -> list[Any]:
     return [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found if one["impact"] in SERIOUS]
 
 
-def test_without_a_store_the_page_says_so(browser: Browser) -> None:
-    with RunningCoordinator() as bare, looking(browser) as looker:
+def test_without_a_store_the_page_says_so(bare: RunningCoordinator, browser: Browser) -> None:
+    with looking(browser) as looker:
         page = looker.page
         page.goto(f"{bare.url}/#/content")
         page.get_by_text("has no store").wait_for()

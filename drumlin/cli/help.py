@@ -62,6 +62,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "config show": (("what would this crawl use, and why?", "drumlin config show --origin --delay 5s"),),
     "status": (("watch a crawl", "drumlin status --watch --out manual"),),
+    "top": (
+        ("watch a crawl", "drumlin top --out manual"),
+        ("its nodes, once, for a mail", "drumlin top --once --show nodes --out fleet"),
+    ),
     "why": (
         ("what happened to this page?", "drumlin why https://example.org/docs/a --out manual"),
         ("why is nothing fetched?", "drumlin why --out manual"),

@@ -34,6 +34,7 @@ GROUPS = {
     },
     "See what a crawl does": {
         "status": "Show the state of a crawl.",
+        "top": "Watch a crawl on the whole terminal.",
         "open": "Show a crawl in a browser.",
         "why": "Say what happened to a URL, or why nothing is fetched.",
         "report": "Show the report of a crawl.",
@@ -65,7 +66,7 @@ GROUPS = {
 VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 EXAMPLES = (
     ("crawl a site", "drumlin crawl https://example.org/ --out example --contact you@example.org"),
-    ("how does it go?", "drumlin status --out example"),
+    ("how does it go?", "drumlin top --out example"),
     ("what happened to this page?", "drumlin why https://example.org/a --out example"),
     ("one page, every decision explained", "drumlin fetch https://example.org/"),
 )

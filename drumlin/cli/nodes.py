@@ -9,8 +9,8 @@ from urllib.parse import quote
 import click
 
 from drumlin.cli.console import results, say, write_json
+from drumlin.cli.figures import in_flight
 from drumlin.cli.remote import ListsByDefault, remote_options
-from drumlin.cli.status import in_flight
 from drumlin.config import Loaded
 from drumlin.config.quantities import show_duration
 from drumlin.lines import counted, one_line

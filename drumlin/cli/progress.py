@@ -14,7 +14,7 @@ from rich.text import Text
 
 from drumlin.cli.console import line
 from drumlin.cli.estimate import Estimate, Sample
-from drumlin.cli.status import hosts_now, in_flight
+from drumlin.cli.figures import answers, hosts_now, in_flight, pages_now, status_classes
 from drumlin.config.quantities import show_duration, show_size
 from drumlin.lines import counted, one_line
 
@@ -28,7 +28,6 @@ RATE_WINDOW_S = 5.0
 LAG_SHOWN_S = 1.0
 LABEL = "dim"
 BAD = "yellow"
-_STATUS_STYLES = {"2xx": "green", "3xx": "cyan", "4xx": "yellow", "5xx": "red"}
 
 
 class Progress:
@@ -92,12 +91,12 @@ class Progress:
     def _line(self, totals: Totals, crawl: LocalCrawl) -> str:
         pages_s, bytes_s = self._rates()
         left = f", {left}" if (left := self._left(crawl)) else ""
+        classes = " ".join(f"{name} {count:,}" for name, count in status_classes(totals.group("status.")).items())
         troubles = "".join(f"; {trouble}" for trouble in crawl.troubles)
         return one_line(
             f"{show_duration(round(crawl.elapsed_s))}{left}: {counted(totals.pages, 'page')} done, "
             f"{totals.pending:,} to go, {pages_s:,.0f} pages/s, {show_size(bytes_s)}/s, "
-            f"{' '.join(f'{name} {count:,}' for name, count in _statuses(totals).items())}, "
-            f"{counted(_errors(totals), 'error')}, {_under_way(crawl)}, hosts: {_hosts(totals)}{troubles}"
+            f"{classes}, {counted(_errors(totals), 'error')}, {_under_way(crawl)}, hosts: {_hosts(totals)}{troubles}"
         )
 
     def _panel(self, totals: Totals, crawl: LocalCrawl) -> Table:
@@ -108,9 +107,9 @@ class Progress:
         table = Table.grid(padding=(0, 2))
         table.add_column(style=LABEL, no_wrap=True)
         table.add_column()
-        table.add_row("pages", _pages(totals))
+        table.add_row("pages", pages_now(totals.pages, totals.known, totals.pending))
         table.add_row("speed", speed)
-        table.add_row("answers", _answers(totals))
+        table.add_row("answers", answers(totals.group("status."), _errors(totals)))
         table.add_row("hosts", _hosts(totals))
         for place, trouble in enumerate(crawl.troubles):
             table.add_row("" if place else "trouble", Text(one_line(trouble), BAD))
@@ -118,10 +117,6 @@ class Progress:
             table.add_row("stopping", Text(f"{_why_stopping(crawl)}: finishing what is in flight", BAD))
         table.add_row("time", f"{used} · Ctrl-C stops, the same command resumes")
         return table
-
-
-def _pages(totals: Totals) -> str:
-    return f"{totals.pages:,} done · {counted(totals.known, 'URL')} known · {totals.pending:,} to go"
 
 
 def _why_stopping(crawl: LocalCrawl) -> str:
@@ -137,24 +132,6 @@ def _under_way(crawl: LocalCrawl) -> str:
     settled within a fraction of a second."""
     behind = f", {show_duration(crawl.lag_s)} behind with storing" if crawl.lag_s >= LAG_SHOWN_S else ""
     return f"{in_flight(crawl.in_flight)} in flight{behind}"
-
-
-def _statuses(totals: Totals) -> dict[str, int]:
-    classes = dict.fromkeys(_STATUS_STYLES, 0)
-    for status, count in totals.group("status.").items():
-        name = f"{status[0]}xx"
-        classes[name] = classes.get(name, 0) + count
-    return classes
-
-
-def _answers(totals: Totals) -> Text:
-    """Counts of status codes and failures; those that are not zero are in colour."""
-    said = Text()
-    for name, count in _statuses(totals).items():
-        said.append(f"{name} {count:,}", _STATUS_STYLES.get(name, "") if count else "")
-        said.append(" ")
-    errors = _errors(totals)
-    return said.append("· ").append(counted(errors, "error"), "red" if errors else "")
 
 
 def _hosts(totals: Totals) -> str:

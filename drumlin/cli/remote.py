@@ -107,13 +107,18 @@ def _in_folder(folder: Path) -> Remote:
             option = "" if folder == Path(FLEET_FOLDER) else f" --out {folder}"
             hint = f"`drumlin fleet up{option}` starts it again; `drumlin report{option}` shows what it has fetched."
             raise CoordinatorError(f"The fleet in {folder} is down.", hint)
-        return remote_of(paths)
+        return _at(folder, remote_of(paths))
     if (socket_path := socket_of(folder)) is not None:
         remote = Remote([f"unix:{socket_path}"])
         remote.of_one_machine = True
-        return remote
+        return _at(folder, remote)
     if not holds_crawl(folder):
         raise ConfigError(f"There is no crawl in {folder}.", "Name one with --out DIR, or --coordinator URL.")
     from drumlin.local.standing import StandingCrawl
 
-    return StandingCrawl(folder)
+    return _at(folder, StandingCrawl(folder))
+
+
+def _at(folder: Path, remote: Remote) -> Remote:
+    remote.folder = folder
+    return remote

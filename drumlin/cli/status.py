@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumlin.cli.console import line, results, write_json
+from drumlin.cli.figures import histogram, hosts_of, in_flight, nodes_now, pages_now, queue_now
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded
 from drumlin.config.quantities import show_size
-from drumlin.lines import counted, one_line
+from drumlin.lines import one_line
 from drumlin.protocol import paths
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from drumlin.client.remote import Remote
 
 WATCH_S = 1.0
-ROUNDED_FROM = 10
 STYLES = {"trouble": "red", "crawl": "bold", "given up": "yellow", "idle because": "yellow"}
 
 
@@ -43,7 +43,7 @@ def _print_json(remote: Remote, *, watch: bool) -> None:
     while True:
         stats = remote.get(paths.STATS)
         write_json(stats)
-        if not watch or _has_ended(remote, stats):
+        if not watch or has_ended(remote, stats):
             return
         time.sleep(WATCH_S)
 
@@ -61,34 +61,36 @@ def watch_until_ended(console: Console, remote: Remote, *, quiet: bool = False) 
                 live.update(_table_of(remote, stats), refresh=True)
             else:
                 line(console, status_line(stats))
-            if _has_ended(remote, stats):
+            if has_ended(remote, stats):
                 return
             time.sleep(WATCH_S)
 
 
-def _has_ended(remote: Remote, stats: dict[str, Any]) -> bool:
-    return _state(stats) in ("stopped", "finished") or remote.standing
+def has_ended(remote: Remote, stats: dict[str, Any]) -> bool:
+    return state_of(stats) in ("stopped", "finished") or remote.standing
 
 
-def _state(stats: dict[str, Any]) -> str:
+def state_of(stats: dict[str, Any]) -> str:
     """The crawl's state. A crawl that drains is stopped once its nodes have left."""
     left = stats["state"] == "draining" and not stats["nodes"].get("active")
     return "stopped" if left else str(stats["state"])
 
 
 def _table_of(remote: Remote, stats: dict[str, Any]) -> Table:
-    why = remote.get(paths.WHY_IDLE)
-    if remote.standing and stats["state"] != "finished":
-        # The engine has the last state that a process wrote. If it was killed, that may still say "running".
-        stats = {**stats, "state": "not running"}
-    return status_table(stats, why)
+    return status_table(as_it_stands(remote, stats), remote.get(paths.WHY_IDLE))
+
+
+def as_it_stands(remote: Remote, stats: dict[str, Any]) -> dict[str, Any]:
+    """The figures, with the state of a crawl that does not run. The engine has the last state that a process wrote; if
+    that process was killed, it may still say "running"."""
+    return {**stats, "state": "not running"} if remote.standing and stats["state"] != "finished" else stats
 
 
 def status_line(stats: dict[str, Any]) -> str:
     totals = stats["totals"]
     return (
-        f"{_state(stats)}: {stats['pages']:,} pages done, {totals['pending']:,} to go, "
-        f"{stats['pages_per_s']:,.0f} pages/s, {_nodes(stats['nodes'])}"
+        f"{state_of(stats)}: {stats['pages']:,} pages done, {totals['pending']:,} to go, "
+        f"{stats['pages_per_s']:,.0f} pages/s, {nodes_now(stats['nodes'])}"
         + "".join(f"; {one['message']}" for one in stats["troubles"])
     )
 
@@ -101,20 +103,18 @@ def status_table(stats: dict[str, Any], why: dict[str, Any]) -> Table:
     table = Table.grid(padding=(0, 3))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    hosts = hosts_now(*(totals[f"hosts_{name}"] for name in ("ready", "waiting", "leased", "in_backoff")))
-    queue = f"{totals['queued']:,} queued, {totals['scheduled']:,} to be tried again, {totals['leased']:,} with nodes"
     rows = [
         ("trouble", " ".join(f"{one['message']} {one['hint']}".strip() for one in stats["troubles"])),
-        ("crawl", _state(stats)),
-        ("pages", f"{stats['pages']:,} done · {counted(totals['known'], 'URL')} known · {totals['pending']:,} to go"),
+        ("crawl", state_of(stats)),
+        ("pages", pages_now(stats["pages"], totals["known"], totals["pending"])),
         ("speed", f"{stats['pages_per_s']:,.0f} pages/s · {show_size(stats['bytes_per_s'])}/s"),
         ("in flight", in_flight(stats["in_flight"])),
-        ("URLs left", queue),
-        ("hosts", hosts),
-        ("answers", _histogram(stats["statuses"])),
-        ("tried again", _histogram(stats["retries"])),
-        ("given up", _histogram(stats["dead_letters"])),
-        ("nodes", _nodes(stats["nodes"])),
+        ("URLs left", queue_now(totals)),
+        ("hosts", hosts_of(totals)),
+        ("answers", histogram(stats["statuses"])),
+        ("tried again", histogram(stats["retries"])),
+        ("given up", histogram(stats["dead_letters"])),
+        ("nodes", nodes_now(stats["nodes"])),
         ("idle because", " ".join(reason["message"] for reason in why["reasons"])),
         ("bound by", " ".join(reason["message"] for reason in why["bound_by"])),
     ]
@@ -122,22 +122,3 @@ def status_table(stats: dict[str, Any], why: dict[str, Any]) -> Table:
         if value:
             table.add_row(name, Text(one_line(value), STYLES.get(name, "")))
     return table
-
-
-def hosts_now(ready: int, waiting: int, fetching: int, out_of_reach: int) -> str:
-    """How many hosts are in which state. `waiting` includes those out of reach; they are shown apart."""
-    gone = f", {out_of_reach:,} out of reach" if out_of_reach else ""
-    return f"{fetching:,} being fetched, {ready:,} ready, {max(0, waiting - out_of_reach):,} waiting{gone}"
-
-
-def in_flight(mean: float) -> str:
-    """The average number of requests under way, which at a polite pace may be less than one."""
-    return f"{mean:,.0f}" if mean >= ROUNDED_FROM or not mean else f"{max(mean, 0.1):,.1f}"
-
-
-def _nodes(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {status}" for status, count in counts.items() if count) or "none"
-
-
-def _histogram(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from drumlin.api.explaining.report import REPORT_NAME, Report
 from drumlin.cli.console import line
+from drumlin.cli.figures import histogram
 from drumlin.config import SETTINGS
 from drumlin.config.quantities import show_duration, show_size
 from drumlin.coordinator.patience import PATIENCE
@@ -102,16 +103,12 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ("data", f"{show_size(report.bytes)} ({report.bytes:,} bytes)"),
         ("time", show_duration(report.duration_s)),
         ("pages/s", f"{report.pages_per_s:,.1f}"),
-        ("status codes", _histogram(report.statuses)),
-        ("outcomes", _histogram(report.outcomes)),
+        ("status codes", histogram(report.statuses)),
+        ("outcomes", histogram(report.outcomes)),
         ("duplicates", f"{duplicates['exact']:,} exact, {duplicates['near']:,} near"),
         ("denied by robots.txt", f"{report.robots_denied:,}"),
-        ("tried again", _histogram(report.retries)),
-        ("given up", _histogram(report.dead_letters)),
-        ("links not followed", _histogram(report.refused)),
+        ("tried again", histogram(report.retries)),
+        ("given up", histogram(report.dead_letters)),
+        ("links not followed", histogram(report.refused)),
         ("top hosts", ", ".join(f"{host.host} {host.pages:,}" for host in report.top_hosts if host.pages)),
     ]
-
-
-def _histogram(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,12 +34,17 @@ def command(loaded: Loaded, remote: Remote, url: str | None) -> None:
         return
     console = results(loaded.process)
     if url is None:
-        lines = [reason["message"] for reason in (*answer["reasons"], *answer["bound_by"])]
-        lines = lines if answer["idle"] else ["Pages are being fetched.", *(lines or [NO_CAUSE])]
+        lines = told(answer)
     else:
         lines = [*answer["story"], *(_standing_still(remote) if answer["state"] in WAITING else [])]
     for place, sentence in enumerate(lines):
         line(console, sentence, style="" if place else MARK)
+
+
+def told(answer: dict[str, Any]) -> list[str]:
+    """Why nothing is being fetched, or not more, in sentences."""
+    lines = [reason["message"] for reason in (*answer["reasons"], *answer["bound_by"])]
+    return lines if answer["idle"] else ["Pages are being fetched.", *(lines or [NO_CAUSE])]
 
 
 def _standing_still(remote: Remote) -> list[str]:

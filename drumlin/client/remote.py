@@ -62,6 +62,10 @@ class Remote:
     """Whether no process of the crawl runs, and this object answers in its place (`drumlin.local.standing`)."""
     of_one_machine = False
     """Whether the coordinator is known to be a `drumlin crawl`, which ends when its crawl ends."""
+    folder: Path | None = None
+    """The directory of the crawl or the fleet, if it is on this machine and was found by it."""
+    tells_waiting = True
+    """Whether a line on stderr says what is being waited for. Whoever draws on the whole screen says so there."""
 
     def __init__(
         self,
@@ -115,7 +119,8 @@ class Remote:
             SLOW_S, tell, [f"Waiting for the coordinator at {endpoint}, up to {self._timeout_s:g} s."]
         )
         slow.daemon = True
-        slow.start()
+        if self.tells_waiting:
+            slow.start()
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()

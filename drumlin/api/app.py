@@ -61,6 +61,7 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health, Part, refusal
 from drumlin.coordinator.totals import Totals
+from drumlin.coordinator.traces import CoordinatorTraces
 from drumlin.engines.watched import EngineCalls
 from drumlin.errors import Cause, DrumlinError, StorageError
 from drumlin.http.refusal import Refused
@@ -110,6 +111,7 @@ class CoordinatorApp:
         endpoint: str = "",
         sync: bool = False,
         bundle_quota_bytes: int = QUOTA_BYTES,
+        traces: CoordinatorTraces | None = None,
     ) -> None:
         self.bug: Exception | None = None
         """The first unexpected exception, which whoever runs the server should raise."""
@@ -143,6 +145,7 @@ class CoordinatorApp:
             store=store,
             endpoint=endpoint,
             bundle_quota_bytes=bundle_quota_bytes,
+            traces=traces,
         )
         self._people = PeopleCalls(
             dispatcher,

@@ -24,7 +24,9 @@ log = logging.getLogger("drumlin.coordinator")
 @click.command("coordinator", cls=Verb)
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read seed URLs from FILE, one a line; - for stdin")
-@config_options(*names_of("coordinator"), "engine", "sync", "quiet", "color", *LOG_SETTINGS, *names_of("crawl"))
+@config_options(
+    *names_of("coordinator"), "engine", "sync", "trace_every", "quiet", "color", *LOG_SETTINGS, *names_of("crawl")
+)
 def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> None:
     """Give work to nodes and answer people, until SIGTERM.
 
@@ -36,7 +38,9 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
     from drumlin.cli.crawl import read_seeds
     from drumlin.coordinator.dispatch import Dispatcher
     from drumlin.serving.service import ServiceOptions, serve, shards_to_found
+    from drumlin.tracing import check_installed
 
+    check_installed(loaded.process.trace_every)
     told = loaded.coordinator
     place = _place(told)
     seeds = read_seeds(urls, input_file) if urls or input_file else []
@@ -51,6 +55,7 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
         shard_count=shards_to_found(spec),
         sync=loaded.process.sync,
         bundle_quota_bytes=told.bundle_quota_bytes,
+        trace_every=loaded.process.trace_every,
     )
     log_to_stderr(loaded.process.log)
 

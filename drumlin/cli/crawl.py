@@ -52,9 +52,10 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
     from drumlin.cli.summary import print_report, tell_fruitless_seeds
     from drumlin.coordinator.patience import PATIENCE
     from drumlin.local.crawl import LocalCrawl
+    from drumlin.tracing import check_installed
 
     process = loaded.process
-
+    check_installed(process.trace_every)
     with Progress(messages(process), quiet=process.quiet) as progress:
         report = LocalCrawl(
             process,

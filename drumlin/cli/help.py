@@ -20,7 +20,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "After a failure": ("retries_max", "backoff_base", "backoff_max", "host_patience", "patience"),
     "Duplicates": ("near_duplicates", "near_overlap_percent"),
-    "On this machine": ("out", "ui", "nodes", "concurrency", "engine", "sync", "lease", "affinity"),
+    "On this machine": ("out", "ui", "nodes", "concurrency", "engine", "sync", "lease", "affinity", "trace_every"),
 }
 ACCESS = {
     "Which crawl": ("out", "setting_coordinator"),

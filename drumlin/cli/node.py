@@ -16,7 +16,7 @@ from drumlin.logs import log_to_stderr
 
 
 @click.command("node", cls=Verb)
-@config_options(*names_of("client"), *names_of("node"), "concurrency", "sync", *LOG_SETTINGS)
+@config_options(*names_of("client"), *names_of("node"), "concurrency", "sync", "trace_every", *LOG_SETTINGS)
 def command(loaded: Loaded) -> None:
     """Fetch, read and store pages until the crawl has ended.
 
@@ -26,7 +26,9 @@ def command(loaded: Loaded) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from drumlin.node.main import NodeOptions, run_node
     from drumlin.tls import check_endpoint, check_pair
+    from drumlin.tracing import check_installed
 
+    check_installed(loaded.process.trace_every)
     client, node = loaded.client, loaded.node
     coordinator = _coordinator(loaded)
     folder, bundled = _folder(loaded)
@@ -46,6 +48,7 @@ def command(loaded: Loaded) -> None:
         spool_bytes_max=node.spool_max_bytes,
         memory_bytes_max=node.memory_max_bytes,
         metrics=parse_metrics(node.metrics) if node.metrics else None,
+        traces=loaded.process.trace_every > 0,
     )
     if not options.endpoints:
         raise ConfigError("--coordinator names no coordinator.", "Give https://HOST:PORT, or several with commas.")

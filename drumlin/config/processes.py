@@ -83,6 +83,15 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         bool | None,
         Key(Kind.SWITCH, "a page to watch and steer the crawl, at a port of 127.0.0.1; none: on a terminal"),
     ] = None
+    trace_every: Annotated[
+        int,
+        Key(
+            Kind.COUNT,
+            "trace one URL in so many with OpenTelemetry, to where OTEL_EXPORTER_OTLP_ENDPOINT says; 0: none",
+            minimum=0,
+            maximum=10**9,
+        ),
+    ] = 0
     sync: Annotated[bool, Key(Kind.SWITCH, "survive power loss too: a page counts as done when the disk has it")] = (
         False
     )

@@ -46,6 +46,7 @@ from drumlin.coordinator.patience import PATIENCE, Patience
 from drumlin.coordinator.resketching import WHY, has_older_sketches, make_sketches_anew, note_sketches
 from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.coordinator.totals import Totals
+from drumlin.coordinator.traces import CoordinatorTraces, coordinator_traces
 from drumlin.disk import write_whole
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
@@ -151,7 +152,10 @@ class LocalCrawl:
         """What every node is told; each has a name of its own besides."""
         process, endpoint = self._process, f"unix:{self._socket_path}"
         pid, log = os.getpid(), process.log
-        return NodeOptions("", endpoint, self._out, process.concurrency, process.sync, parent_pid=pid, log=log)
+        traces = process.trace_every > 0
+        return NodeOptions(
+            "", endpoint, self._out, process.concurrency, process.sync, parent_pid=pid, log=log, traces=traces
+        )
 
     async def _run_on_frontier(self) -> Report:
         spec = self._process.engine or f"rocksdb:{self._out / FRONTIER}"
@@ -274,7 +278,8 @@ class LocalCrawl:
     async def _crawl_noted(self) -> None:
         """Crawl. If the crawl cannot go on, `crawl.json` says why; otherwise it would look as if it had been killed."""
         try:
-            await self._crawl()
+            with coordinator_traces(self._process.trace_every, self.dispatcher.name) as traces:
+                await self._crawl(traces)
         except DrumlinError as broken:
             # Most often the disk is full, and then this cannot be written either.
             with contextlib.suppress(DrumlinError, OSError):
@@ -283,7 +288,7 @@ class LocalCrawl:
                 write_whole(self._out / RECORD_NAME, self._record.file())
             raise
 
-    async def _crawl(self) -> None:
+    async def _crawl(self, traces: CoordinatorTraces | None) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._interrupt)
@@ -298,6 +303,7 @@ class LocalCrawl:
             store=self._out,
             sync=self._process.sync,
             endpoint=listen.endpoint,
+            traces=traces,
         )
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, listen, [self._socket], app.close, drain=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from enum import StrEnum
 
-ID_FIELDS = ("crawl", "coordinator", "node", "lease", "request")
+ID_FIELDS = ("crawl", "coordinator", "node", "lease", "request", "trace_id", "span_id")
 """The ids that are shown to people too; other fields are in lines of JSON only, because the sentence says them."""
 FIELDS = "drumlin_fields"
 """The attribute of a log record that holds its fields."""
@@ -48,6 +48,9 @@ class Event(StrEnum):
     SETTINGS_CHANGED = "settings_changed"
     AUDIT = "audit"
     BUG = "bug"
+    TRACED = "traced"
+    TRACES_LOST = "traces_lost"
+    TRACES_BACK = "traces_back"
 
 
 current_request: ContextVar[str] = ContextVar("current_request", default="")

@@ -52,6 +52,7 @@ from drumlin.node.leases import REQUEST_BYTES, LeaseCalls
 from drumlin.node.load import Efforts, Load
 from drumlin.node.outcomes import keep_cut
 from drumlin.node.settling import Settling
+from drumlin.node.traces import NodeTraces
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import ChangedSettings, CrawlState, Heartbeat, HeartbeatReply
 
@@ -98,6 +99,7 @@ class Agent:
         clocks: Clocks = CLOCKS,
         chance: Callable[[], float] = random.random,
         unique: Callable[[int], bytes] = os.urandom,
+        traces: NodeTraces | None = None,
     ) -> None:
         """`read_settings` makes of changed settings what this loop needs, and tells others whom they concern. `chance`
         spreads the probes of hosts out of reach. `unique` makes bytes by which this process is told from others."""
@@ -106,14 +108,20 @@ class Agent:
         self._fetcher, self._client = fetcher, client
         self._archive, self._uploads = archive, uploads
         self._read_settings = read_settings
+        self._traces = traces
         self._clocks = clocks
         self._contacts = Contacts(settings.contact, chance, clocks.boot)
         start = unique(REQUEST_BYTES).hex()
         self._leases = LeaseCalls(
-            settings.node, client, self._contacts.hosts, pipeline, self._tell, self._follow, clocks, start
+            settings.node, client, self._contacts.hosts, pipeline, self._tell, self._follow, clocks, start, traces
         )
         outbox = Outbox(
-            settings.node, client, archive, lambda results: self._tell(Answered(results)), pipeline.tell_urls_again
+            settings.node,
+            client,
+            archive,
+            lambda results: self._tell(Answered(results)),
+            pipeline.tell_urls_again,
+            traces,
         )
         self._settling = Settling(
             settings.node,
@@ -300,6 +308,8 @@ class Agent:
             return
         self._figures.fetched(ROBOTS, transfer)
         self._efforts.ended(transfer.started, transfer.first_byte, transfer.finished)
+        if self._traces is not None:
+            self._traces.robots(transfer.context.host.host, transfer)
         body, flaw = robots_body(transfer)
         self._tell(RobotsArrived(transfer.context, transfer, body, flaw))
 

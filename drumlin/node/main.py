@@ -52,6 +52,7 @@ from drumlin.node.keeping.outbox import results_message, tellable
 from drumlin.node.keeping.recovery import dead_spools, recover, report_killer
 from drumlin.node.limits import allow_open_files, limit_memory
 from drumlin.node.membership import Membership, NodeOptions, die_with_parent
+from drumlin.node.traces import NodeTraces, node_traces
 from drumlin.parse import SITEMAP_BYTES_MAX, keep_freed_memory
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import Accepted, ChangedSettings, Done, Failure, Registered, Result, paths
@@ -84,8 +85,8 @@ def run_node(options: NodeOptions) -> None:
         node = Node(membership)
         _heed_signals(options.parent_pid, node)
         try:
-            with _shown_at(options.metrics, node.figures):
-                node.run()
+            with _shown_at(options.metrics, node.figures), node_traces(options.traces, membership.name) as traces:
+                node.run(traces)
         except MemoryError as cause:
             # If a page was being parsed, the black box still has its URL, and the next process reports it.
             message = f"This node used up its memory of {format_size(options.memory_bytes_max)}."
@@ -133,7 +134,7 @@ class Node:
         self._signals = 0
         self.figures = NodeFigures(options.memory_bytes_max, options.spool_bytes_max if options.bundled else 0)
 
-    def run(self) -> None:
+    def run(self, traces: NodeTraces | None) -> None:
         # `recovering` keeps the leases of this name's last process until its unsent results have been sent.
         registered = self._register(recovering=True)
         config = told_config(registered.config)
@@ -167,6 +168,7 @@ class Node:
             uploads,
             figures=self.figures,
             read_settings=read_settings,
+            traces=traces,
         )
         prepare_process()
         if self._signals:

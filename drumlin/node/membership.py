@@ -51,6 +51,8 @@ class NodeOptions(msgspec.Struct, frozen=True):
     memory_bytes_max: int = 0
     log: LogSettings = LogSettings()
     metrics: ListenAddress | None = None
+    traces: bool = False
+    """Whether to tell of URLs that a coordinator traces."""
 
     def __repr__(self) -> str:
         """Without the token, which may be everybody's who brings nodes."""

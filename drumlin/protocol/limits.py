@@ -46,6 +46,8 @@ ShortText = Annotated[str, msgspec.Meta(max_length=1_000)]
 MetadataText = Annotated[str, msgspec.Meta(max_length=255)]
 """Long enough for a host name, and short because each listing of the nodes reads the metadata of all of them."""
 LeaseId = Annotated[str, msgspec.Meta(max_length=300)]
+TraceParent = Annotated[str, msgspec.Meta(max_length=55, pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")]
+"""A W3C `traceparent`: `00-TRACE-SPAN-FLAGS`, all in lower-case hexadecimal."""
 Sponsor = tuple[LeaseId, HostText]
 """The lease, and its host, for whose sake a node visits another host."""
 Priority = Annotated[int, msgspec.Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)]

@@ -31,6 +31,7 @@ from drumlin.protocol.limits import (
     LinkText,
     Seconds,
     ShortText,
+    TraceParent,
     URLText,
 )
 
@@ -114,13 +115,15 @@ class HostReport(msgspec.Struct, omit_defaults=True, gc=False):
 class Results(msgspec.Struct):
     """`canonical_links` says that links are canonical, in scope and within the crawl's depth already. `stored` says
     that the sender stores its captures itself, as drumlin's own nodes do. `segment` is set if the captures will come in
-    a bundle: each result that counts then gets a receipt, and the bundle of that segment must contain it."""
+    a bundle: each result that counts then gets a receipt, and the bundle of that segment must contain it. `traces` has
+    the W3C `traceparent` of results whose URLs are traced, by the ids of their assignments."""
 
     results: Annotated[list[Result], msgspec.Meta(max_length=RESULTS_MAX)]
     hosts: Annotated[list[HostReport], msgspec.Meta(max_length=HOST_REPORTS_MAX)] = []
     canonical_links: bool = False
     stored: bool = False
     segment: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    traces: Annotated[dict[LeaseId, TraceParent], msgspec.Meta(max_length=RESULTS_MAX)] = {}
 
     @property
     def well_formed(self) -> bool:

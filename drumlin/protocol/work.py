@@ -20,6 +20,7 @@ from drumlin.protocol.limits import (
     HostText,
     LeaseId,
     Sponsor,
+    TraceParent,
 )
 from drumlin.protocol.states import CrawlState
 
@@ -104,7 +105,8 @@ class Work(msgspec.Struct):
     """`lost` names the hosts whose leases could not be renewed. `scope_seeds` is set when the node does not know all
     seeds that joined the scope during the crawl. A host that may be visited has a lease without assignments. If another
     node holds it, or its next contact is not due, `notes` has what earlier leases learnt about it instead. A changed
-    `lost_at` means that the frontier has lost data: the node must send again the links that it sent before."""
+    `lost_at` means that the frontier has lost data: the node must send again the links that it sent before. `traces`
+    has the W3C `traceparent` of assignments that are traced, by their ids."""
 
     leases: list[WorkLease]
     assignments: list[FlatAssignment]
@@ -115,6 +117,7 @@ class Work(msgspec.Struct):
     scope_version: int = 0
     notes: dict[str, bytes] = {}
     lost_at: float = 0.0
+    traces: dict[str, TraceParent] = {}
 
 
 class AssignmentKey(msgspec.Struct, frozen=True, gc=False):

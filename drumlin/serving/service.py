@@ -36,6 +36,7 @@ from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Part
 from drumlin.coordinator.resketching import make_sketches_anew_in_turn, note_sketches
 from drumlin.coordinator.steering import CONFIG_KEY, Steering
+from drumlin.coordinator.traces import CoordinatorTraces, coordinator_traces
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError
@@ -102,6 +103,8 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     name: str = ""
     sync: bool = False
     bundle_quota_bytes: int = QUOTA_BYTES
+    trace_every: int = 0
+    """One URL in so many is traced; 0 for none."""
 
     def __repr__(self) -> str:
         """Without the engine's password."""
@@ -221,6 +224,7 @@ class _Service:
         self.options = options
         self.engine = engine
         self._sockets = sockets
+        self._name = options.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.time = EngineTime(engine)
         self._stopping = asyncio.Event()
         self._elapsed_s = 0.0
@@ -234,13 +238,20 @@ class _Service:
             loop.add_signal_handler(number, self._stop)
         domain_of("example.com")  # loads the list of public suffixes, which takes half a second, before nodes wait
         async with self.time.running():
-            await self._run(config, seeds, on_ready)
+            with coordinator_traces(self.options.trace_every, self._name) as traces:
+                await self._run(config, seeds, on_ready, traces)
 
     def _stop(self) -> None:
         log.info("answering the requests under way, then stopping", extra=event(Event.STOPPING))
         self._stopping.set()
 
-    async def _run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
+    async def _run(
+        self,
+        config: CrawlConfig | None,
+        seeds: list[str],
+        on_ready: Callable[[Dispatcher], None],
+        traces: CoordinatorTraces | None,
+    ) -> None:
         options = self.options
         config, scope_seeds = await found_crawl(self.engine, config, seeds)
         access = await self._access()
@@ -249,7 +260,7 @@ class _Service:
             config,
             scope_seeds,
             chance=random.Random(),  # noqa: S311  # spreads retries; nothing secret
-            name=options.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
+            name=self._name,
             shards_asked_max=SHARDS_ASKED_MAX if options.engine.startswith("redis") else None,
             ends=False,
         )
@@ -268,6 +279,7 @@ class _Service:
             endpoint=options.public_endpoint or options.listen.endpoint,
             sync=options.sync,
             bundle_quota_bytes=options.bundle_quota_bytes,
+            traces=traces,
         )
         if options.store is not None:
             await asyncio.to_thread(sweep, options.store, time.time())

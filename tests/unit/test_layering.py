@@ -16,7 +16,8 @@ PACKAGE = Path(__file__).parents[2] / "drumlin"
 
 # A unit may import the units of earlier rows, and itself.
 LAYERS: list[set[str]] = [
-    {"model", "errors", "protocol", "clock", "disk", "garbage_collection", "lines", "logs", "http", "metrics", "ui"},
+    {"model", "errors", "protocol", "clock", "disk", "garbage_collection", "lines", "logs"}
+    | {"http", "metrics", "tracing", "ui"},
     {"urls"},
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
@@ -44,6 +45,7 @@ ALLOWED = {
     "garbage_collection": set[str](),
     "lines": set[str](),
     "logs": {"lines"},
+    "tracing": {"errors", "logs"},
     "http": set[str](),
     "metrics": {"errors"},
     # The dashboard's files, which browsers load.
@@ -68,7 +70,8 @@ PACKAGE_FILES_MAX = 15
 WIDE_PACKAGES = {"cli"}
 
 # Hypothesis drives the engines' conformance suite, which only authors of engines import.
-OPTIONAL_LIBRARIES = {"hypothesis", "pytest"}
+# OpenTelemetry comes with the extra `otel`, and one file imports it.
+OPTIONAL_LIBRARIES = {"hypothesis", "pytest", "opentelemetry"}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -20,6 +20,7 @@ from drumlin.node.calling.wires import CoordinatorWire
 from drumlin.node.keeping.archive import Archive, Arrival, Contact, StoredBatch
 from drumlin.node.keeping.journal import NOTHING_SENT
 from drumlin.node.outcomes import ERROR_CHARS_MAX
+from drumlin.node.traces import NodeTraces, Sent, parents_of
 from drumlin.protocol import LINKS_MAX, Accepted, HostReport, Rejection, Result, Results, paths, shown_lease
 
 PARCELS_UNDER_WAY_MAX = 4
@@ -41,6 +42,7 @@ class _Parcel(msgspec.Struct):
     pages: int
     bytes: int
     oldest: float
+    traced: Sent = []
     sent: bool = False
 
 
@@ -55,7 +57,9 @@ class Outbox:
         archive: Archive,
         on_answered: Callable[[HostResults], None],
         on_untold: Callable[[Sequence[str]], None],
+        traces: NodeTraces | None = None,
     ) -> None:
+        self._traces = traces
         self._path = paths.RESULTS.format(node_id=node)
         self._client = client
         self._archive = archive
@@ -102,9 +106,10 @@ class Outbox:
         if stored is not None and not (arrivals or reports):
             self._archive.publish(stored, NOTHING_SENT)
             return
+        traced = self._traces.stored(arrivals, now) if self._traces is not None else []
         size = sum(held_bytes(arrival.capture) for arrival in arrivals)
         oldest = min((arrival.arrived for arrival in arrivals), default=FOREVER)
-        self._parcels.append(_Parcel(stored, reports, hosts, len(arrivals), size, oldest))
+        self._parcels.append(_Parcel(stored, reports, hosts, len(arrivals), size, oldest, traced))
         self.held_pages += len(arrivals)
         self.held_bytes += size
         self._send_next()
@@ -124,6 +129,7 @@ class Outbox:
         stored = parcel.stored
         results = [arrival.result for arrival in stored.arrivals] if stored is not None else []
         message = results_message(results, parcel.reports, stored.bundle if stored is not None else "")
+        message.traces = parents_of(parcel.traced)
         self._client.post(self._path, message, Accepted, lambda answer: self._answered(parcel, answer), signed=True)
 
     def _answered(self, parcel: _Parcel, accepted: Accepted) -> None:
@@ -134,6 +140,8 @@ class Outbox:
         if parcel.stored is not None:
             self._note_counted(parcel.stored, accepted)
             self._archive.publish(parcel.stored, accepted)
+        if self._traces is not None:
+            self._traces.answered(parcel.traced)
         _tell_refused(accepted)
         self._on_answered(parcel.hosts)
 

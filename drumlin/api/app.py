@@ -40,6 +40,7 @@ from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.api.gate import Gate, Origin
 from drumlin.api.intake.bundles import QUOTA_BYTES
 from drumlin.api.intake.workers import Intake
+from drumlin.api.messages.people import WhyIdle
 from drumlin.api.openapi import document
 from drumlin.api.request_log import RefusalLog, request_ids
 from drumlin.api.routing import (
@@ -242,6 +243,10 @@ class CoordinatorApp:
         self.work_may_have_come()
         self._people.ticked(totals, now)
         await self._history.note(totals, now)
+
+    async def why(self, now: float) -> WhyIdle:
+        """Why nothing is being fetched, or not more."""
+        return await self._people.why(now)
 
     def close(self) -> None:
         """End the streams that would never end by themselves, so the server can stop."""

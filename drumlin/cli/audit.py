@@ -34,4 +34,4 @@ def command(loaded: Loaded, remote: Remote, limit: int) -> None:
         when = datetime.fromtimestamp(entry["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
         who = entry["name"] or entry["role"]
         line(console, f"{when}  {who}  {entry['action']}  {entry['outcome']}  {entry['target']}", marked=when)
-    line(console, f"{counted(len(entries), 'change')}.")
+    line(console, f"{counted(len(entries), 'change')}." if entries else "Nobody has changed anything.")

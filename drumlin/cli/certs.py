@@ -30,7 +30,8 @@ def command() -> None:
 )
 @click.option("--days", default=397, show_default=True, help="how long the certificates are valid")
 @click.option("--force", is_flag=True, help="replace the certificates that are there")
-def create(folder: Path, hosts: tuple[str, ...], days: int, force: bool) -> None:
+@config_options("json")
+def create(loaded: Loaded, folder: Path, hosts: tuple[str, ...], days: int, force: bool) -> None:
     """Make an authority, a server certificate and a client certificate in DIR.
 
     Coordinators need server.pem and server-key.pem; nodes and people need ca.pem, which is not secret. client.pem is
@@ -42,6 +43,9 @@ def create(folder: Path, hosts: tuple[str, ...], days: int, force: bool) -> None
     from drumlin.tls import create_certificates
 
     files = create_certificates(folder, hosts, time.time(), days=days, force=force)
+    if loaded.process.json:
+        write_json({"files": [str(path) for path in files]})
+        return
     for path in files:
         sys.stdout.write(f"{path}\n")
     sys.stderr.write(

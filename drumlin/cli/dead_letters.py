@@ -62,7 +62,11 @@ def list_letters(loaded: Loaded, remote: Remote, kind: str, host: str, limit: in
         line(console, f"{begun}  {letter['url']}", marked=begun)
         line(console, f"    {counted(letter['attempts'], 'attempt')}: {error}", indent=ERROR_INDENT)
     more = " There may be more: narrow the list by --kind or --host." if len(letters) == limit else ""
-    line(console, f"{counted(len(letters), 'dead letter')}.{more}")
+    line(console, f"{counted(len(letters), 'dead letter')}.{more}" if letters else _none(kind, host))
+
+
+def _none(kind: str, host: str) -> str:
+    return "No such URL was given up." if kind or host else "No URL was given up."
 
 
 def _found_on(letter: dict[str, Any]) -> str:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     metavar="DURATION",
     help="least time between two contacts of a host: with 3s there are two minutes to watch and steer it",
 )
+@click.option("--json", "as_json", is_flag=True, help="print the report as JSON on stdout")
 @click.option("--quiet", is_flag=True, help="print neither progress nor report")
-def command(out: str | None, delay: str | None, quiet: bool) -> int:
+def command(out: str | None, delay: str | None, as_json: bool, quiet: bool) -> int:
     """Crawl a small fake web of about thirty hosts, which has everything that real sites do to crawlers.
 
     It runs on loopback only, takes some seconds, and leaves the crawl directory for you to look at.
@@ -36,7 +37,8 @@ def command(out: str | None, delay: str | None, quiet: bool) -> int:
 
     folder = out or tempfile.mkdtemp(prefix="drumlin-demo-")
     flags: dict[str, object] = {name.replace("-", "_"): value for name, value in DEMO_OPTIONS.items()}
-    flags |= {"out": folder, "allow_private": True, "quiet": quiet} | ({"delay": delay} if delay else {})
+    flags |= {"out": folder, "allow_private": True, "quiet": quiet, "json": as_json}
+    flags |= {"delay": delay} if delay else {}
     environ = {name: value for name, value in os.environ.items() if name == "NO_COLOR"}
     loaded = load(flags, environ, None, Path(folder))
     with FakeWeb() as web:

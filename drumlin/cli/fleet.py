@@ -162,7 +162,7 @@ def _standing(alive: bool, exit_code: int | None) -> tuple[str, str]:
 
 @command.command("down")
 @click.option("--kill", is_flag=True, help="at once, without finishing what is in flight; nothing stored is lost")
-@config_options("fleet_out", "quiet", "color")
+@config_options("fleet_out", "json", "quiet", "color")
 def down_command(loaded: Loaded, kill: bool) -> None:
     """End a fleet: nodes finish what is in flight, then everything stops. Also cleans up after one that died."""
     from drumlin.fleet.layout import FleetPaths
@@ -171,6 +171,9 @@ def down_command(loaded: Loaded, kill: bool) -> None:
     paths = FleetPaths(Path(loaded.fleet.out).absolute())
     stopped = _is_stopped(paths)
     killed = down(paths, at_once=kill)
+    if loaded.process.json:
+        write_json({"state": "down", "killed": killed, "crawl_stopped": stopped})
+        return
     if killed and not kill:
         say(loaded.process, f"These had to be killed: {', '.join(killed)}.")
     then = "; its crawl was stopped, and goes on after `drumlin resume`." if stopped else " and goes on with its crawl."

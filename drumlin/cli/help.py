@@ -32,7 +32,7 @@ ACCESS = {
 SHOWING = "Output"
 _SHOWING = (
     *("setting_json", "setting_quiet", "setting_color", "setting_log_format", "setting_log_level"),
-    *("config_file", "quiet"),
+    *("config_file", "quiet", "as_json"),
 )
 _SECTION_OF = {
     **{f"setting_{name}": title for title, names in GROUPS.items() for name in names},

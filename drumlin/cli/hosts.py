@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +28,9 @@ OUT_OF_REACH = {"out-of-reach": "backoff"}
 SHOWN_MAX = 1_000
 COLUMNS = ("host", "queued", "pages", "delay", "why")
 NONE = "none"
+WIDE = 100
+"""On a terminal with fewer columns, reasons are told in a few words."""
+NAME_COLUMNS_MAX = 40
 
 
 @click.group("hosts", cls=ListsByDefault)
@@ -50,8 +54,10 @@ def list_hosts(loaded: Loaded, remote: Remote, state: str | None, limit: int) ->
         return
     console = results(loaded.process)
     if hosts:
-        console.print(_table(hosts))
-        console.print(f"{counted(len(hosts), 'host')}.")
+        narrow = console.is_terminal and console.width < WIDE
+        console.print(_short_table(hosts, time.time()) if narrow else _table(hosts))
+        more = " There may be more: --limit shows them." if len(hosts) >= limit else ""
+        line(console, f"{counted(len(hosts), 'host')}.{more}")
     else:
         line(console, "No host is in this state." if state else "No host has URLs left.")
         line(console, "`drumlin host HOST` shows a host in any state.")
@@ -66,6 +72,23 @@ def _table(hosts: list[dict[str, Any]]) -> Table:
     for host in hosts:
         delay = show_duration(host["delay_s"])
         table.add_row(one_line(host["host"]), f"{host['queued']:,}", f"{host['pages']:,}", delay, one_line(host["why"]))
+    return table
+
+
+def _short_table(hosts: list[dict[str, Any]], now: float) -> Table:
+    """For a terminal of 80 columns: a line for each host, with the reason in a few words."""
+    from rich.table import Table
+
+    from drumlin.cli.screen.lists import reason
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("host", no_wrap=True, overflow="ellipsis", max_width=NAME_COLUMNS_MAX)
+    table.add_column("queued", justify="right", no_wrap=True)
+    table.add_column("pages", justify="right", no_wrap=True)
+    table.add_column("why")
+    for host in hosts:
+        why = one_line(reason(host, now))
+        table.add_row(one_line(host["host"]), f"{host['queued']:,}", f"{host['pages']:,}", why)
     return table
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import click
 
-from drumlin.cli.console import results, say, write_json
+from drumlin.cli.console import line, results, say, write_json
 from drumlin.cli.figures import in_flight
 from drumlin.cli.remote import ListsByDefault, remote_options
 from drumlin.config import Loaded
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 STATUSES = [str(status) for status in NodeStatus]
 STYLES = {"active": "green", "failed": "red", "quarantined": "red", "draining": "yellow"}
 STYLES |= {"inactive": "dim", "quiet": "dim"}
+WIDE = 100
 COLUMNS = ("node", "status", "pages/s", "in flight", "hosts", "fetched", "last seen", "address")
 
 
@@ -77,22 +78,28 @@ def list_nodes(loaded: Loaded, remote: Remote, status: str | None) -> None:
         return
     console = results(loaded.process)
     if nodes:
-        console.print(nodes_table(nodes, time.time()))
-    console.print(
-        f"{counted(len(nodes), 'node')}, {sum(node['status'] == 'active' for node in nodes):,} of them active."
-    )
+        console.print(nodes_table(nodes, time.time(), wide=not console.is_terminal or console.width >= WIDE))
+    active = sum(node["status"] == "active" for node in nodes)
+    line(console, f"{counted(len(nodes), 'node')}, {active:,} of them active." if nodes else _nobody(status))
 
 
-def nodes_table(nodes: list[dict[str, Any]], now: float) -> Table:
+def _nobody(status: str | None) -> str:
+    if status is not None:
+        return f"No node is {status}."
+    return "No node has registered. `drumlin node --coordinator URL` starts one."
+
+
+def nodes_table(nodes: list[dict[str, Any]], now: float, *, wide: bool = True) -> Table:
+    """A line for each node; addresses only where there is room for them."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in COLUMNS:
+    for column in COLUMNS if wide else COLUMNS[:-1]:
         table.add_column(column, justify="left" if column in ("node", "status", "address") else "right", no_wrap=True)
     for node in nodes:
         status = node["status"]
-        table.add_row(
+        cells = [
             node["node_id"],
             Text(status, style=STYLES.get(status, "")),
             f"{node['pages_per_s']:,.1f}",
@@ -101,5 +108,6 @@ def nodes_table(nodes: list[dict[str, Any]], now: float) -> Table:
             f"{node['total_crawled']:,}",
             f"{show_duration(round(now - node['last_seen']))} ago",
             one_line(node["ip_address"]),
-        )
+        ]
+        table.add_row(*(cells if wide else cells[:-1]))
     return table

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from drumlin.cli.console import line, results, say
+from drumlin.cli.console import line, results, say, write_json
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import find_remote
 from drumlin.config import Loaded, config_options
@@ -15,7 +16,7 @@ from drumlin.protocol import paths
 
 @click.command("open", cls=Verb)
 @click.argument("folder", required=False, metavar="[DIR]", type=click.Path(path_type=Path))
-@config_options("out", "quiet", "color")
+@config_options("out", "json", "quiet", "color")
 def command(loaded: Loaded, folder: Path | None) -> None:
     """Give the address of a crawl's page, to open in a browser on this machine.
 
@@ -31,11 +32,20 @@ def command(loaded: Loaded, folder: Path | None) -> None:
         if isinstance(remote, StandingCrawl):
             remote.show(lambda address: _tell(loaded, address))
         else:
-            line(results(process), remote.post(paths.PAGE_CODE)["address"])
+            _print(loaded, remote.post(paths.PAGE_CODE)["address"])
     finally:
         remote.close()
 
 
+def _print(loaded: Loaded, address: str) -> None:
+    if loaded.process.json:
+        write_json({"address": address})
+    else:
+        line(results(loaded.process), address)
+
+
 def _tell(loaded: Loaded, address: str) -> None:
-    line(results(loaded.process), address)
+    _print(loaded, address)
+    # A program that reads it waits for the whole document while this command goes on.
+    sys.stdout.flush()
     say(loaded.process, "Open it in a browser on this machine. Ctrl-C ends it.")

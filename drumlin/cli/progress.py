@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.constrain import Constrain
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +27,8 @@ REDRAW_S = 0.5
 LINE_S = 5.0
 RATE_WINDOW_S = 5.0
 LAG_SHOWN_S = 1.0
+ECHO_COLUMNS = 3
+"""Left free at the right: a terminal shows `^C` at the end of the last line, and must not begin a new one for it."""
 LABEL = "dim"
 BAD = "yellow"
 
@@ -72,7 +75,8 @@ class Progress:
             self._samples.popleft()
         if self._live is not None:
             self._next = now + REDRAW_S
-            self._live.update(self._panel(totals, crawl), refresh=True)
+            panel = Constrain(self._panel(totals, crawl), self._console.width - ECHO_COLUMNS)
+            self._live.update(panel, refresh=True)
         else:
             self._next = now + LINE_S
             line(self._console, self._line(totals, crawl))
@@ -92,11 +96,13 @@ class Progress:
         pages_s, bytes_s = self._rates()
         left = f", {left}" if (left := self._left(crawl)) else ""
         classes = " ".join(f"{name} {count:,}" for name, count in status_classes(totals.group("status.")).items())
+        bounds = f", bound by {' and '.join(crawl.bounds.names)}" if crawl.bounds.names else ""
         troubles = "".join(f"; {trouble}" for trouble in crawl.troubles)
         return one_line(
             f"{show_duration(round(crawl.elapsed_s))}{left}: {counted(totals.pages, 'page')} done, "
             f"{totals.pending:,} to go, {pages_s:,.0f} pages/s, {show_size(bytes_s)}/s, "
-            f"{classes}, {counted(_errors(totals), 'error')}, {_under_way(crawl)}, hosts: {_hosts(totals)}{troubles}"
+            f"{classes}, {counted(_errors(totals), 'error')}, {_under_way(crawl)}, "
+            f"hosts: {_hosts(totals)}{bounds}{troubles}"
         )
 
     def _panel(self, totals: Totals, crawl: LocalCrawl) -> Table:
@@ -111,6 +117,8 @@ class Progress:
         table.add_row("speed", speed)
         table.add_row("answers", answers(totals.group("status."), _errors(totals)))
         table.add_row("hosts", _hosts(totals))
+        for place, cause in enumerate(crawl.bounds.sentences):
+            table.add_row("" if place else "bound by", one_line(cause))
         for place, trouble in enumerate(crawl.troubles):
             table.add_row("" if place else "trouble", Text(one_line(trouble), BAD))
         if crawl.dispatcher.stop_reason:

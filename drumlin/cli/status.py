@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from drumlin.client.remote import Remote
 
 WATCH_S = 1.0
+NOT_RUNNING = "not running"
+AT_REST = ("finished", NOT_RUNNING)
+"""The states of a crawl that has no speed."""
 STYLES = {"trouble": "red", "crawl": "bold", "given up": "yellow", "idle because": "yellow"}
 
 
@@ -83,7 +86,7 @@ def _table_of(remote: Remote, stats: dict[str, Any]) -> Table:
 def as_it_stands(remote: Remote, stats: dict[str, Any]) -> dict[str, Any]:
     """The figures, with the state of a crawl that does not run. The engine has the last state that a process wrote; if
     that process was killed, it may still say "running"."""
-    return {**stats, "state": "not running"} if remote.standing and stats["state"] != "finished" else stats
+    return {**stats, "state": NOT_RUNNING} if remote.standing and stats["state"] != "finished" else stats
 
 
 def status_line(stats: dict[str, Any]) -> str:
@@ -93,6 +96,11 @@ def status_line(stats: dict[str, Any]) -> str:
         f"{stats['pages_per_s']:,.0f} pages/s, {nodes_now(stats['nodes'])}"
         + "".join(f"; {one['message']}" for one in stats["troubles"])
     )
+
+
+def _speed(stats: dict[str, Any]) -> list[tuple[str, str]]:
+    speed = f"{stats['pages_per_s']:,.0f} pages/s · {show_size(stats['bytes_per_s'])}/s"
+    return [("speed", speed), ("in flight", in_flight(stats["in_flight"]))]
 
 
 def status_table(stats: dict[str, Any], why: dict[str, Any]) -> Table:
@@ -107,8 +115,7 @@ def status_table(stats: dict[str, Any], why: dict[str, Any]) -> Table:
         ("trouble", " ".join(f"{one['message']} {one['hint']}".strip() for one in stats["troubles"])),
         ("crawl", state_of(stats)),
         ("pages", pages_now(stats["pages"], totals["known"], totals["pending"])),
-        ("speed", f"{stats['pages_per_s']:,.0f} pages/s · {show_size(stats['bytes_per_s'])}/s"),
-        ("in flight", in_flight(stats["in_flight"])),
+        *(_speed(stats) if state_of(stats) not in AT_REST else []),
         ("URLs left", queue_now(totals)),
         ("hosts", hosts_of(totals)),
         ("answers", histogram(stats["statuses"])),

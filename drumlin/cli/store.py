@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumlin.cli.console import say
+from drumlin.cli.console import say, write_json
 from drumlin.cli.help import VerbFamily
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
@@ -23,7 +23,7 @@ def command() -> None:
 
 @command.command("finish")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@config_options("engine", "quiet", "color")
+@config_options("engine", "json", "quiet", "color")
 def finish_command(loaded: Loaded, folder: Path) -> None:
     """Merge the index of a store and, with --engine, write its report.
 
@@ -34,14 +34,16 @@ def finish_command(loaded: Loaded, folder: Path) -> None:
     from drumlin.cli.summary import ending
     from drumlin.store.finish import finish
 
-    say(loaded.process, f"Merged the indexes into {finish(folder)}.")
-    path = folder / REPORT_NAME
+    index, path, report = finish(folder), folder / REPORT_NAME, None
+    say(loaded.process, f"Merged the indexes into {index}.")
     if engine := loaded.process.engine:
         report = _report(engine)
         report.write(path)
         say(loaded.process, f"Wrote {path}: {report.pages:,} pages. {ending(report)}")
     elif not path.exists():
         raise ConfigError(f"There is no {path}.", "Give the crawl's --engine, which knows its figures.")
+    if loaded.process.json:
+        write_json({"index": str(index), "report_file": str(path), "report": report})
 
 
 def _report(spec: str) -> Report:

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from drumlin.api.explaining.causes import cause
 from drumlin.api.explaining.report import REPORT_NAME, Report
 from drumlin.cli.console import line
 from drumlin.cli.figures import histogram
@@ -18,6 +19,7 @@ from drumlin.lines import counted, one_line
 from drumlin.protocol import CrawlState
 
 SEEDS_SHOWN = 10
+HOSTS_SHOWN = 5
 RETRYABLE = frozenset(kind for kind, rule in RETRY_RULES.items() if rule.retries)
 _ADVICE = {
     "dns": "Check the spelling, and that this machine is online.",
@@ -49,9 +51,37 @@ def print_report(console: Console, report: Report, out: Path) -> None:
         if value:
             table.add_row(name, one_line(value))
     console.print(table)
-    console.print("")
-    for what, name in OUTPUTS:
-        line(console, f"{out / name}  {what}")
+    _print_columns(console, "Where it is", [(str(out / name), what) for what, name in OUTPUTS])
+    _print_columns(console, "What next", _next_commands(report, out))
+
+
+def _print_columns(console: Console, title: str, rows: list[tuple[str, str]]) -> None:
+    """Things and what they are, side by side; the things are not broken, so they can be copied."""
+    line(console, "")
+    line(console, title, style="bold")
+    width = max(len(thing) for thing, _ in rows)
+    for thing, meaning in rows:
+        line(console, f"  {thing:<{width}}  {meaning}", indent=width + 4)
+
+
+def _next_commands(report: Report, out: Path) -> list[tuple[str, str]]:
+    """What people mostly want after a crawl. Only a crawl on one machine has a directory that all verbs know."""
+    asked = [(f"drumlin query --out {out}", "ask what it has stored, in SQL")]
+    if not _on_one_machine(report):
+        return asked
+    given_up = sum(report.dead_letters.values())
+    letters = (f"drumlin dead-letters --out {out}", f"why {counted(given_up, 'URL')} {_was(given_up)} given up")
+    looks = [(f"drumlin open {out}", "look at it in a browser"), *asked]
+    return [*looks, *([letters] if given_up else []), (f"drumlin why URL --out {out}", "what happened to a page")]
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _on_one_machine(report: Report) -> bool:
+    """Only crawls on one machine have runs."""
+    return report.crawl is not None and bool(report.crawl.runs)
 
 
 def _is_done(report: Report) -> bool:
@@ -81,8 +111,8 @@ def ending(report: Report) -> str:
 
 
 def _next(report: Report) -> str:
-    """How to go on. Only crawls on one machine have runs; a fleet is resumed by another command."""
-    return _RUN_AGAIN if report.crawl is not None and report.crawl.runs else _GO_ON
+    """How to go on: a fleet is resumed by another command."""
+    return _RUN_AGAIN if _on_one_machine(report) else _GO_ON
 
 
 def tell_fruitless_seeds(console: Console, report: Report, out: Path) -> None:
@@ -96,19 +126,20 @@ def tell_fruitless_seeds(console: Console, report: Report, out: Path) -> None:
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
-    duplicates = report.duplicates
+    """The figures by name. What did not happen is left out."""
+    duplicates, exact, near = report.duplicates, report.duplicates["exact"], report.duplicates["near"]
+    speed = f" · {report.pages_per_s:,.1f} pages/s" if report.pages_per_s else ""
+    hosts = [f"{host.host} {host.pages:,}" for host in report.top_hosts[:HOSTS_SHOWN] if host.pages]
+    given_up = ", ".join(f"{count:,} {cause(kind)}" for kind, count in report.dead_letters.items())
     return [
-        ("pages", f"{report.pages:,}"),
-        ("distinct URLs", f"{report.urls:,}"),
-        ("data", f"{show_size(report.bytes)} ({report.bytes:,} bytes)"),
-        ("time", show_duration(report.duration_s)),
-        ("pages/s", f"{report.pages_per_s:,.1f}"),
+        ("pages", f"{report.pages:,} of {counted(report.urls, 'URL')} known · {show_size(report.bytes)}"),
+        ("time", f"{show_duration(report.duration_s)}{speed}"),
         ("status codes", histogram(report.statuses)),
         ("outcomes", histogram(report.outcomes)),
-        ("duplicates", f"{duplicates['exact']:,} exact, {duplicates['near']:,} near"),
-        ("denied by robots.txt", f"{report.robots_denied:,}"),
+        ("duplicates", f"{exact:,} exact, {near:,} near" if any(duplicates.values()) else ""),
+        ("denied by robots.txt", f"{report.robots_denied:,}" if report.robots_denied else ""),
         ("tried again", histogram(report.retries)),
-        ("given up", histogram(report.dead_letters)),
+        ("given up", given_up),
         ("links not followed", histogram(report.refused)),
-        ("top hosts", ", ".join(f"{host.host} {host.pages:,}" for host in report.top_hosts if host.pages)),
+        ("top hosts", ", ".join(hosts)),
     ]

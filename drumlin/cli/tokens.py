@@ -136,7 +136,7 @@ def _engine_of(loaded: Loaded) -> str:
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FILE", help="write it there, readable by its owner alone"
 )
-@config_options("engine")
+@config_options("engine", "json")
 def create(loaded: Loaded, role: str, name: str, expires: str | None, out: Path | None) -> None:
     """Make a token and print it, this once."""
     import time
@@ -152,11 +152,15 @@ def create(loaded: Loaded, role: str, name: str, expires: str | None, out: Path 
     with open_crawl(engine, founds=True) as opened:
         access = AccessControl(_secret(opened))
         token = opened.run(access.issue(opened.engine, Role(role), name, now, expires=until))
+    if out is not None:
+        _write(out, token)
+    if loaded.process.json:
+        shown_once = {"token": token} if out is None else {"file": str(out)}
+        write_json({"role": role, "name": name, "expires": until, **shown_once})
+        return
     if out is None:
         sys.stdout.write(f"{token}\n")
         sys.stdout.flush()
-    else:
-        _write(out, token)
     limit = "until it is revoked" if until is None else f"until {_moment(until)}"
     shown = "It is shown only now" if out is None else f"It is in {out}"
     sys.stderr.write(f"This {role} token is valid {limit}. {shown}; keep it like a password.\n")
@@ -218,7 +222,7 @@ def list_tokens(loaded: Loaded) -> None:
 @click.argument("token_id", metavar="[ID]", default="")
 @click.option("--node", default="", metavar="NAME", help="revoke what a node got when it joined, instead of a token")
 @click.option("--with-nodes", is_flag=True, help="revoke all nodes that joined with this token too")
-@config_options("engine")
+@config_options("engine", "json")
 def revoke(loaded: Loaded, token_id: str, node: str, with_nodes: bool) -> None:
     """Revoke a token by its id, or that of a node; coordinators refuse it within seconds.
 
@@ -229,7 +233,10 @@ def revoke(loaded: Loaded, token_id: str, node: str, with_nodes: bool) -> None:
         raise ConfigError("Name either a token by its ID, also --with-nodes, or a node with --node NAME.", hint)
     with open_crawl(_engine_of(loaded)) as opened:
         said = _revoke_node(opened, node) if node else _revoke_token(opened, token_id, with_nodes)
-    sys.stderr.write(f"{said}\n")
+    if loaded.process.json:
+        write_json({"revoked": node or _id_of(token_id), "message": said})
+    else:
+        sys.stderr.write(f"{said}\n")
 
 
 def _revoke_token(engine: BlockingEngine, token_id: str, with_nodes: bool) -> str:
@@ -237,11 +244,15 @@ def _revoke_token(engine: BlockingEngine, token_id: str, with_nodes: bool) -> st
 
     from drumlin.access.tokens import revoke_token
 
-    # People may paste the whole token: take the id out of it, also because an error must not show the token.
-    wanted = token_id.split("_")[2] if token_id.startswith("drumlin_") and token_id.count("_") >= 4 else token_id
+    wanted = _id_of(token_id)
     if not engine.run(revoke_token(engine.engine, wanted, time.time(), with_nodes=with_nodes)):
         raise ConfigError(f"There is no token with the id {wanted!r}.", "`drumlin tokens list` shows the ids.")
     return f"Token {wanted} is revoked{', and with it every node that joined with it' if with_nodes else ''}."
+
+
+def _id_of(token_id: str) -> str:
+    """People may paste the whole token: take the id out of it, also because nothing must show the token."""
+    return token_id.split("_")[2] if token_id.startswith("drumlin_") and token_id.count("_") >= 4 else token_id
 
 
 def _revoke_node(engine: BlockingEngine, node: str) -> str:

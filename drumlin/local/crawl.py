@@ -53,6 +53,7 @@ from drumlin.engines.base import Engine
 from drumlin.errors import EXIT_INTERNAL, DrumlinError
 from drumlin.garbage_collection import collect_seldom, set_apart_what_is_loaded
 from drumlin.lines import tell
+from drumlin.local.bounds import Bounds
 from drumlin.local.directory import FRONTIER, CrawlDirectory
 from drumlin.local.keepers import Keepers
 from drumlin.local.page import page_served
@@ -111,6 +112,7 @@ class LocalCrawl:
         self.started = time.monotonic()
         self.elapsed_before_s = 0.0
         self._troubles = Troubles(seeds)
+        self.bounds = Bounds()
         self._patience = Patience(process.patience_s)
         self._seeds = seeds
         self._on_progress = on_progress
@@ -307,7 +309,8 @@ class LocalCrawl:
         )
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, listen, [self._socket], app.close, drain=False)
-        async with app.running(), serving, page_served(app, self._on_page):
+        watched = self.bounds.watched(app, self._time.now) if not self._process.quiet else contextlib.nullcontext()
+        async with app.running(), serving, page_served(app, self._on_page), watched:
             try:
                 await self._supervise(app)
             finally:

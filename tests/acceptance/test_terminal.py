@@ -59,7 +59,7 @@ def test_on_a_terminal_progress_is_redrawn_in_place_and_put_away(on_a_terminal: 
     assert output.rindex(f"{ESCAPE}[?25h") > output.rindex(f"{ESCAPE}[?25l"), "the cursor is shown again"
     ending = output[output.rindex(f"{ESCAPE}[?25h") :]
     assert "Finished: nothing is left to fetch." in ending
-    assert "URLs known" not in ending
+    assert "to go" not in ending
 
 
 def test_no_color_takes_colours_away_on_a_terminal(on_a_terminal: dict[str, str]) -> None:
@@ -123,6 +123,18 @@ def test_sentences_are_broken_between_words(web: FakeWeb, tmp_path: Path) -> Non
         assert words in plain
         assert len(lines) > 1
         assert all(len(line) <= 80 or " " not in line.strip() for line in lines), lines
+
+
+def test_lists_fit_80_columns_and_keep_the_reason_beside_each_host(web: FakeWeb, tmp_path: Path) -> None:
+    seeds = ("http://exmaple.invalid/", "http://127.0.0.1:9/", chain(web, "listed", 3))
+    crawl(tmp_path, *seeds, "--out", "crawl", "--patience", "0s")
+    hosts = terminal_output(tmp_path, ["hosts", "--out", "crawl", "--no-color"], NARROW)
+    nodes = terminal_output(tmp_path, ["nodes", "--out", "crawl", "--no-color"], NARROW)
+    lines = [re.sub(ESCAPE + r"\[[0-9;]*m", "", line) for line in (hosts + nodes).splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert any(re.match(r"exmaple\.invalid +1 +0  .*: no such host", line) for line in lines)
+    assert any(re.match(r"127\.0\.0\.1:9 +1 +0  .*: no connection could be", line) for line in lines)
+    assert any(re.match(r"node +status +pages/s", line) for line in lines)
 
 
 def test_colour_that_is_asked_for_is_given_by_every_verb_that_shows_something(web: FakeWeb, tmp_path: Path) -> None:

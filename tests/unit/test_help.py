@@ -19,6 +19,8 @@ from drumlin.config.processes import LOG_SETTINGS
 
 ROOT = Path(__file__).parents[2]
 WIDTH = 80
+SERVERS = {("coordinator",), ("node",)}
+"""What they say is a log, and `--log-format` says in which form."""
 # Words of developers. Flags and names in JSON may have them, sentences for people must not.
 JARGON = ("leased", " leases", "settle", "frontier", "shard", "back-off", "shingle", "fsync", "heartbeat", "dequeue")
 
@@ -46,6 +48,12 @@ def test_help_fits_a_terminal_and_needs_no_glossary(path: tuple[str, ...]) -> No
     assert [word for word in JARGON if word in said.lower()] == []
     family = "Commands:" in said
     assert family or "Examples:" in said
+
+
+@pytest.mark.parametrize("path", [path for path in paths() if path not in SERVERS], ids=" ".join)
+def test_every_verb_that_prints_something_prints_json_too(path: tuple[str, ...]) -> None:
+    said = shown(path)
+    assert "Commands:" in said or not path or "--json" in said
 
 
 def test_settings_are_in_groups() -> None:

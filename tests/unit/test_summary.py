@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from drumlin.api.calls.people import STOPPED_BY_PERSON
-from drumlin.api.explaining.report import make_report
+from drumlin.api.explaining.report import Report, make_report
 from drumlin.cli.summary import ending, print_report
 from drumlin.config.record import CrawlRecord, Run
 from drumlin.engines.blocking import drive
@@ -33,6 +33,37 @@ def test_only_a_crawl_that_has_ended_is_called_finished(state: str, reason: str,
     shown = io.StringIO()
     print_report(Console(file=shown, width=200), report, Path("store"))
     assert shown.getvalue().startswith(said)
+
+
+def printed(report: Report, width: int = 80) -> str:
+    shown = io.StringIO()
+    print_report(Console(file=shown, width=width), report, Path("docs"))
+    return shown.getvalue()
+
+
+def test_a_report_ends_with_the_commands_that_make_sense_next() -> None:
+    report = drive(make_report(MemoryEngine(1), "finished", "", 2.0))
+    report.pages, report.urls, report.bytes, report.pages_per_s = 5_296, 5_608, 4_600_000, 11.8
+    report.crawl = CrawlRecord(runs=[Run("2026-01-01T00:00:00Z", "0.1.0")])
+    said = printed(report)
+    assert "5,296 of 5,608 URLs known · 4.6 MB" in said
+    assert "drumlin open docs" in said
+    assert "drumlin query --out docs" in said
+    assert "dead-letters" not in said, "nothing was given up"
+    assert "duplicates" not in said, "what did not happen is left out"
+    report.dead_letters = {"http_5xx": 126}
+    said = printed(report)
+    assert "126 the site reported an error of its own" in said
+    assert "drumlin dead-letters --out docs  why 126 URLs were given up" in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_a_fleets_report_names_no_command_that_does_not_know_its_store() -> None:
+    report = drive(make_report(MemoryEngine(1), "finished", "", 2.0))
+    report.pages = 1
+    said = printed(report)
+    assert "drumlin query --out docs" in said
+    assert "drumlin open" not in said
 
 
 def test_a_crawl_on_one_machine_is_gone_on_with_by_its_own_command() -> None:

@@ -199,26 +199,28 @@ class PeopleCalls:
         return NodesView([node_view(record) for record in records[: query.limit]])
 
     async def why_idle(self, call: Call, message: None) -> WhyIdle:
+        return await self.why(call.now)
+
+    async def why(self, now: float) -> WhyIdle:
+        """Why nothing is being fetched, or not more."""
         await self._watch.be_fresh()
         if self._health.troubles:
             # Other reasons would follow from this one, and finding them out may need an engine that answers.
             return WhyIdle(idle=True, reasons=troubled(self._health.troubles, self._time.today()))
         dispatcher = self._dispatcher
-        totals, nodes = await self._figures.totals(call.now), await self._figures.nodes(call.now)
-        waiting = await self._first(HostStanding.WAITING, call.now, HOSTS_LOOKED_AT) if totals.hosts_waiting else []
-        backing_off = (
-            await self._first(HostStanding.BACKOFF, call.now, BACKOFFS_SHOWN) if totals.hosts_in_backoff else []
-        )
-        held = await self._first(HostStanding.LEASED, call.now, HOSTS_LOOKED_AT) if totals.hosts_leased else []
+        totals, nodes = await self._figures.totals(now), await self._figures.nodes(now)
+        waiting = await self._first(HostStanding.WAITING, now, HOSTS_LOOKED_AT) if totals.hosts_waiting else []
+        backing_off = await self._first(HostStanding.BACKOFF, now, BACKOFFS_SHOWN) if totals.hosts_in_backoff else []
+        held = await self._first(HostStanding.LEASED, now, HOSTS_LOOKED_AT) if totals.hosts_leased else []
         orders = len(dispatcher.orders.blocked), len(dispatcher.orders.budgets)
-        settled_s = call.now - dispatcher.settled_at
+        settled_s = now - dispatcher.settled_at
         stands = dispatcher.state, dispatcher.stop_reason, totals, nodes
-        reasons = why_idle(*stands, waiting, *orders, call.now, settled_s, backing_off, held)
+        reasons = why_idle(*stands, waiting, *orders, now, settled_s, backing_off, held)
         if reasons:
             return WhyIdle(idle=True, reasons=reasons)
         delays = [self._delay_s(host) for host in (*held, *waiting) if not host.in_backoff]
-        rates = (await self._figures.stats(call.now)).bytes_per_s
-        seen = Seen(totals, nodes, self._watch.lately, delays, backing_off, call.now, rates)
+        rates = (await self._figures.stats(now)).bytes_per_s
+        seen = Seen(totals, nodes, self._watch.lately, delays, backing_off, now, rates)
         return WhyIdle(idle=False, reasons=[], bound_by=bound_by(seen))
 
     def _delay_s(self, host: HostState) -> float:

@@ -15,7 +15,7 @@ from drumlin.cli.screen.sampling import Sample, Seen
 from drumlin.cli.screen.view import PANES, View
 from drumlin.cli.status import state_of
 from drumlin.cli.why import told
-from drumlin.config.quantities import show_duration, show_size
+from drumlin.config.quantities import TENTHS_BELOW, show_duration, show_size
 from drumlin.lines import folded, one_line
 
 WIDE = 110
@@ -185,13 +185,19 @@ def _chart(sample: Sample, width: int, rows: int, label: str = "") -> list[Text]
     if not values:
         empty = _named(label, "the chart begins after some seconds") if label else Text("")
         return [empty, *(Text("") for _ in range(rows - 1))]
-    caption = f" at most {max(values):,.0f}/s in {show_duration(len(values) * step_s)}"
+    caption = _caption(values, step_s)
     if rows > 1:
         drawn = [Text(line, "cyan") for line in chart(values, rows - 1)]
         return [Text(f"pages/s,{caption}", "dim"), *drawn]
     values = values[-max(1, width - len(caption)) :]
-    caption = f" at most {max(values):,.0f}/s in {show_duration(len(values) * step_s)}"
+    caption = _caption(values, step_s)
     return [Text.assemble(_named(label, ""), (chart(values, 1)[0], "cyan"), (caption, "dim"))]
+
+
+def _caption(values: Sequence[float], step_s: float) -> str:
+    most = max(values)
+    shown = f"{most:,.0f}" if most >= TENTHS_BELOW or not most else f"{most:.1f}"
+    return f" at most {shown}/s in {show_duration(len(values) * step_s)}"
 
 
 def _named(label: str, value: str) -> Text:

@@ -6,6 +6,7 @@
 - `gate`: how many requests each sender may make, and how those who misbehave are kept out.
 - `calls/`: one file for each group of callers; `messages/`: what they are told.
 - `intake/`: pages and bundles of workers that cannot write to the store.
+- `traces`: which URLs are traced, and what is told of them when they are given out and settled.
 - `explaining/`: why a URL or a crawl is where it is, in words.
 - `listening`, `unix_socket`: where a coordinator can be reached; `watch`: whether engine and store still answer.
 

@@ -56,13 +56,13 @@ from drumlin.api.routing import (
     read_query,
     send_stream,
 )
+from drumlin.api.traces import CoordinatorTraces
 from drumlin.api.watch import Watch
 from drumlin.coordinator.breathing import LoopLanes
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health, Part, refusal
 from drumlin.coordinator.totals import Totals
-from drumlin.coordinator.traces import CoordinatorTraces
 from drumlin.engines.watched import EngineCalls
 from drumlin.errors import Cause, DrumlinError, StorageError
 from drumlin.http.refusal import Refused
@@ -112,7 +112,6 @@ class CoordinatorApp:
         endpoint: str = "",
         sync: bool = False,
         bundle_quota_bytes: int = QUOTA_BYTES,
-        traces: CoordinatorTraces | None = None,
     ) -> None:
         self.bug: Exception | None = None
         """The first unexpected exception, which whoever runs the server should raise."""
@@ -146,7 +145,6 @@ class CoordinatorApp:
             store=store,
             endpoint=endpoint,
             bundle_quota_bytes=bundle_quota_bytes,
-            traces=traces,
         )
         self._people = PeopleCalls(
             dispatcher,
@@ -243,6 +241,10 @@ class CoordinatorApp:
         self.work_may_have_come()
         self._people.ticked(totals, now)
         await self._history.note(totals, now)
+
+    def trace(self, traces: CoordinatorTraces | None) -> None:
+        """Tell of some of the URLs that are given out and settled from now on."""
+        self._nodes.traces = traces
 
     async def why(self, now: float) -> WhyIdle:
         """Why nothing is being fetched, or not more."""

@@ -3,6 +3,7 @@
 - `directory`: the crawl directory, its lock, and whether a crawl is in it.
 - `keepers`, `processes`: start the nodes, notice when they end, and start them again.
 - `restarting`: what has to be done when a crawl is started again with other settings.
+- `bounds`: what keeps the crawl from fetching more, for the live display.
 - `troubles`: what does not go well, in a few lines for the live display.
 - `standing`: answers questions about a crawl that is not running, as if it were.
 

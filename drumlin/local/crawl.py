@@ -37,6 +37,7 @@ from drumlin.api.explaining.report import (
     make_report,
 )
 from drumlin.api.explaining.seed_fates import fruitless_seeds
+from drumlin.api.traces import CoordinatorTraces, coordinator_traces
 from drumlin.api.unix_socket import private_socket
 from drumlin.config import CrawlConfig, ProcessConfig
 from drumlin.config.record import RECORD_NAME, CrawlRecord
@@ -46,7 +47,6 @@ from drumlin.coordinator.patience import PATIENCE, Patience
 from drumlin.coordinator.resketching import WHY, has_older_sketches, make_sketches_anew, note_sketches
 from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.coordinator.totals import Totals
-from drumlin.coordinator.traces import CoordinatorTraces, coordinator_traces
 from drumlin.disk import write_whole
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
@@ -305,8 +305,8 @@ class LocalCrawl:
             store=self._out,
             sync=self._process.sync,
             endpoint=listen.endpoint,
-            traces=traces,
         )
+        app.trace(traces)
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, listen, [self._socket], app.close, drain=False)
         watched = self.bounds.watched(app, self._time.now) if not self._process.quiet else contextlib.nullcontext()

@@ -83,6 +83,7 @@ class Agent:
     _tick_at: float | None = None
     """When the next tick does anything, as `_tick_due` found; None after an event."""
     _tick_full = False
+    _traces: NodeTraces | None = None
 
     def __init__(
         self,
@@ -99,7 +100,6 @@ class Agent:
         clocks: Clocks = CLOCKS,
         chance: Callable[[], float] = random.random,
         unique: Callable[[int], bytes] = os.urandom,
-        traces: NodeTraces | None = None,
     ) -> None:
         """`read_settings` makes of changed settings what this loop needs, and tells others whom they concern. `chance`
         spreads the probes of hosts out of reach. `unique` makes bytes by which this process is told from others."""
@@ -108,20 +108,14 @@ class Agent:
         self._fetcher, self._client = fetcher, client
         self._archive, self._uploads = archive, uploads
         self._read_settings = read_settings
-        self._traces = traces
         self._clocks = clocks
         self._contacts = Contacts(settings.contact, chance, clocks.boot)
         start = unique(REQUEST_BYTES).hex()
         self._leases = LeaseCalls(
-            settings.node, client, self._contacts.hosts, pipeline, self._tell, self._follow, clocks, start, traces
+            settings.node, client, self._contacts.hosts, pipeline, self._tell, self._follow, clocks, start
         )
-        outbox = Outbox(
-            settings.node,
-            client,
-            archive,
-            lambda results: self._tell(Answered(results)),
-            pipeline.tell_urls_again,
-            traces,
+        outbox = self._outbox = Outbox(
+            settings.node, client, archive, lambda results: self._tell(Answered(results)), pipeline.tell_urls_again
         )
         self._settling = Settling(
             settings.node,
@@ -151,6 +145,10 @@ class Agent:
             KeepRobots: lambda action: self._settling.contacted(self._arriving.of_robots(action, clocks.wall())),
             Report: lambda action: self._settling.report(action.report),
         }
+
+    def trace(self, traces: NodeTraces | None) -> None:
+        """Tell of the URLs that coordinators trace, from now on."""
+        self._traces = self._leases.traces = self._outbox.traces = traces
 
     # The loop
 

@@ -31,10 +31,10 @@ class LeaseCalls:
         follow: Callable[[CrawlState], None],
         clocks: Clocks,
         start: str,
-        traces: NodeTraces | None = None,
     ) -> None:
-        """`start` tells the requests of this process from those of any other. `traces` hears which URLs are traced."""
-        self._traces = traces
+        """`start` tells the requests of this process from those of any other."""
+        self.traces: NodeTraces | None = None
+        """Hears which URLs are traced."""
         self._path = paths.WORK.format(node_id=node)
         self._client = client
         self._hosts = hosts
@@ -103,8 +103,8 @@ class LeaseCalls:
 
     def _hear_of_crawl(self, work: Work) -> None:
         """Follow what holds for the whole crawl, before any of its URLs are begun."""
-        if self._traces is not None:
-            self._traces.received(work)
+        if self.traces is not None:
+            self.traces.received(work)
         self._pipeline.widen_scope(work.scope_seeds, work.scope_version)
         if work.lost_at != self._lost_at:
             self._lost_at = work.lost_at

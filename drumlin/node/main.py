@@ -168,8 +168,8 @@ class Node:
             uploads,
             figures=self.figures,
             read_settings=read_settings,
-            traces=traces,
         )
+        agent.trace(traces)
         prepare_process()
         if self._signals:
             agent.drain()

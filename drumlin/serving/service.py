@@ -28,6 +28,7 @@ from drumlin.api.app import Application, CoordinatorApp
 from drumlin.api.explaining.report import ELAPSED_KEY
 from drumlin.api.intake.bundles import QUOTA_BYTES, sweep
 from drumlin.api.listening import listening_on
+from drumlin.api.traces import CoordinatorTraces, coordinator_traces
 from drumlin.api.wire import LimitedProtocol
 from drumlin.clock import monotonic
 from drumlin.config import CrawlConfig, settings_of
@@ -36,7 +37,6 @@ from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Part
 from drumlin.coordinator.resketching import make_sketches_anew_in_turn, note_sketches
 from drumlin.coordinator.steering import CONFIG_KEY, Steering
-from drumlin.coordinator.traces import CoordinatorTraces, coordinator_traces
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError
@@ -279,8 +279,8 @@ class _Service:
             endpoint=options.public_endpoint or options.listen.endpoint,
             sync=options.sync,
             bundle_quota_bytes=options.bundle_quota_bytes,
-            traces=traces,
         )
+        app.trace(traces)
         if options.store is not None:
             await asyncio.to_thread(sweep, options.store, time.time())
             self._finisher = Finisher(dispatcher, options.store)

@@ -20,12 +20,12 @@ from drumlin.api.intake.telling import ResultsFormat, ToldResults, as_stored
 from drumlin.api.intake.workers import Intake
 from drumlin.api.messages.people import LeaveQuery, NodeView, node_view
 from drumlin.api.routing import Call, Route
+from drumlin.api.traces import CoordinatorTraces
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.nodes import Proof, SupersededError
 from drumlin.coordinator.taking.backlog import Backlog, put_off, renewals_of
 from drumlin.coordinator.taking.receipts import bind_to_segment, give_receipts
-from drumlin.coordinator.traces import CoordinatorTraces
 from drumlin.errors import BusyError
 from drumlin.http.refusal import Refused
 from drumlin.protocol import (
@@ -80,10 +80,10 @@ class NodeCalls:
         store: Path | None,
         endpoint: str,
         bundle_quota_bytes: int,
-        traces: CoordinatorTraces | None = None,
     ) -> None:
         self._dispatcher = dispatcher
-        self._traces = traces
+        self.traces: CoordinatorTraces | None = None
+        """Whom to tell of URLs that are given out and settled."""
         self._access = access
         self._gate = gate
         self._intake = intake
@@ -239,11 +239,11 @@ class NodeCalls:
             raise Refused(404, RefusalCode.NOT_REGISTERED, message, f"POST {paths.REGISTER} first.")
 
     async def work(self, call: Call, request: WorkRequest) -> Work:
-        if self._traces is None:
+        if self.traces is None:
             return await self._work(call, request)
-        begun_s = self._traces.wall()
+        begun_s = self.traces.wall()
         work = await self._work(call, request)
-        self._traces.given(work, call.node_id, begun_s)
+        self.traces.given(work, call.node_id, begun_s)
         return work
 
     async def _work(self, call: Call, request: WorkRequest) -> Work:
@@ -281,12 +281,12 @@ class NodeCalls:
     async def results(self, call: Call, results: Results | ToldResults) -> Accepted:
         await self._check_registered(call)
         _check_links(results)
-        begun_s = self._traces.wall() if self._traces is not None else 0.0
+        begun_s = self.traces.wall() if self.traces is not None else 0.0
         settle = await self._prepare(call.node_id, results)
         async with self._backlog.turn(call.node_id):
             accepted = await settle()
-        if self._traces is not None and isinstance(results, Results):
-            self._traces.settled(results, accepted, call.node_id, begun_s)
+        if self.traces is not None and isinstance(results, Results):
+            self.traces.settled(results, accepted, call.node_id, begun_s)
         self.work_may_have_come(WOKEN_BY_RESULTS)
         if self._dispatcher.may_be_finished:
             self.drained.set()

@@ -106,7 +106,7 @@ def _in_order(hosts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def state_word(host: dict[str, Any]) -> str:
     if _waits(host) and host["backoff"]:
         return STATE_WORDS["backoff"]
-    return STATE_WORDS.get(host["state"], host["state"])
+    return STATE_WORDS.get(host["state"], str(host["state"]))
 
 
 def reason(host: dict[str, Any], now: float) -> str:

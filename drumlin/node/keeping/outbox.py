@@ -57,9 +57,9 @@ class Outbox:
         archive: Archive,
         on_answered: Callable[[HostResults], None],
         on_untold: Callable[[Sequence[str]], None],
-        traces: NodeTraces | None = None,
     ) -> None:
-        self._traces = traces
+        self.traces: NodeTraces | None = None
+        """Hears of results that are archived and answered."""
         self._path = paths.RESULTS.format(node_id=node)
         self._client = client
         self._archive = archive
@@ -106,7 +106,7 @@ class Outbox:
         if stored is not None and not (arrivals or reports):
             self._archive.publish(stored, NOTHING_SENT)
             return
-        traced = self._traces.stored(arrivals, now) if self._traces is not None else []
+        traced = self.traces.stored(arrivals, now) if self.traces is not None else []
         size = sum(held_bytes(arrival.capture) for arrival in arrivals)
         oldest = min((arrival.arrived for arrival in arrivals), default=FOREVER)
         self._parcels.append(_Parcel(stored, reports, hosts, len(arrivals), size, oldest, traced))
@@ -140,8 +140,8 @@ class Outbox:
         if parcel.stored is not None:
             self._note_counted(parcel.stored, accepted)
             self._archive.publish(parcel.stored, accepted)
-        if self._traces is not None:
-            self._traces.answered(parcel.traced)
+        if self.traces is not None:
+            self.traces.answered(parcel.traced)
         _tell_refused(accepted)
         self._on_answered(parcel.hosts)
 

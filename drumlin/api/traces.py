@@ -14,7 +14,7 @@ from drumlin.protocol import Accepted, Results, Work, shown_lease
 from drumlin.tracing import SpanId, read_traceparent, shown_url, traceparent
 
 if TYPE_CHECKING:
-    from drumlin.tracing.spans import Tracer
+    from drumlin.tracing.spans import Attributes, Tracer
 
 log = logging.getLogger("drumlin.tracing")
 
@@ -49,7 +49,7 @@ class CoordinatorTraces:
             for one in lease.assignments:
                 if self._chance.random() * self._every >= 1:
                     continue
-                attributes = {
+                attributes: Attributes = {
                     "url.full": shown_url(one.url),
                     "server.address": lease.host,
                     "drumlin.node": node,
@@ -71,7 +71,7 @@ class CoordinatorTraces:
             if parent is None:
                 continue
             refused = rejected[place].reason if place in rejected else ""
-            attributes = {
+            attributes: Attributes = {
                 "url.full": shown_url(result.url),
                 "drumlin.node": node,
                 "drumlin.outcome": str(result.outcome),

@@ -215,3 +215,9 @@ def test_a_chart_is_as_high_as_it_may_be_and_shows_the_smallest_value() -> None:
     assert chart([0, 0.001, 4, 8], 1) == [" ▁▄█"]
     assert chart([4, 8], 2) == [" █", "██"]
     assert chart([0, 0], 2) == ["  ", "  "]
+
+
+@pytest.mark.parametrize("width", [80, 132])
+def test_before_there_are_two_samples_the_chart_says_so(width: int) -> None:
+    young = {"step_s": 5, "samples": [[NOW, 3]], "marks": []}
+    assert any("the chart begins after some seconds" in line for line in lines(width=width, history=young))

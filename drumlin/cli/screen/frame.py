@@ -28,6 +28,7 @@ EVENTS_SHOWN = 3
 TALL = 36
 """From so many lines on, each event has a line of its own."""
 HELP_LABEL = 16
+NO_CHART = "the chart begins after some seconds"
 WAITED_S = 3.0
 """An answer that takes longer is said to be waited for."""
 STATE_STYLES = {"running": "green", "finished": "green", "paused": "yellow", "draining": "yellow", "stopped": "yellow"}
@@ -183,7 +184,7 @@ def _chart(sample: Sample, width: int, rows: int, label: str = "") -> list[Text]
     step_s = float(sample.history["step_s"])
     values = rates(sample.history["samples"], step_s, width)
     if not values:
-        empty = _named(label, "the chart begins after some seconds") if label else Text("")
+        empty = _named(label, NO_CHART) if label else Text(NO_CHART, "dim")
         return [empty, *(Text("") for _ in range(rows - 1))]
     caption = _caption(values, step_s)
     if rows > 1:

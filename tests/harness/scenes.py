@@ -59,7 +59,7 @@ SCENES: dict[str, Scene] = {
         before="python -m http.server 8000 --bind 127.0.0.1 > /dev/null 2>&1 &\n" + HURRY
     ),
     "docs/tutorial/sql.md": Scene(),
-    "docs/how-to/ask-why.md": Scene(before=CRAWLED),
+    "docs/how-to/ask-why.md": Scene(before=CRAWLED, filled={"drumlin top --out": "drumlin top --once --out"}),
     "docs/how-to/budgets.md": Scene(before=HURRY),
     "docs/how-to/change-settings.md": Scene(before=RUNNING, slow=True),
     "docs/how-to/dashboard.md": Scene(before=CLUSTER, filled={f"redis://{ADDRESS}": ENGINE}, slow=True),
@@ -105,6 +105,14 @@ SCENES: dict[str, Scene] = {
         slow=True,
     ),
     "docs/how-to/scope.md": Scene(before=HURRY),
+    "docs/how-to/trace.md": Scene(
+        before=HURRY,
+        left_out={
+            "pip install": "the environment of the tests has it by its lock file",
+            "drumlin coordinator": "test_traces.py runs one with a node, and looks at what a receiver gets",
+            "drumlin node": "test_traces.py runs one with a coordinator, and looks at its spans",
+        },
+    ),
     "docs/how-to/simulate.md": Scene(
         left_out={"python -m bench.reality": "five real runs take ten minutes; test_bench_reality.py checks its parts"},
         slow=True,

@@ -90,6 +90,8 @@ def test_a_crawl_on_one_machine_is_traced_in_part(web: FakeWeb, tmp_path: Path) 
 def test_a_receiver_that_is_away_costs_no_page_and_one_line(web: FakeWeb, tmp_path: Path) -> None:
     home = chain(web, "untold", 150)
     away = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_BSP_SCHEDULE_DELAY": "100"}
+    # The exporter tries for so many seconds before it says that it failed; a process waits longer for its last spans.
+    away |= {"OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
     variables = environment(tmp_path, away | {"OTEL_BSP_MAX_QUEUE_SIZE": "16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "8"})
     done = crawl(tmp_path, home, "--out", "crawl", "--trace-every", "1", env=variables)
     assert done.returncode == EXIT_OK

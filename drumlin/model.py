@@ -187,6 +187,12 @@ class Preview(msgspec.Struct, frozen=True, array_like=True):
     verdicts: list[Verdict]
 
 
+LetterPlace = tuple[str, str, int]
+"""The place of a dead letter in lists: kind, host, and the id of its task."""
+GroupPlace = tuple[int, str, str]
+"""The place of a group of dead letters in lists: minus its number of letters, kind, host."""
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
     """A URL that used up its retries or looks like a trap; waits for a person."""
 
@@ -199,6 +205,24 @@ class DeadLetter(msgspec.Struct, frozen=True):
     last_failed: float
     found_on: str
     task: Task
+
+    @property
+    def place(self) -> LetterPlace:
+        """Where it stands in a list of dead letters."""
+        return (str(self.kind), self.host, self.task.id)
+
+
+class DeadGroup(msgspec.Struct, frozen=True):
+    """How many URLs of one host were given up for one cause."""
+
+    kind: FailureKind
+    host: str
+    letters: int
+
+    @property
+    def place(self) -> GroupPlace:
+        """Where it stands in a list of groups, the largest first."""
+        return (-self.letters, str(self.kind), self.host)
 
 
 class ShardStats(msgspec.Struct, frozen=True):
@@ -278,12 +302,13 @@ class Renewal(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskStory(msgspec.Struct, frozen=True):
-    """What the frontier knows of one URL."""
+    """What the frontier knows of one URL. `letter` is for one that was given up."""
 
     state: TaskState
     task: Task | None
     retry_at: float = 0.0
     attempt_id: bytes = b""
+    letter: DeadLetter | None = None
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):

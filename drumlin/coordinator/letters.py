@@ -19,9 +19,8 @@ def dead_counter(kind: FailureKind) -> str:
 
 async def revive_kind(engine: Engine, kind: FailureKind, now: float) -> None:
     """Queue all dead letters of one kind again."""
-    for shard in range(engine.shard_count):
-        while letters := await engine.dead_letters(shard, kind=kind, limit=LETTERS_AT_ONCE):
-            await revive(engine, letters, now)
+    while letters := await engine.dead_letters_all(kind=kind, limit=LETTERS_AT_ONCE):
+        await revive(engine, letters, now)
 
 
 async def revive(engine: Engine, letters: Iterable[DeadLetter], now: float) -> int:

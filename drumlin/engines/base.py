@@ -25,13 +25,16 @@ import xxhash
 
 from drumlin.model import (
     Content,
+    DeadGroup,
     DeadLetter,
     Duplicate,
     FailureKind,
+    GroupPlace,
     HostStanding,
     HostState,
     HostSummary,
     Lease,
+    LetterPlace,
     NewURLs,
     Preview,
     Renewal,
@@ -201,10 +204,27 @@ class Engine(Protocol):
 
     # What went wrong for good
 
-    async def dead_letters(
-        self, shard: int, *, kind: FailureKind | None = None, host: str = "", limit: int = DEAD_LETTERS_LIMIT
+    async def dead_letters_all(
+        self,
+        *,
+        kind: FailureKind | None = None,
+        host: str = "",
+        after: LetterPlace | None = None,
+        limit: int = DEAD_LETTERS_LIMIT,
     ) -> list[DeadLetter]:
-        """Dead letters in order of their tasks' arrival: those of one `kind` or of all, of one `host` or of all."""
+        """Dead letters in the order of kind, host and arrival: those of one `kind` or of all, of one `host` or of all.
+
+        With `after`, the place of a letter, only those that come after it in this order, whether or not it is still
+        there. So whoever goes on after the last letter of each answer sees every letter that is there all the while
+        exactly once. The cost of a call depends on `limit` and the number of shards, not on how many letters there are.
+        """
+
+    async def dead_groups_all(
+        self, *, kind: FailureKind | None = None, after: GroupPlace | None = None, limit: int = DEAD_LETTERS_LIMIT
+    ) -> list[DeadGroup]:
+        """How many dead letters there are of each kind and host, or of one kind and each host: most letters first, then
+        in the order of kind and host. `after` and the cost are as in `dead_letters_all`; a group that grows or shrinks
+        between two calls may be told twice or not at all."""
 
     async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
         """Queue dead URLs again, with no attempts or crashes held against them. Returns how many."""
@@ -227,6 +247,15 @@ class Engine(Protocol):
     async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
         """The hosts with this standing: ready ones and waiting ones by next contact, leased ones by deadline, those in
         back-off by name."""
+
+    async def find_hosts_all(self, prefix: str, *, after: str = "", limit: int) -> list[HostState]:
+        """The hosts whose names begin with `prefix`, in the order of their names (by code points), only those whose
+        names come after `after`. Hosts without an accepted URL are not told.
+
+        Whoever goes on after the last name of each answer sees every host that was there at the beginning exactly once;
+        one that came since is seen if its name was still ahead. The cost of a call depends on `limit` and the number of
+        shards, not on how many hosts there are.
+        """
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         """Replace the least time between two contacts of the host; None leaves it to the crawl's default."""

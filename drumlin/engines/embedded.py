@@ -12,8 +12,24 @@ from typing import Protocol
 import msgspec
 
 from drumlin.dedupe import ContentIndex, KeyValue
-from drumlin.engines.base import EXPIRE_LIMIT, Added, shard_of
-from drumlin.model import Content, Duplicate, NewURLs, Preview, Settled, Settlement, ShardStats, Verdict
+from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, Added, shard_of
+from drumlin.engines.paging import page_of
+from drumlin.model import (
+    Content,
+    DeadGroup,
+    DeadLetter,
+    Duplicate,
+    FailureKind,
+    GroupPlace,
+    HostState,
+    LetterPlace,
+    NewURLs,
+    Preview,
+    Settled,
+    Settlement,
+    ShardStats,
+    Verdict,
+)
 
 _META, _ENTRY, _CLAIM = "meta.", "entry.", "claim."
 _TIME = "time"
@@ -104,7 +120,54 @@ class Embedded:
     async def stats(self, shard: int, now: float) -> ShardStats:
         raise NotImplementedError
 
+    def host_names(self, shard: int, prefix: str, after: str, limit: int) -> list[str]:
+        raise NotImplementedError
+
+    def dead_letters(
+        self, shard: int, kind: FailureKind | None, host: str, after: LetterPlace | None, limit: int
+    ) -> list[DeadLetter]:
+        raise NotImplementedError
+
+    def dead_groups(
+        self, shard: int, kind: FailureKind | None, after: GroupPlace | None, limit: int
+    ) -> list[DeadGroup]:
+        raise NotImplementedError
+
+    async def host_state(self, shard: int, host: str) -> HostState | None:
+        raise NotImplementedError
+
     # Several shards at once
+
+    async def find_hosts_all(self, prefix: str, *, after: str = "", limit: int) -> list[HostState]:
+        async def ask(place: str | None, size: int) -> list[list[str]]:
+            return [self.host_names(shard, prefix, place or "", size) for shard in range(self.shard_count)]
+
+        names = await page_of(ask, str, after, limit=limit, parts=self.shard_count)
+        states = [await self.host_state(self.shard_of(name), name) for name in names]
+        return [state for state in states if state is not None]
+
+    async def dead_letters_all(
+        self,
+        *,
+        kind: FailureKind | None = None,
+        host: str = "",
+        after: LetterPlace | None = None,
+        limit: int = DEAD_LETTERS_LIMIT,
+    ) -> list[DeadLetter]:
+        shards = [self.shard_of(host)] if host else range(self.shard_count)
+
+        async def ask(place: LetterPlace | None, size: int) -> list[list[DeadLetter]]:
+            return [self.dead_letters(shard, kind, host, place, size) for shard in shards]
+
+        return await page_of(ask, lambda one: one.place, after, limit=limit, parts=len(shards))
+
+    async def dead_groups_all(
+        self, *, kind: FailureKind | None = None, after: GroupPlace | None = None, limit: int = DEAD_LETTERS_LIMIT
+    ) -> list[DeadGroup]:
+        async def ask(place: GroupPlace | None, size: int) -> list[list[DeadGroup]]:
+            return [self.dead_groups(shard, kind, place, size) for shard in range(self.shard_count)]
+
+        return await page_of(ask, lambda one: one.place, after, limit=limit, parts=self.shard_count)
 
     async def add_all(
         self, batches: Mapping[int, Sequence[NewURLs]], now: float, *, host_urls_max: int | None = None

@@ -70,13 +70,8 @@ class Troubles:
                 self._open.remove(url)
             elif story.state is TaskState.DEAD:
                 self._open.remove(url)
-                self._given_up.append(f"{url}: {await _last_cause(engine, url)}, given up")
+                why = cause(story.letter.kind, story.letter.last_error) if story.letter else "it failed"
+                self._given_up.append(f"{url}: {why}, given up")
             elif story.state is TaskState.SCHEDULED and host not in told:
                 waiting.append(f"{url}: failed, {next_try(story.retry_at, now)}")
         return self._given_up + waiting
-
-
-async def _last_cause(engine: Engine, url: str) -> str:
-    host = host_of(url)
-    letters = await engine.dead_letters(engine.shard_of(host), host=host, limit=HOSTS_LOOKED_AT_MAX)
-    return next((cause(letter.kind, letter.last_error) for letter in letters if letter.url == url), "it failed")

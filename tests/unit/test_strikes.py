@@ -32,9 +32,7 @@ def leased(made: Driven, node: str, now: float) -> Assignment:
 
 
 def kinds_of_dead(made: Driven) -> list[str]:
-    engine = made.made.engine
-    shards = range(engine.shard_count)
-    return [letter.kind for shard in shards for letter in drive(engine.dead_letters(shard))]
+    return [letter.kind for letter in drive(made.made.engine.dead_letters_all())]
 
 
 def test_a_page_that_kills_its_process_twice_is_a_dead_letter() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from drumlin.coordinator.patience import first_in_backoff
 from drumlin.coordinator.totals import add_up
 from drumlin.disk import write_whole
 from drumlin.engines.base import Engine
+from drumlin.model import GroupPlace
 
 TOP_HOSTS = 10
 OUT_OF_REACH_SHOWN = 10
@@ -99,8 +101,10 @@ async def make_report(engine: Engine, state: str, stop_reason: str, duration_s: 
 
 async def _dead_letters(engine: Engine) -> dict[str, int]:
     """How many there are of each kind now. The counters may say more: a person may have retried or dropped some."""
-    kinds: dict[str, int] = {}
-    for shard in range(engine.shard_count):
-        for letter in await engine.dead_letters(shard, limit=1_000_000):
-            kinds[letter.kind] = kinds.get(letter.kind, 0) + 1
-    return dict(sorted(kinds.items(), key=lambda entry: -entry[1]))
+    kinds: Counter[str] = Counter()
+    after: GroupPlace | None = None
+    while groups := await engine.dead_groups_all(after=after):
+        after = groups[-1].place
+        for group in groups:
+            kinds[group.kind] += group.letters
+    return dict(kinds.most_common())

@@ -239,11 +239,26 @@ class EngineMachine(RuleBasedStateMachine):
     def every_shard_has_the_same_totals(self) -> None:
         for shard in range(self.model.shard_count):
             self.both("stats", shard, self.now)
-            self.both("dead_letters", shard, kind=FailureKind.DNS)
-            self.both("dead_letters", shard, host="a", limit=2)
             self.both("top_hosts", shard, 3)
             for standing in HostStanding:
                 self.both("hosts", shard, standing, self.now, limit=3)
+
+    @invariant()
+    def every_list_over_all_shards_has_the_same_pages(self) -> None:
+        letters = self.both("dead_letters_all")
+        for of in ({"kind": FailureKind.DNS}, {"host": "a"}, {"host": "a.b", "kind": FailureKind.TLS}):
+            self.both("dead_letters_all", **of, limit=2)
+        groups = self.both("dead_groups_all")
+        for kind in (None, FailureKind.TLS):
+            self.both("dead_groups_all", kind=kind, limit=2)
+        for letter in letters:
+            self.both("dead_letters_all", after=letter.place, limit=2)
+            self.both("dead_letters_all", after=letter.place, host=letter.host, limit=1)
+        for group in groups:
+            self.both("dead_groups_all", after=group.place, limit=1)
+            self.both("dead_groups_all", kind=FailureKind.TLS, after=group.place, limit=2)
+        for prefix, after in (("", ""), ("a", ""), ("a", "a"), ("", "a.b"), ("ü", ""), ("b:80", "a"), ("a", "b")):
+            self.both("find_hosts_all", prefix, after=after, limit=2)
 
     @invariant()
     def every_accepted_url_is_in_one_state(self) -> None:

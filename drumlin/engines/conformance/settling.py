@@ -143,7 +143,7 @@ class SettlingConformance(ConformanceBase):
         assert [task.attempts for task in again.tasks] == [0]
         failed = settled(again.tasks[0], b"2", TaskState.DEAD, kind=FailureKind.DNS, attempted=False)
         engine.settle(lease.shard, [settlement(again, failed)], 202.0)
-        (letter,) = engine.dead_letters(lease.shard)
+        (letter,) = engine.dead_letters_all()
         assert (letter.attempts, letter.first_failed) == (1, 202.0)
 
     def test_a_host_is_in_trouble_until_its_holder_says_otherwise(self, engine: BlockingEngine) -> None:

@@ -22,6 +22,7 @@ from drumlin.dedupe import sketches
 from drumlin.engines.base import Added, shard_of
 from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance.base import settled, settlement, url_of, urls_of
+from drumlin.engines.conformance.listing import ListingConformance
 from drumlin.engines.conformance.machine import check_against_the_specification
 from drumlin.engines.conformance.settling import SettlingConformance
 from drumlin.engines.conformance.shared import SharedConformance
@@ -42,7 +43,7 @@ from drumlin.model import (
 )
 
 
-class EngineConformance(SettlingConformance, SharedConformance, SpellingConformance):
+class EngineConformance(ListingConformance, SettlingConformance, SharedConformance, SpellingConformance):
     """The whole suite: subclass this one and define `open` (see `base.ConformanceBase`)."""
 
     # Adding
@@ -271,14 +272,14 @@ class EngineConformance(SettlingConformance, SharedConformance, SpellingConforma
             settled(task, b"1", TaskState.DEAD, kind=FailureKind.DNS, error="no such host") for task in lease.tasks
         ]
         engine.settle(lease.shard, [settlement(lease, *parts, release=True)], 101.0)
-        letters = engine.dead_letters(lease.shard, kind=FailureKind.DNS, host="a.example")
+        letters = engine.dead_letters_all(kind=FailureKind.DNS, host="a.example")
         assert [(one.url, one.attempts, one.last_error) for one in letters] == [
             (task.url, 1, "no such host") for task in lease.tasks
         ]
-        assert engine.dead_letters(lease.shard, kind=FailureKind.TLS) == []
+        assert engine.dead_letters_all(kind=FailureKind.TLS) == []
         assert engine.revive(lease.shard, [letters[0].url, letters[0].url], 102.0) == 1
         assert engine.drop(lease.shard, [letters[1].url, "http://a.example/unknown"]) == 1
-        assert engine.dead_letters(lease.shard) == []
+        assert engine.dead_letters_all() == []
         assert (self.state(engine, 0), self.state(engine, 1)) == (TaskState.QUEUED, TaskState.DONE)
 
     def test_a_dead_letter_remembers_its_first_and_last_failure(self, engine: BlockingEngine) -> None:
@@ -290,7 +291,7 @@ class EngineConformance(SettlingConformance, SharedConformance, SpellingConforma
         again = self.lease_one(engine, 151.0)
         end = settled(again.tasks[0], b"2", TaskState.DEAD, kind=FailureKind.TIMEOUT)
         engine.settle(lease.shard, [settlement(again, end)], 155.0)
-        (letter,) = engine.dead_letters(lease.shard)
+        (letter,) = engine.dead_letters_all()
         assert (letter.first_failed, letter.last_failed, letter.attempts) == (101.0, 155.0, 2)
 
     def test_the_second_crash_of_a_task_is_its_last(self, engine: BlockingEngine) -> None:
@@ -301,7 +302,7 @@ class EngineConformance(SettlingConformance, SharedConformance, SpellingConforma
         assert self.state(engine, 0) is TaskState.LEASED
         engine.expire_all(110.0)
         assert engine.strike(lease.shard, url, 111.0, limit=2, kind=FailureKind.CRASH, error="abort")
-        assert [one.task.crashes for one in engine.dead_letters(lease.shard)] == [2]
+        assert [one.task.crashes for one in engine.dead_letters_all()] == [2]
         assert [task.url for task in self.lease_one(engine, 112.0).tasks] == [lease.tasks[1].url]
 
     # Reordering and reporting

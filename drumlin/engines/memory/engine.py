@@ -7,23 +7,27 @@ everything is plain to see. Nothing survives the process.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Container, Sequence
 from math import inf
 
 from msgspec.structs import replace
 
-from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
+from drumlin.engines.base import EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
 from drumlin.engines.embedded import Embedded, EmbeddedContents
 from drumlin.engines.memory.shard import AFTER_EVERY_NAME, Entry, Grant, Host, Shard, host_state, verdict_of
 from drumlin.engines.memory.values import DictKeyValue, DictValues
 from drumlin.errors import EngineError
 from drumlin.model import (
+    DeadGroup,
     DeadLetter,
     FailureKind,
+    GroupPlace,
     HostStanding,
     HostState,
     HostSummary,
     Lease,
+    LetterPlace,
     NewURLs,
     Preview,
     Renewal,
@@ -265,12 +269,21 @@ class MemoryEngine(Embedded):
 
     # What went wrong for good
 
-    async def dead_letters(
-        self, shard: int, *, kind: FailureKind | None = None, host: str = "", limit: int = DEAD_LETTERS_LIMIT
+    def dead_letters(
+        self, shard: int, kind: FailureKind | None, host: str, after: LetterPlace | None, limit: int
     ) -> list[DeadLetter]:
         letters = [entry.letter for entry in self._shards[shard].entries.values() if entry.letter]
         letters = [one for one in letters if kind in (None, one.kind) and host in ("", one.host)]
-        return sorted(letters, key=lambda letter: letter.task.id)[:limit]
+        letters.sort(key=lambda letter: letter.place)
+        return [one for one in letters if after is None or one.place > after][:limit]
+
+    def dead_groups(
+        self, shard: int, kind: FailureKind | None, after: GroupPlace | None, limit: int
+    ) -> list[DeadGroup]:
+        letters = [entry.letter for entry in self._shards[shard].entries.values() if entry.letter]
+        counts = Counter((one.kind, one.host) for one in letters if kind in (None, one.kind))
+        groups = sorted((DeadGroup(*of, many) for of, many in counts.items()), key=lambda group: group.place)
+        return [one for one in groups if after is None or one.place > after][:limit]
 
     def _take_dead(self, state: Shard, urls: Sequence[str]) -> list[Entry]:
         """Take the dead ones among the URLs from the dead letters; each is returned once."""
@@ -301,7 +314,7 @@ class MemoryEngine(Embedded):
         if entry is None:
             return None
         task = None if entry.state is TaskState.DONE else entry.task
-        return TaskStory(entry.state, task, entry.retry_at, entry.attempt_id)
+        return TaskStory(entry.state, task, entry.retry_at, entry.attempt_id, entry.letter)
 
     async def host_note(self, shard: int, host: str) -> bytes:
         known = self._shards[shard].hosts.get(host)
@@ -320,6 +333,10 @@ class MemoryEngine(Embedded):
         ready = bisect_right(state.ready, (now, AFTER_EVERY_NAME))
         chosen = state.ready[:ready] if standing is HostStanding.READY else state.ready[ready:]
         return [host_state(state.hosts[name]) for _, name in chosen[:limit]]
+
+    def host_names(self, shard: int, prefix: str, after: str, limit: int) -> list[str]:
+        names = [host.name for host in self._shards[shard].hosts.values() if host.urls]
+        return sorted(name for name in names if name.startswith(prefix) and name > after)[:limit]
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         self._shards[shard].host(host).delay_s = delay_s

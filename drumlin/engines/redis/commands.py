@@ -16,12 +16,12 @@ fill the cache."""
 
 LUA_FILES = (
     *("layout", "hosts", "records", "queues", "leases"),
-    *("adding", "leasing", "settling", "upkeep", "known", "contents"),
+    *("adding", "leasing", "settling", "upkeep", "letters", "known", "contents"),
     "functions",
 )
 """The parts of the program in the order in which they are joined: a part uses only those before it."""
 
-_READING = frozenset(("find", "story", "dead_letters", "host_state", "hosts", "stats"))
+_READING = frozenset(("find", "story", "dead_letters", "dead_groups", "host_state", "hosts", "stats"))
 
 
 class Command(NamedTuple):

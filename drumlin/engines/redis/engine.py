@@ -28,12 +28,14 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, Added, shard_of
+from drumlin.engines.paging import page_of
 from drumlin.engines.redis.address import RedisAddress, parse_address
 from drumlin.engines.redis.check import Looks
 from drumlin.engines.redis.client import PATIENCE_S, RedisClient
 from drumlin.engines.redis.commands import Command, ShardCommands, load_library, packed
 from drumlin.engines.redis.contents import RedisContents
 from drumlin.engines.redis.founding import found_frontier
+from drumlin.engines.redis.lists import KINDS_IN_ORDER, group_start, host_range, letter_ranges, read_groups
 from drumlin.engines.redis.records import (
     encode,
     hosts_and_shorts,
@@ -53,12 +55,15 @@ from drumlin.engines.redis.records import (
 from drumlin.engines.redis.topology import slot_of
 from drumlin.errors import EngineError
 from drumlin.model import (
+    DeadGroup,
     DeadLetter,
     FailureKind,
+    GroupPlace,
     HostStanding,
     HostState,
     HostSummary,
     Lease,
+    LetterPlace,
     NewURLs,
     Preview,
     Renewal,
@@ -72,6 +77,8 @@ from drumlin.model import (
 from drumlin.urls import host_of, identity
 
 SCAN_HOSTS = 1_000
+LISTS_KEY, LISTS_COMPLETE = "lists", b"1"
+"""Says that the frontier has all of the lists that this version keeps."""
 FINDS_MAX = 3
 """How often to look for a URL that may move from one place to another during the search."""
 # Spellings of one page are the same up to the first of these characters.
@@ -96,7 +103,13 @@ async def open_redis(url: str, *, shard_count: int | None = None, patience_s: fl
     except BaseException:
         await client.close()
         raise
-    return RedisEngine(client, address, shards, version)
+    engine = RedisEngine(client, address, shards, version)
+    try:
+        await engine.take_over()
+    except BaseException:
+        await engine.close()
+        raise
+    return engine
 
 
 class RedisEngine:
@@ -132,6 +145,20 @@ class RedisEngine:
     async def _call_everywhere(self, name: str, *arguments: bytes | str | float) -> list[Any]:
         shards = range(self.shard_count)
         return await self._client.run([self._shards.call(name, shard, *arguments) for shard in shards])
+
+    async def take_over(self) -> None:
+        """Complete the lists of a frontier that an earlier version founded: hosts by name, dead letters by kind and
+        host. Done once for a frontier; done twice, it changes nothing."""
+        if await self.get_meta(LISTS_KEY) == LISTS_COMPLETE:
+            return
+        while any(await self._call_everywhere("list_letters")):
+            pass
+        cursors = dict.fromkeys(range(self.shard_count), b"0")
+        while cursors:
+            calls = [self._shards.call("list_hosts", *one) for one in cursors.items()]
+            replies = zip(cursors, await self._client.run(calls), strict=True)
+            cursors = {shard: cursor for shard, cursor in replies if cursor != b"0"}
+        await self.put_meta(LISTS_KEY, LISTS_COMPLETE)
 
     # What is to be fetched
 
@@ -274,15 +301,35 @@ class RedisEngine:
 
     # What went wrong for good
 
-    async def dead_letters(
-        self, shard: int, *, kind: FailureKind | None = None, host: str = "", limit: int = DEAD_LETTERS_LIMIT
+    async def dead_letters_all(
+        self,
+        *,
+        kind: FailureKind | None = None,
+        host: str = "",
+        after: LetterPlace | None = None,
+        limit: int = DEAD_LETTERS_LIMIT,
     ) -> list[DeadLetter]:
-        letters: list[DeadLetter] = []
-        after = b"0"
-        while after != b"-1" and len(letters) < limit:
-            after, *found = await self._call("dead_letters", shard, after, kind or "", host, limit - len(letters))
-            letters += map(read_letter, found)
-        return letters
+        shards = [self.shard_of(host)] if host else range(self.shard_count)
+
+        async def ask(place: LetterPlace | None, size: int) -> list[list[DeadLetter]]:
+            ranges = letter_ranges(kind, host, place)
+            calls = [self._shards.call("dead_letters", shard, *one, size) for shard in shards for one in ranges]
+            return [list(map(read_letter, reply)) for reply in await self._client.run(calls)]
+
+        return await page_of(ask, lambda one: one.place, after, limit=limit, parts=len(shards))
+
+    async def dead_groups_all(
+        self, *, kind: FailureKind | None = None, after: GroupPlace | None = None, limit: int = DEAD_LETTERS_LIMIT
+    ) -> list[DeadGroup]:
+        kinds = KINDS_IN_ORDER if kind is None else [kind]
+        parts = [(shard, one) for shard in range(self.shard_count) for one in kinds]
+
+        async def ask(place: GroupPlace | None, size: int) -> list[list[DeadGroup]]:
+            calls = [self._shards.call("dead_groups", shard, one, size, *group_start(one, place)) for shard, one in parts]
+            replies = await self._client.run(calls)
+            return [read_groups(one, reply) for (_, one), reply in zip(parts, replies, strict=True)]
+
+        return await page_of(ask, lambda one: one.place, after, limit=limit, parts=self.shard_count)
 
     async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
         revived: int = await self._call("revive", shard, encode((now, hosts_and_shorts(urls))))
@@ -313,7 +360,7 @@ class RedisEngine:
         ]
         held += (await self._find(shard, host, [], page)).values()
         urls = [read_record(raw, host).task.url for raw in held]
-        urls += [letter.url for letter in await self.dead_letters(shard, host=host)]
+        urls += [letter.url for letter in await self.dead_letters_all(host=host)]
         return next((one for one in urls if identity(one) == page), "")
 
     async def _story(self, shard: int, url: str) -> TaskStory | None:
@@ -323,6 +370,10 @@ class RedisEngine:
             state, *rest = await self._call("story", shard, host, short, seen_mark(url))
             if state == b"unknown":
                 return None
+            if state == b"dead":
+                letter = read_letter(rest[0])
+                attempt_id = read_record(rest[0][-1], host).attempt_id
+                return TaskStory(TaskState.DEAD, letter.task, 0.0, attempt_id, letter)
             if rest:
                 record, retry_at = read_record(rest[0], host), float(rest[1]) if rest[1:] else 0.0
                 return TaskStory(TaskState(state.decode()), record.task, retry_at, record.attempt_id)
@@ -344,6 +395,19 @@ class RedisEngine:
 
     async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
         return [read_host(fields) for fields in await self._call("hosts", shard, standing.value, now, limit)]
+
+    async def find_hosts_all(self, prefix: str, *, after: str = "", limit: int) -> list[HostState]:
+        async def ask(place: str | None, size: int) -> list[list[str]]:
+            between = host_range(prefix, place or "")
+            reads = [
+                self._shards.read(shard, "ZRANGEBYLEX", tag + "m", *between, "LIMIT", 0, size)
+                for shard, tag in enumerate(self._shards.tags)
+            ]
+            return [[name.decode() for name in reply] for reply in await self._client.run(reads)]
+
+        names = await page_of(ask, str, after, limit=limit, parts=self.shard_count)
+        calls = [self._shards.call("host_state", self.shard_of(name), name) for name in names]
+        return [read_host(fields) for fields in await self._client.run(calls) if fields]
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         await self._call("set_delay", shard, host, -1 if delay_s is None else delay_s)

@@ -6,6 +6,7 @@ change a task's state, `take` it from where it is, then call one of the `put` me
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from math import inf
@@ -42,6 +43,7 @@ from drumlin.engines.rocksdb.layout import (
     pack_time,
     unpack_time,
 )
+from drumlin.engines.rocksdb.letters import Listing, Unlisted
 from drumlin.engines.rocksdb.storage import Storage, translate
 from drumlin.model import PRIORITY_MAX, DeadLetter, NewURLs, Task
 
@@ -63,13 +65,28 @@ class Shard:
         self.previewed: dict[bytes, bytes | None] = {}
         """Values read for a preview, by key, so settling the same URLs need not read them again."""
         self.forget()
+        self.listing = self._listing()
+
+    def _listing(self) -> Listing:
+        """The lists of dead letters. Those that an earlier version did not list are listed now, once."""
+        if not self.record.listed and self.record.dead and self.storage.read_only:
+            return Unlisted(self.storage, self.prefix)
+        listing = Listing(self.storage, self.prefix)
+        if not self.record.listed and self.record.dead:
+            batch = WriteBatch(raw_mode=True)
+            listing.put_all(batch)
+            self.record.listed = True
+            batch.put(b"shard" + self.prefix, encode(self.record), self.storage.handles["meta"])
+            self.storage.write(batch)
+        self.record.listed = True
+        return listing
 
     def forget(self) -> None:
         """Drop everything cached, since a failed change may have left it half done. The disk has the truth."""
         self.hosts.clear()
         self.previewed.clear()
         value = self.storage.get("meta", b"shard" + self.prefix)
-        self.record = decode_shard(value) if value else ShardRecord()
+        self.record = decode_shard(value) if value else ShardRecord(listed=True)
 
     def load(self, names: Iterable[str]) -> None:
         """Bring hosts into the cache; unknown hosts get an empty record."""
@@ -123,6 +140,12 @@ class Shard:
         if lowest:
             self.record.floors[index] = self.prefix + _AFTER_EVERY_TIME
 
+    def names_after(self, index: str, time: float) -> Iterator[bytes]:
+        """The names in a time index later than `time`, earliest first."""
+        start = self.prefix + pack_time(time) + b"\xff"
+        for key, _ in self.storage.scan(index, self.prefix, start):
+            yield key[SHARD_BYTES + TIME_BYTES :]
+
 
 class Change:
     """A context manager: commits at its end, or, after an error, drops the shard's cache and translates the error."""
@@ -137,6 +160,8 @@ class Change:
         self.batch = WriteBatch(raw_mode=True)
         self.touched: dict[str, Host] = {}
         self.counted = False
+        self.groups: Counter[bytes] = Counter()
+        """How many dead letters more or fewer each group has now."""
         # What this change wrote and may read again itself: RocksDB does not show a batch before it is written.
         self.seen_written: dict[bytes, bytes] = {}
         self.tasks_written: dict[int, Task] = {}
@@ -159,6 +184,7 @@ class Change:
     def commit(self) -> None:
         for host in self.touched.values():
             self._write_host(host)
+        self.shard.listing.count(self.batch, self.groups)
         if self.counted or self.touched or not self.batch.is_empty():
             self.batch.put(b"shard" + self.shard.prefix, encode(self.record), self.handles["meta"])
             self.storage.write(self.batch)
@@ -258,7 +284,10 @@ class Change:
             return decode_task(self.storage.read("queue", host.queue_key(seen.priority, seen.id)))
         if seen.code == SCHEDULED:
             return decode_scheduled(self.storage.read("scheduled", self._scheduled_key(seen)))[1]
-        return decode_letter(self.storage.read("dead", self.shard.prefix + pack_id(seen.id))).task
+        return self.letter(seen).task
+
+    def letter(self, seen: Seen) -> DeadLetter:
+        return decode_letter(self.storage.read("dead", self.shard.prefix + pack_id(seen.id)))
 
     def _scheduled_key(self, seen: Seen) -> bytes:
         return self.shard.prefix + pack_time(seen.retry_at) + pack_id(seen.id)
@@ -282,6 +311,7 @@ class Change:
             self.batch.delete(self._scheduled_key(seen), self.handles["scheduled"])
         elif seen.code == DEAD:
             self.record.dead -= 1
+            self.groups[self.shard.listing.remove(self.batch, self.letter(seen))] -= 1
             self.batch.delete(self.shard.prefix + pack_id(seen.id), self.handles["dead"])
 
     def put_new(self, host: Host, key: bytes, url: str, new: NewURLs, now: float) -> None:
@@ -329,6 +359,7 @@ class Change:
         self.record.dead += 1
         self.tasks_written[letter.task.id] = letter.task
         self.put_seen(key, Seen(DEAD, letter.task.priority, letter.task.id, seen.attempt_id))
+        self.groups[self.shard.listing.put(self.batch, letter)] += 1
         self.batch.put(self.shard.prefix + pack_id(letter.task.id), encode(letter), self.handles["dead"])
 
     def put_done(self, key: bytes, seen: Seen) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rocksdict import Checkpoint, WriteBatch
 from xxhash import xxh3_128_digest
 
-from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
+from drumlin.engines.base import EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
 from drumlin.engines.embedded import Embedded, EmbeddedContents
 from drumlin.engines.rocksdb.change import HOSTS_CACHED_MAX, Change, Shard
 from drumlin.engines.rocksdb.layout import (
@@ -30,19 +30,21 @@ from drumlin.engines.rocksdb.layout import (
     Host,
     LeaseRecord,
     decode_host,
-    decode_letter,
     decode_scheduled,
 )
 from drumlin.engines.rocksdb.settling import letter_of, preview, settle
 from drumlin.engines.rocksdb.storage import RocksKeyValue, RocksValues, Storage, translated
 from drumlin.errors import EngineError
 from drumlin.model import (
+    DeadGroup,
     DeadLetter,
     FailureKind,
+    GroupPlace,
     HostStanding,
     HostState,
     HostSummary,
     Lease,
+    LetterPlace,
     NewURLs,
     Preview,
     Renewal,
@@ -306,19 +308,17 @@ class RocksEngine(Embedded):
 
     # What went wrong for good
 
-    async def dead_letters(
-        self, shard: int, *, kind: FailureKind | None = None, host: str = "", limit: int = DEAD_LETTERS_LIMIT
+    def dead_letters(
+        self, shard: int, kind: FailureKind | None, host: str, after: LetterPlace | None, limit: int
     ) -> list[DeadLetter]:
-        letters: list[DeadLetter] = []
-        prefix = self._shards[shard].prefix
         with translated():
-            for _, value in self._storage.scan("dead", prefix):
-                if len(letters) >= limit:
-                    break
-                letter = decode_letter(value)
-                if kind in (None, letter.kind) and host in ("", letter.host):
-                    letters.append(letter)
-        return letters
+            return list(self._shards[shard].listing.letters(kind, host, after, limit))
+
+    def dead_groups(
+        self, shard: int, kind: FailureKind | None, after: GroupPlace | None, limit: int
+    ) -> list[DeadGroup]:
+        with translated():
+            return self._shards[shard].listing.groups(kind, after, limit)
 
     async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
         with Change(self._shards[shard]) as change:
@@ -354,7 +354,8 @@ class RocksEngine(Embedded):
                 return None
             waiting = TaskState.LEASED if change.is_leased(host, seen) else TaskState.QUEUED
             task = None if seen.code == DONE else change.task(host, seen)
-            return TaskStory(_STATES.get(seen.code, waiting), task, seen.retry_at, seen.attempt_id)
+            letter = change.letter(seen) if seen.code == DEAD else None
+            return TaskStory(_STATES.get(seen.code, waiting), task, seen.retry_at, seen.attempt_id, letter)
 
     async def host_note(self, shard: int, host: str) -> bytes:
         with translated():
@@ -368,15 +369,19 @@ class RocksEngine(Embedded):
     async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
         state = self._shards[shard]
         with translated():
-            if standing is HostStanding.BACKOFF:
-                names = list(islice(self._in_backoff(state.prefix), limit))
-            elif standing is HostStanding.WAITING:
-                names = [name for time, name, _ in state.times("ready", inf) if time > now]
-            else:
-                leased = standing is HostStanding.LEASED
-                names = [name for _, name, _ in state.times("deadlines" if leased else "ready", inf if leased else now)]
+            names = [name.decode() for name in islice(self._standing(state, standing, now), limit)]
             change = Change(state)
-            return [self._host_state(change.host(name.decode())) for name in names[:limit]]
+            state.load(names)
+            return [self._host_state(change.host(name)) for name in names]
+
+    def _standing(self, state: Shard, standing: HostStanding, now: float) -> Iterator[bytes]:
+        """The names of the hosts with this standing."""
+        if standing is HostStanding.BACKOFF:
+            return self._in_backoff(state.prefix)
+        if standing is HostStanding.WAITING:
+            return state.names_after("ready", now)
+        index, until = ("deadlines", inf) if standing is HostStanding.LEASED else ("ready", now)
+        return (name for _, name, _ in state.times(index, until))
 
     def _in_backoff(self, prefix: bytes) -> Iterator[bytes]:
         """The names of the hosts in back-off, in order."""
@@ -409,6 +414,14 @@ class RocksEngine(Embedded):
             self._storage.read("notes", host.key) if record.noted else b"",
             record.in_backoff,
         )
+
+    def host_names(self, shard: int, prefix: str, after: str, limit: int) -> list[str]:
+        begin = self._shards[shard].prefix + prefix.encode()
+        start = self._shards[shard].prefix + after.encode() + b"\0"
+        with translated():
+            known = self._storage.scan("hosts", begin, start)
+            names = (key[SHARD_BYTES:].decode() for key, value in known if decode_host(value).urls)
+            return list(islice(names, limit))
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         with Change(self._shards[shard]) as change:

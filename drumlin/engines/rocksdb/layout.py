@@ -16,7 +16,8 @@ Every key but those of `meta` and `contents` begins with its shard (2 bytes).
 | ready | next contact (8), host | nothing |
 | deadlines | lease deadline (8), host | node |
 | meta | `shard` and shard: `ShardRecord`; `meta.` and a key: a value of the crawl's own; `backoff`, shard and host: a
-host in back-off | |
+host in back-off; `letters`, shard, kind, 0, host, 0, id: a dead letter; `letter_count`, shard, kind, 0, host: how many
+(8 bytes); `letter_groups`, shard, kind, 0, 2^64 - 1 - how many (8), host: the same, largest first | |
 | contents | whatever `drumlin.dedupe` chooses | |
 
 A leased task stays where it is in `queue`; only its host's `LeaseRecord` says that it is leased. So leasing writes
@@ -51,6 +52,7 @@ FAMILIES = (
 
 SHARD_BYTES = 2
 TIME_BYTES = 8
+ID_BYTES = 8
 
 # Codes of the first byte of a `Seen` value. `WAITING` is queued or leased and never failed; `WAITING_AGAIN` has failed.
 WAITING = 0
@@ -138,7 +140,8 @@ class LeaseRecord(msgspec.Struct, array_like=True):
 
 
 class ShardRecord(msgspec.Struct, array_like=True):
-    """A shard's totals, and for each time index a key at or below its lowest entry."""
+    """A shard's totals, and for each time index a key at or below its lowest entry. `listed` is whether its dead letters
+    are listed in `meta`, which earlier versions did not do."""
 
     next_id: int = 1
     queued: int = 0
@@ -151,6 +154,7 @@ class ShardRecord(msgspec.Struct, array_like=True):
     counters: dict[str, int] = {}
     floors: dict[str, bytes] = {}
     hosts_in_backoff: int = 0
+    listed: bool = False
 
 
 BACKOFF = b"backoff"

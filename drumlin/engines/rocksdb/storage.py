@@ -137,6 +137,7 @@ class Storage:
     def __init__(self, path: str, *, sync: bool, read_only: bool = False) -> None:
         cache = Cache(BLOCK_CACHE_BYTES)
         families = {name: _family_options(name, cache) for name in ("default", *FAMILIES)}
+        self.read_only = read_only
         access = AccessType.read_only() if read_only else AccessType.read_write()
         self._mirror = _mirror(Path(path)) if read_only else None
         try:
@@ -170,9 +171,10 @@ class Storage:
             raise EngineError(f"The crawl's queue is damaged: {family} lacks {key!r}.")
         return value
 
-    def scan(self, family: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All entries whose keys begin with `prefix`, in order."""
-        for key, value in cast("Iterator[tuple[bytes, bytes]]", self.families[family].items(from_key=prefix)):
+    def scan(self, family: str, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All entries whose keys begin with `prefix`, in order; from the key `start` on, if that is later."""
+        entries = self.families[family].items(from_key=max(prefix, start))
+        for key, value in cast("Iterator[tuple[bytes, bytes]]", entries):
             if not key.startswith(prefix):
                 return
             yield key, value

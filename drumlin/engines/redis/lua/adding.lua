@@ -129,6 +129,7 @@ local function push_group(shard, list, ids, now, name, raw, start, fresh)
     queue[#queue + 1] = pack('>I6BI2', id, 2 * priority, #url) .. url .. list[run + 3]
   end
   keep(shard, host)
+  if host.urls == 0 then note_new(shard, name) end
   host.urls = host.urls + #fresh
   wake(host, now)
   for priority, records in pairs(queues) do

@@ -76,6 +76,13 @@ local function known_host(shard, name)
   return host
 end
 
+-- Lets a host be found by its name from now on, because its first URL is accepted.
+local function note_new(shard, name)
+  shard.new = shard.new or {}
+  shard.new[#shard.new + 1] = 0
+  shard.new[#shard.new + 1] = name
+end
+
 local function commit_hosts(shard)
   local T, fields, ready, unready = shard.T, {}, nil, nil
   for _, name in ipairs(shard.names) do
@@ -99,6 +106,7 @@ local function commit_hosts(shard)
   if #fields > 0 then spread('HSET', T .. 'h', fields) end
   if unready then spread('ZREM', T .. 'y', unready) end
   if ready then spread('ZADD', T .. 'y', ready) end
+  if shard.new then spread('ZADD', T .. 'm', shard.new) end
 end
 
 local function commit(shard)

@@ -25,8 +25,11 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Tn<node>   set     the hosts that the node has leased
   Tt         zset    scheduled tasks (task id and host), by the time of their retry
   Tw<host>   hash    the host's scheduled tasks: task id → record
+  Tm         zset    hosts with an accepted URL, in the order of their names
   Tx         hash    dead letters: host, zero, URL → kind, error, last failure, record
-  Tz         zset    the same, by task id
+  Tv         zset    the same, in the order of kind, zero, host, zero, task id (6 bytes), URL
+  Tj<kind>   zset    hosts by minus how many dead letters of the kind they have; the largest stands first
+  Tz         zset    dead letters by task id, as earlier versions kept them; `list_letters` moves them to Tv and Tj
   Tk<n>      set     for tasks 256 n to 256 n + 255, the attempt by which each was last settled: 8 bits of the task's id
                      and 23 bits of hash. By it a settlement that is sent again is recognised; forgotten after a while
   Tc         hash    counters
@@ -68,6 +71,7 @@ local FORGOTTEN_MAX = 1000
 local ARGUMENTS_MAX = 4000
 local FIND_SLICE = 1000
 local LETTERS_SLICE = 500
+local HOSTS_SLICE = 1000
 
 local LEASED = 1024
 local PRIORITY_MAX = 9

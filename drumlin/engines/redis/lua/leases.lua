@@ -50,10 +50,24 @@ local function letter_field(name, url)
   return name .. '\0' .. url
 end
 
+local function listed_member(kind, name, record)
+  return kind .. '\0' .. name .. '\0' .. sub(record, 1, 6) .. url_of(record)
+end
+
+local function list_letter(T, kind, name, record)
+  call('ZADD', T .. 'v', 0, listed_member(kind, name, record))
+  call('ZINCRBY', T .. 'j' .. kind, -1, name)
+end
+
+local function unlist_letter(T, kind, name, record)
+  call('ZREM', T .. 'v', listed_member(kind, name, record))
+  if tonumber(call('ZINCRBY', T .. 'j' .. kind, 1, name)) >= 0 then call('ZREM', T .. 'j' .. kind, name) end
+end
+
 local function bury(shard, host, record, kind, error, now)
   local field = letter_field(host.name, url_of(record))
   call('HSET', shard.T .. 'x', field, encode({kind, error, format('%.17g', now), record}))
-  call('ZADD', shard.T .. 'z', id_of(record), field)
+  list_letter(shard.T, kind, host.name, record)
   local totals = totals_of(shard)
   totals.dead = totals.dead + 1
 end

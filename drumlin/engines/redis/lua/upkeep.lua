@@ -1,4 +1,4 @@
--- Changes of tasks without a lease: `expire`, `release_nodes`, and calls about single URLs and dead letters.
+-- Changes of tasks without a lease: `expire`, `release_nodes`, and calls about single URLs.
 
 -- Leases that are lost, and tasks that are due again
 
@@ -155,69 +155,6 @@ local function story(keys, arguments)
   _, record = held_task(T .. 'w' .. name, url)
   if record then return {'scheduled', record, call('ZSCORE', T .. 't', scheduled_member(record, name))} end
   local letter = call('HGET', T .. 'x', letter_field(name, url))
-  if letter then return {'dead', decode(letter)[4]} end
+  if letter then return {'dead', {name, unpack(decode(letter))}} end
   return {'queued or done'}
-end
-
--- Dead letters
-
--- A slice of the dead letters after a task id: the last id that was looked at (-1: no more), then for each letter host,
--- kind, error, time and record.
-local function dead_letters(keys, arguments)
-  local after, kind, name, limit = arguments[1], arguments[2], arguments[3], tonumber(arguments[4])
-  local T = keys[1]
-  local found = call('ZRANGEBYSCORE', T .. 'z', '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, LETTERS_SLICE)
-  local letters, count = {'-1'}, 0
-  for position = 1, #found, 2 do
-    if count == limit then break end
-    local field = found[position]
-    local host = sub(field, 1, field:find('\0', 1, true) - 1)
-    local fields = decode(call('HGET', T .. 'x', field))
-    if (kind == '' or kind == fields[1]) and (name == '' or name == host) then
-      letters[#letters + 1] = {host, unpack(fields)}
-      count = count + 1
-    end
-    if #found == 2 * LETTERS_SLICE then letters[1] = found[position + 1] end
-  end
-  return letters
-end
-
--- Removes those of these URLs that are dead from the dead letters, and returns host and record of each.
-local function take_dead(shard, pairs_of_host_and_url)
-  local taken = {}
-  for _, pair in ipairs(pairs_of_host_and_url) do
-    local field = letter_field(pair[1], pair[2])
-    local letter = call('HGET', shard.T .. 'x', field)
-    if letter then
-      call('HDEL', shard.T .. 'x', field)
-      call('ZREM', shard.T .. 'z', field)
-      local totals = totals_of(shard)
-      totals.dead = totals.dead - 1
-      taken[#taken + 1] = {pair[1], decode(letter)[4]}
-    end
-  end
-  return taken
-end
-
-local function revive(keys, arguments)
-  local now, urls = unpack(decode(arguments[1]))
-  local shard = open_shard(keys[1])
-  local taken = take_dead(shard, urls)
-  for _, letter in ipairs(taken) do
-    local host = known_host(shard, letter[1])
-    local _, _, _, mark, attempt_id = history_of(letter[2])
-    wake(host, now)
-    put_back(shard, host, with_history(letter[2], 0, 0, 0, mark, attempt_id))
-  end
-  commit(shard)
-  return #taken
-end
-
-local function drop(keys, arguments)
-  local shard = open_shard(keys[1])
-  local taken = take_dead(shard, decode(arguments[1]))
-  local totals = totals_of(shard)
-  totals.done = totals.done + #taken
-  commit(shard)
-  return #taken
 end

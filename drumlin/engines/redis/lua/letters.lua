@@ -1,0 +1,107 @@
+-- Dead letters: listed, counted by kind and host, queued again or dropped. And lists that earlier versions did not keep.
+
+-- The letters between two places: host, kind, error, time and record of each.
+local function dead_letters(keys, arguments)
+  local low, high, limit = arguments[1], arguments[2], arguments[3]
+  local T, letters = keys[1], {}
+  for place, member in ipairs(call('ZRANGEBYLEX', T .. 'v', low, high, 'LIMIT', 0, limit)) do
+    local first = member:find('\0', 1, true)
+    local second = member:find('\0', first + 1, true)
+    local name = sub(member, first + 1, second - 1)
+    letters[place] = {name, unpack(decode(call('HGET', T .. 'x', letter_field(name, sub(member, second + 7)))))}
+  end
+  return letters
+end
+
+-- Whether a text stands before another one in the order of bytes, as in a zset. (Lua's `<` goes by the server's locale.)
+local function stands_before(one, other)
+  for place = 1, min(#one, #other) do
+    local mine, its = byte(one, place), byte(other, place)
+    if mine ~= its then return mine < its end
+  end
+  return #one < #other
+end
+
+-- The rank of the first member after a score and, among those with this score, after a name.
+local function rank_after(key, score, name)
+  local low, high = call('ZCOUNT', key, '-inf', '(' .. score), call('ZCOUNT', key, '-inf', score)
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if stands_before(name, call('ZRANGE', key, middle, middle)[1]) then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+-- The largest groups of one kind, after one of so many letters and a name: hosts, each followed by minus its letters.
+local function dead_groups(keys, arguments)
+  local kind, limit, score, name = unpack(arguments)
+  local key = keys[1] .. 'j' .. kind
+  local first = score and rank_after(key, score, name) or 0
+  return call('ZRANGE', key, first, first + limit - 1, 'WITHSCORES')
+end
+
+-- Removes those of these URLs that are dead from the dead letters, and returns host and record of each.
+local function take_dead(shard, pairs_of_host_and_url)
+  local taken = {}
+  for _, pair in ipairs(pairs_of_host_and_url) do
+    local field = letter_field(pair[1], pair[2])
+    local letter = call('HGET', shard.T .. 'x', field)
+    if letter then
+      local fields = decode(letter)
+      call('HDEL', shard.T .. 'x', field)
+      unlist_letter(shard.T, fields[1], pair[1], fields[4])
+      local totals = totals_of(shard)
+      totals.dead = totals.dead - 1
+      taken[#taken + 1] = {pair[1], fields[4]}
+    end
+  end
+  return taken
+end
+
+local function revive(keys, arguments)
+  local now, urls = unpack(decode(arguments[1]))
+  local shard = open_shard(keys[1])
+  local taken = take_dead(shard, urls)
+  for _, letter in ipairs(taken) do
+    local host = known_host(shard, letter[1])
+    local _, _, _, mark, attempt_id = history_of(letter[2])
+    wake(host, now)
+    put_back(shard, host, with_history(letter[2], 0, 0, 0, mark, attempt_id))
+  end
+  commit(shard)
+  return #taken
+end
+
+local function drop(keys, arguments)
+  local shard = open_shard(keys[1])
+  local taken = take_dead(shard, decode(arguments[1]))
+  local totals = totals_of(shard)
+  totals.done = totals.done + #taken
+  commit(shard)
+  return #taken
+end
+
+-- Lists a slice of the dead letters that an earlier version kept in Tz. Returns how many there were.
+local function list_letters(keys)
+  local T = keys[1]
+  local fields = call('ZRANGE', T .. 'z', 0, LETTERS_SLICE - 1)
+  for _, field in ipairs(fields) do
+    local letter = call('HGET', T .. 'x', field)
+    if letter then
+      local parts = decode(letter)
+      list_letter(T, parts[1], sub(field, 1, field:find('\0', 1, true) - 1), parts[4])
+    end
+  end
+  if #fields > 0 then call('ZREM', T .. 'z', unpack(fields)) end
+  return #fields
+end
+
+-- Lets a slice of the hosts that an earlier version knew be found by their names. Returns where to go on: '0' at the end.
+local function list_hosts(keys, arguments)
+  local shard, found = open_shard(keys[1]), call('HSCAN', keys[1] .. 'h', arguments[1], 'COUNT', HOSTS_SLICE)
+  for place = 1, #found[2], 2 do
+    if unpack_from('>I5', found[2][place + 1], HOST_URLS) > 0 then note_new(shard, found[2][place]) end
+  end
+  commit(shard)
+  return found[1]
+end

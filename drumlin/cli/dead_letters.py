@@ -11,7 +11,7 @@ from drumlin.cli.console import line, results, write_json
 from drumlin.cli.remote import ListsByDefault, remote_options
 from drumlin.config import Loaded
 from drumlin.errors import ConfigError
-from drumlin.lines import counted
+from drumlin.lines import counted, one_line
 from drumlin.model import FailureKind
 from drumlin.protocol import paths
 
@@ -46,10 +46,18 @@ def command() -> None:
 @click.option(
     "--limit", type=click.IntRange(1, AT_ONCE), default=AT_ONCE, show_default=True, help="show at most so many"
 )
+@click.option("--after", default="", metavar="PLACE", help="go on after this place, which the list before has named")
+@click.option("--by", type=click.Choice(["kind", "host"]), help="count them instead: for each kind, or kind and host")
 @remote_options("json", "color")
-def list_letters(loaded: Loaded, remote: Remote, kind: str, host: str, limit: int) -> None:
-    """Show dead letters: what failed, how often, and why."""
-    letters = remote.get(paths.DEAD_LETTERS, kind=kind, host=host, limit=limit)["dead_letters"]
+def list_letters(
+    loaded: Loaded, remote: Remote, kind: str, host: str, limit: int, after: str, by: str | None
+) -> None:
+    """Show dead letters: what failed, how often, and why. With --by, how many there are, most first."""
+    if by:
+        _count_letters(loaded, remote, by, kind, host, limit, after)
+        return
+    page = remote.get(paths.DEAD_LETTERS, kind=kind, host=host, limit=limit, after=after)
+    letters = page["dead_letters"]
     letters.sort(key=lambda letter: letter["last_failed"])
     if loaded.process.json:
         write_json(letters)
@@ -61,12 +69,29 @@ def list_letters(loaded: Loaded, remote: Remote, kind: str, host: str, limit: in
         begun = f"{when}  {letter['kind']}"
         line(console, f"{begun}  {letter['url']}", marked=begun)
         line(console, f"    {counted(letter['attempts'], 'attempt')}: {error}", indent=ERROR_INDENT)
-    more = " There may be more: narrow the list by --kind or --host." if len(letters) == limit else ""
-    line(console, f"{counted(len(letters), 'dead letter')}.{more}" if letters else _none(kind, host))
+    line(console, f"{counted(len(letters), 'dead letter')}.{_more(page['next'])}" if letters else _none(kind, host))
 
 
 def _none(kind: str, host: str) -> str:
     return "No such URL was given up." if kind or host else "No URL was given up."
+
+
+def _count_letters(loaded: Loaded, remote: Remote, by: str, kind: str, host: str, limit: int, after: str) -> None:
+    if host:
+        raise ConfigError("--by counts the letters of all hosts.", "Leave --host out.")
+    page = remote.get(paths.DEAD_LETTER_GROUPS, by=by, kind=kind, limit=limit, after=after)
+    if loaded.process.json:
+        write_json(page["groups"])
+        return
+    console = results(loaded.process)
+    for group in page["groups"]:
+        counts = f"{group['urls']:>9,}  {group['kind']:<12}"
+        line(console, f"{counts}  {one_line(group['host']) or group['means']}", marked=counts)
+    line(console, f"{counted(len(page['groups']), 'group')}.{_more(page['next'])}")
+
+
+def _more(after: str) -> str:
+    return f" There may be more: add --after '{after}'." if after else ""
 
 
 def _found_on(letter: dict[str, Any]) -> str:

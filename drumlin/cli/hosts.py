@@ -40,15 +40,22 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--state", type=click.Choice([*STATES, *OUT_OF_REACH]), help="only hosts in this state [default: all]")
+@click.option("--prefix", default="", metavar="TEXT", help="hosts in any state whose names begin so, by name")
+@click.option("--after", default="", metavar="HOST", help="go on after this host in the list by name")
 @click.option("--limit", type=click.IntRange(1, SHOWN_MAX), default=50, show_default=True, help="of each state")
 @remote_options("json", "color")
-def list_hosts(loaded: Loaded, remote: Remote, state: str | None, limit: int) -> None:
+def list_hosts(loaded: Loaded, remote: Remote, state: str | None, prefix: str, after: str, limit: int) -> None:
     """List hosts that have URLs left: being fetched by a node, ready for one, waiting for their time, or blocked.
 
-    Hosts that are out of reach also count as waiting.
+    Hosts that are out of reach also count as waiting. With --prefix or --after, hosts in any state are listed in the
+    order of their names.
     """
-    wanted_states = [(STATES | OUT_OF_REACH)[state]] if state else STATES.values()
-    hosts = [host for wanted in wanted_states for host in remote.get(paths.HOSTS, state=wanted, limit=limit)["hosts"]]
+    by_name = bool(prefix or after)
+    if by_name and state:
+        raise ConfigError("--prefix and --after list hosts in any state.", "Leave --state out.")
+    wanted_states = ["all"] if by_name else [(STATES | OUT_OF_REACH)[state]] if state else STATES.values()
+    pages = [remote.get(paths.HOSTS, state=one, limit=limit, prefix=prefix, after=after) for one in wanted_states]
+    hosts = [host for page in pages for host in page["hosts"]]
     if loaded.process.json:
         write_json(hosts)
         return
@@ -56,11 +63,17 @@ def list_hosts(loaded: Loaded, remote: Remote, state: str | None, limit: int) ->
     if hosts:
         narrow = console.is_terminal and console.width < WIDE
         console.print(_short_table(hosts, time.time()) if narrow else _table(hosts))
-        more = " There may be more: --limit shows them." if len(hosts) >= limit else ""
-        line(console, f"{counted(len(hosts), 'host')}.{more}")
+        line(console, f"{counted(len(hosts), 'host')}.{_more(pages[-1]['next'], prefix)}")
+    elif by_name:
+        line(console, f"No host of this crawl has a name that begins with {prefix!r}{' and follows' if after else ''}.")
     else:
         line(console, "No host is in this state." if state else "No host has URLs left.")
         line(console, "`drumlin host HOST` shows a host in any state.")
+
+
+def _more(after: str, prefix: str) -> str:
+    chosen = f" --prefix {prefix}" if prefix else ""
+    return f" There may be more: `drumlin hosts list{chosen} --after {after}`." if after else ""
 
 
 def _table(hosts: list[dict[str, Any]]) -> Table:

@@ -59,6 +59,12 @@ def test_every_verb_on_a_running_crawl(tmp_path: Path, web: FakeWeb) -> None:
         assert "paused" in say(tmp_path, "pause", "--out", "crawl")
         assert "is paused" in say(tmp_path, "status", "--out", "crawl")
         assert "goes on" in say(tmp_path, "resume", "--out", "crawl")
+        assert "1 host." in say(tmp_path, "hosts", "list", "--prefix", host[:5], "--out", "crawl")
+        assert "No host of this crawl" in say(tmp_path, "hosts", "list", "--prefix", "other", "--out", "crawl")
+        further = say(tmp_path, "hosts", "list", "--prefix", host[:5], "--limit", "1", "--out", "crawl")
+        assert f"--after {host}`" in further
+        wrong = say(tmp_path, "hosts", "list", "--after", "a", "--state", "ready", "--out", "crawl", code=EXIT_USAGE)
+        assert "Leave --state out." in wrong
         assert "2 s" in say(tmp_path, "hosts", "set", host, "--delay", "2s", "--out", "crawl")
         assert "1 URL added" in say(tmp_path, "enqueue", web.url("site", "/further"), "--out", "crawl")
         url = web.url("site", f"/{PAGES - 1}")
@@ -109,6 +115,14 @@ def test_dropping_all_dead_letters_must_be_said(tmp_path: Path, web: FakeWeb) ->
     said = say(tmp_path, "dead-letters", "drop", code=EXIT_USAGE)
     assert said == "drumlin: Which dead letters? Name URLs, select with --kind or --host, or give --all.\n"
     url = web.url("site", "/0")
+    by_host = say(tmp_path, "dead-letters", "list", "--by", "host").split()
+    assert by_host == ["1", "http_5xx", url.split("/")[2], "1", "group."]
+    assert json.loads(say(tmp_path, "dead-letters", "list", "--by", "kind", "--json"))[0]["kind"] == "http_5xx"
+    listed = say(tmp_path, "dead-letters", "list", "--limit", "1")
+    assert "add --after 'http_5xx " in listed
+    after = listed.partition("--after '")[2].partition("'")[0]
+    assert say(tmp_path, "dead-letters", "list", "--after", after) == "0 dead letters.\n"
+    assert "is no place in this list" in say(tmp_path, "dead-letters", "list", "--after", "x", code=EXIT_COORDINATOR)
     assert "0 dead letters dropped." in say(tmp_path, "dead-letters", "drop", url, "--kind", "timeout")
     assert "is not a web address" in say(tmp_path, "dead-letters", "retry", "htp:x", code=EXIT_USAGE)
     assert "given up" in say(tmp_path, "status")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -143,7 +144,7 @@ def test_dead_letters_are_listed_retried_and_dropped(coordinator: RunningCoordin
     node.send(results_body(node.take(), status_code=0, outcome="failed", kind="trap", error="a trap"))
     listed = coordinator.get("/api/v1/dead-letters?kind=trap&host=d.example").json["dead_letters"]
     assert {letter["url"] for letter in listed} == set(urls)
-    assert coordinator.get("/api/v1/dead-letters?kind=dns").json == {"dead_letters": []}
+    assert coordinator.get("/api/v1/dead-letters?kind=dns").json["dead_letters"] == []
     for other in ({"kind": "dns"}, {"host": "e.example"}, {"kind": "trap", "host": "e.example"}):
         assert coordinator.post("/api/v1/dead-letters/drop", {"urls": urls, **other}).json == {"changed": 0}
     wrong = coordinator.post("/api/v1/dead-letters/retry", {"urls": ["htp:x"]})
@@ -152,8 +153,56 @@ def test_dead_letters_are_listed_retried_and_dropped(coordinator: RunningCoordin
     assert coordinator.post("/api/v1/dead-letters/drop", {"urls": urls[:1], "kind": "trap"}).json == {"changed": 1}
     assert coordinator.post("/api/v1/dead-letters/retry", {"kind": "trap", "limit": 2}).json == {"changed": 2}
     assert coordinator.post("/api/v1/dead-letters/retry", {"host": "d.example"}).json == {"changed": 1}
-    assert coordinator.get("/api/v1/dead-letters").json == {"dead_letters": []}
+    assert coordinator.get("/api/v1/dead-letters").json["dead_letters"] == []
     wait_until(lambda: coordinator.get("/api/v1/stats").json["dead_letters"] == {}, ANSWERS_WITHIN_S, "no letters")
+
+
+def test_dead_letters_are_told_in_pages_and_counted_by_host(coordinator: RunningCoordinator) -> None:
+    urls = [
+        f"http://{host}.example/{number}" for host, count in (("p", 3), ("q", 2), ("r", 2)) for number in range(count)
+    ]
+    coordinator.enqueue(*urls)
+    node = RemoteNode(coordinator, "n1")
+    node.send(results_body(node.take(), status_code=0, outcome="failed", kind="trap", error="a trap"))
+    told, after = [], ""
+    while not told or after:
+        page = coordinator.get(f"/api/v1/dead-letters?limit=3&after={quote(after)}").json
+        told += [letter["url"] for letter in page["dead_letters"]]
+        after = page["next"]
+    assert told == urls
+    groups = coordinator.get("/api/v1/dead-letters/groups?by=host&limit=2").json
+    assert [(one["host"], one["kind"], one["urls"]) for one in groups["groups"]] == [
+        ("p.example", "trap", 3),
+        ("q.example", "trap", 2),
+    ]
+    rest = coordinator.get(f"/api/v1/dead-letters/groups?by=host&kind=trap&after={quote(groups['next'])}").json
+    assert ([one["host"] for one in rest["groups"]], rest["next"]) == (["r.example"], "")
+    assert coordinator.get("/api/v1/dead-letters/groups?by=host&kind=nonsense").json["groups"] == []
+    for call in (
+        "dead-letters?after=x",
+        "dead-letters?after=trap%20a%20b",
+        "dead-letters/groups?by=host&after=a%20b%20c",
+    ):
+        assert coordinator.get(f"/api/v1/{call}").code == "no_cursor"
+
+
+def test_hosts_are_found_by_the_beginning_of_their_names_in_pages(coordinator: RunningCoordinator) -> None:
+    names = [f"{name}.find.example" for name in ("a", "find-a", "find-b", "find-c", "z")]
+    coordinator.enqueue(*(f"http://{name}/" for name in names))
+    page = coordinator.get("/api/v1/hosts?state=all&prefix=FIND-&limit=2").json
+    assert ([host["host"] for host in page["hosts"]], page["next"]) == (names[1:3], names[2])
+    rest = coordinator.get(f"/api/v1/hosts?state=all&prefix=find-&limit=2&after={page['next']}").json
+    assert ([host["host"] for host in rest["hosts"]], rest["next"]) == (names[3:4], "")
+    assert coordinator.get("/api/v1/hosts?prefix=a").code == "not_by_name"
+
+
+def test_nodes_are_told_in_pages_and_found_by_the_beginning_of_their_names(coordinator: RunningCoordinator) -> None:
+    for name in ("page-b", "page-a", "page-c"):
+        RemoteNode(coordinator, name)
+    first = coordinator.get("/api/v1/nodes?prefix=page-&limit=2").json
+    assert ([node["node_id"] for node in first["nodes"]], first["next"]) == (["page-a", "page-b"], "page-b")
+    rest = coordinator.get("/api/v1/nodes?prefix=page-&limit=2&after=page-b").json
+    assert ([node["node_id"] for node in rest["nodes"]], rest["next"]) == (["page-c"], "")
 
 
 def test_nodes_are_listed_by_status(coordinator: RunningCoordinator) -> None:

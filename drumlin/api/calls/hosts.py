@@ -23,11 +23,10 @@ from drumlin.api.messages.hosts import (
 from drumlin.api.routing import Call, Route
 from drumlin.contact.rules import Robots
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.letters import LETTERS_OF_HOST_MAX
 from drumlin.coordinator.orders import HOSTS_APART_MAX
 from drumlin.http.refusal import Refused
 from drumlin.lines import one_line
-from drumlin.model import HostStanding, HostState, TaskState
+from drumlin.model import HostStanding, HostState
 from drumlin.protocol import paths
 from drumlin.robots import ROBOTS_PATH
 from drumlin.urls import canonical, host_of
@@ -52,7 +51,7 @@ class HostCalls:
             Route(
                 method="GET",
                 path=paths.HOSTS,
-                summary="Hosts that are ready, waiting, leased, in back-off or blocked",
+                summary="Hosts that are ready, waiting, leased, in back-off or blocked; or all, by name",
                 answer=self.hosts,
                 permission=Permission.READ,
                 takes=HostsQuery,
@@ -91,22 +90,36 @@ class HostCalls:
         ]
 
     async def hosts(self, call: Call, query: HostsQuery) -> HostsView:
+        if query.state == "all":
+            return await self._by_name(call, query)
+        if query.prefix or query.after:
+            hint = "Add state=all: hosts of one state have another order than that of their names."
+            raise Refused(422, "not_by_name", "Only among all hosts can one look by name.", hint)
         if query.state == "blocked":
             names = sorted(self._dispatcher.orders.blocked)[: query.limit]
             return HostsView([await self._blocked_view(name, call.now) for name in names])
-        standing = HostStanding(query.state)
-        views: list[HostView] = []
-        note_bytes = 0
+        found: list[HostState] = []
         for shard in range(self._engine.shard_count):
-            states = await self._engine.hosts(shard, standing, call.now, limit=query.limit - len(views))
-            for state in states:
-                note_bytes += max(len(state.note), sum(one.rules_bytes for one in robots_of(state.note).values()))
-                shown = state if note_bytes <= NOTES_SHOWN_BYTES_MAX else msgspec.structs.replace(state, note=b"")
-                views.append(self._view(shown, call.now))
-            if len(views) >= query.limit:
+            limit = query.limit - len(found)
+            found += await self._engine.hosts(shard, HostStanding(query.state), call.now, limit=limit)
+            if len(found) >= query.limit:
                 break
             await self._dispatcher.lanes.breathe()
-        return HostsView(views)
+        return HostsView(self._views(found, call.now))
+
+    async def _by_name(self, call: Call, query: HostsQuery) -> HostsView:
+        # Host names are kept in lower case, and so compared.
+        found = await self._engine.find_hosts_all(query.prefix.lower(), after=query.after, limit=query.limit)
+        return HostsView(self._views(found, call.now), found[-1].host if len(found) == query.limit else "")
+
+    def _views(self, states: list[HostState], now: float) -> list[HostView]:
+        views: list[HostView] = []
+        note_bytes = 0
+        for state in states:
+            note_bytes += max(len(state.note), sum(one.rules_bytes for one in robots_of(state.note).values()))
+            shown = state if note_bytes <= NOTES_SHOWN_BYTES_MAX else msgspec.structs.replace(state, note=b"")
+            views.append(self._view(shown, now))
+        return views
 
     async def _blocked_view(self, host: str, now: float) -> HostView:
         state = await self._engine.host_state(self._engine.shard_of(host), host)
@@ -176,18 +189,15 @@ class HostCalls:
         host = host_of(url)
         shard = self._engine.shard_of(host)
         state = await self._engine.host_state(shard, host)
-        dead = story.state is TaskState.DEAD
-        letters = await self._engine.dead_letters(shard, host=host, limit=LETTERS_OF_HOST_MAX) if dead else []
         # The frontier knows a page by the first spelling of its URL, which may differ from the one asked about.
         url = story.task.url if story.task else url
-        letter = next((one for one in letters if one.url == url), None)
         attempts = await self._answers.attempts(url)
         if story.task is None and attempts.fetches and not any(one.tells_origin for one in attempts.fetches):
             # Only the table of pages says where a URL was found; otherwise pages that link to it are searched.
             attempts = attempts._replace(linkers=(await self._answers.linkers(url)).links)
         view = self._view(state, call.now) if state else None
         denial = self._denial(url, state) if state else ""
-        return url_story(Known(url, story, state, letter, attempts, view, call.calendar, denial, call.now))
+        return url_story(Known(url, story, state, story.letter, attempts, view, call.calendar, denial, call.now))
 
     def _denial(self, url: str, state: HostState) -> str:
         """Why the robots.txt of its host, as it was last read, does not allow a URL; empty if it does."""

@@ -6,19 +6,21 @@ balancers have none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from itertools import islice
 from types import MappingProxyType
 
 import msgspec
 
 from drumlin.access.audit import AuditLog
 from drumlin.access.tokens import Permission
+from drumlin.api.calls.dead_letters import DeadLetterCalls
 from drumlin.api.calls.events import MEDIA_TYPE as EVENTS_TYPE
 from drumlin.api.calls.events import Events
 from drumlin.api.calls.figures import Figures
 from drumlin.api.calls.metrics import CoordinatorMetrics
 from drumlin.api.explaining.bounds import Seen, bound_by
-from drumlin.api.explaining.causes import cause
 from drumlin.api.explaining.why import troubled, why_idle
 from drumlin.api.gate import Gate
 from drumlin.api.messages.people import (
@@ -26,43 +28,33 @@ from drumlin.api.messages.people import (
     AddURLs,
     AuditQuery,
     AuditView,
-    Changed,
     CrawlView,
-    DeadLetterGroup,
-    DeadLetterGroups,
-    DeadLettersChange,
-    DeadLettersQuery,
-    DeadLettersView,
     Health,
     NodesQuery,
     NodesView,
     StateChange,
     Stats,
     WhyIdle,
-    dead_letter_view,
     node_view,
 )
 from drumlin.api.routing import Answer, Call, Route, Stream, Text
 from drumlin.api.watch import Watch
-from drumlin.coordinator import letters
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health as CoordinatorHealth
 from drumlin.coordinator.health import Part, refusal
-from drumlin.coordinator.letters import LETTERS_OF_HOST_MAX
 from drumlin.coordinator.taking.host_reports import slow_s_of
 from drumlin.coordinator.totals import Totals
 from drumlin.engines.base import Added
 from drumlin.http.refusal import Refused
 from drumlin.metrics.text import MEDIA_TYPE as METRICS_TYPE
-from drumlin.model import KINDS, DeadLetter, HostStanding, HostState, NewURLs
+from drumlin.model import HostStanding, HostState, NewURLs
 from drumlin.protocol import ORDERS, NodeEvent, NodeStatus, paths
-from drumlin.urls import by_host, canonical, identities, identity
+from drumlin.urls import by_host, canonical
 
 BACKOFFS_SHOWN = 1
 HOSTS_LOOKED_AT = 8
 ADD_BYTES_MAX = 48 * 1024 * 1024
-DEAD_LETTERS_BYTES_MAX = 16 * 1024 * 1024
 INVALID_SHOWN_MAX = 100
 STOPPED_BY_PERSON = "stopped by an operator"
 
@@ -90,6 +82,7 @@ class PeopleCalls:
         self._health = health
         self._watch = watch
         self._figures = Figures(dispatcher, health)
+        self._letters = DeadLetterCalls(dispatcher.engine, self._figures, work_may_have_come)
         self._time = engine_time
         self._events = Events(self._figures, engine_time, health)
         self._work_may_have_come = work_may_have_come
@@ -102,7 +95,7 @@ class PeopleCalls:
         self._events.close()
 
     def routes(self) -> list[Route]:
-        return [*self._looks(), *self._levers(), *self._open()]
+        return [*self._looks(), *self._levers(), *self._letters.routes(), *self._open()]
 
     def _looks(self) -> list[Route]:
         return [
@@ -112,8 +105,6 @@ class PeopleCalls:
             _always(
                 _look(paths.WHY_IDLE, "Why nothing is being fetched right now, or not more", self.why_idle, WhyIdle)
             ),
-            _look(paths.DEAD_LETTERS, "URLs given up", self.dead_letters, DeadLettersView, DeadLettersQuery),
-            _look(paths.DEAD_LETTER_GROUPS, "How many URLs were given up, by cause", self.groups, DeadLetterGroups),
             _look(paths.AUDIT, "Who changed what, newest first", self.audit, AuditView, AuditQuery),
             _always(_page(paths.EVENTS, "Figures and changes as they come", self.events, bytes, EVENTS_TYPE)),
             _always(_page(paths.METRICS, "Metrics for Prometheus", self.metrics, str, METRICS_TYPE)),
@@ -139,23 +130,6 @@ class PeopleCalls:
                 gives=AddedURLs,
                 body_bytes_max=ADD_BYTES_MAX,
                 writes="urls.add",
-            ),
-            *(
-                Route(
-                    method="POST",
-                    path=path,
-                    summary=summary,
-                    answer=answer,
-                    permission=Permission.OPERATE,
-                    takes=DeadLettersChange,
-                    gives=Changed,
-                    body_bytes_max=DEAD_LETTERS_BYTES_MAX,
-                    writes=f"dead_letters.{verb}",
-                )
-                for verb, path, summary, answer in (
-                    ("retry", paths.RETRY_DEAD_LETTERS, "Queue dead letters again", self.retry),
-                    ("drop", paths.DROP_DEAD_LETTERS, "Count dead letters as done", self.drop),
-                )
             ),
         ]
 
@@ -195,8 +169,13 @@ class PeopleCalls:
         return await self._events.once()
 
     async def nodes(self, call: Call, query: NodesQuery) -> NodesView:
-        records = [one for one in await self._figures.nodes(call.now) if query.status in ("", one.status)]
-        return NodesView([node_view(record) for record in records[: query.limit]])
+        """A page of the nodes, which are kept in the order of their names."""
+        every = await self._figures.nodes(call.now)
+        first = bisect_right(every, query.after, key=lambda one: one.node_id)
+        chosen = (one for one in every[first:] if query.status in ("", one.status))
+        records = list(islice((one for one in chosen if one.node_id.startswith(query.prefix)), query.limit + 1))
+        shown = records[: query.limit]
+        return NodesView([node_view(one) for one in shown], shown[-1].node_id if len(records) > query.limit else "")
 
     async def why_idle(self, call: Call, message: None) -> WhyIdle:
         return await self.why(call.now)
@@ -230,15 +209,6 @@ class PeopleCalls:
         shards = range(self._engine.shard_count)
         found = [await self._engine.hosts(shard, standing, now, limit=limit) for shard in shards]
         return sorted((host for hosts in found for host in hosts), key=lambda host: host.next_contact)[:limit]
-
-    async def dead_letters(self, call: Call, query: DeadLettersQuery) -> DeadLettersView:
-        found = await self._letters(query.kind, query.host, query.limit)
-        return DeadLettersView([dead_letter_view(letter) for letter in found])
-
-    async def groups(self, call: Call, message: None) -> DeadLetterGroups:
-        counts = (await self._figures.totals(call.now)).group("dead.")
-        found = [DeadLetterGroup(kind, cause(kind), urls) for kind, urls in counts.items() if urls]
-        return DeadLetterGroups(sorted(found, key=lambda group: (-group.urls, group.kind)))
 
     async def audit(self, call: Call, query: AuditQuery) -> AuditView:
         return AuditView(await self._audit.read(limit=query.limit, before=query.before or None))
@@ -311,43 +281,6 @@ class PeopleCalls:
         invalid = [href for href, url in urls if not url]
         added, seen, capped = (answers.count(answer) for answer in (Added.ADDED, Added.SEEN, Added.CAPPED))
         return AddedURLs(added, seen, capped, invalid[:INVALID_SHOWN_MAX])
-
-    async def retry(self, call: Call, change: DeadLettersChange) -> Changed:
-        changed = await letters.revive(self._engine, await self._chosen(change), call.now)
-        self._work_may_have_come()
-        return Changed(changed, _invalid(change))
-
-    async def drop(self, call: Call, change: DeadLettersChange) -> Changed:
-        return Changed(await letters.drop(self._engine, await self._chosen(change)), _invalid(change))
-
-    async def _chosen(self, change: DeadLettersChange) -> list[DeadLetter]:
-        """The dead letters that match every part of the selection."""
-        if not change.urls:
-            return await self._letters(change.kind, change.host, change.limit)
-        urls = [url for href in change.urls if (url := canonical(href))]
-        named = set(identities(urls))
-        chosen: list[DeadLetter] = []
-        for host in by_host(urls):
-            if change.host in ("", host):
-                found = await self._letters(change.kind, host, LETTERS_OF_HOST_MAX)
-                chosen += [letter for letter in found if identity(letter.url) in named]
-        return chosen
-
-    async def _letters(self, kind: str, host: str, limit: int) -> list[DeadLetter]:
-        wanted = KINDS.get(kind)
-        if kind and wanted is None:
-            return []
-        shards: Sequence[int] = [self._engine.shard_of(host)] if host else range(self._engine.shard_count)
-        found: list[DeadLetter] = []
-        for shard in shards:
-            found += await self._engine.dead_letters(shard, kind=wanted, host=host, limit=limit - len(found))
-            if len(found) >= limit:
-                break
-        return found
-
-
-def _invalid(change: DeadLettersChange) -> list[str]:
-    return [href for href in change.urls if canonical(href) is None][:INVALID_SHOWN_MAX]
 
 
 def _look(path: str, summary: str, answer: Answer, gives: type, takes: type | None = None) -> Route:

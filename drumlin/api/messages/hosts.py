@@ -16,7 +16,7 @@ from drumlin.api.messages.people import (
     Limit,
     RobotsRules,
 )
-from drumlin.protocol import URLText
+from drumlin.protocol import HostText, URLText
 
 NOT_FOLLOWED: Final = "not_followed"
 URLState = Literal["queued", "scheduled", "leased", "done", "dead", "not_followed"]
@@ -24,8 +24,13 @@ URLState = Literal["queued", "scheduled", "leased", "done", "dead", "not_followe
 
 
 class HostsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    state: Literal["ready", "waiting", "leased", "blocked", "backoff"] = "ready"
+    """Hosts of one state, or with `all` those of any state in the order of their names. Only these can be chosen by
+    `prefix`, how their names begin, and read on by `after`, which is `next` of the answer before."""
+
+    state: Literal["ready", "waiting", "leased", "blocked", "backoff", "all"] = "ready"
     limit: Limit = LIST_DEFAULT
+    prefix: HostText = ""
+    after: HostText = ""
 
 
 class BackOffView(msgspec.Struct):
@@ -105,7 +110,10 @@ class HostView(msgspec.Struct):
 
 
 class HostsView(msgspec.Struct):
+    """`next` is where to go on in the list of all hosts; empty at its end, and for hosts of one state."""
+
     hosts: list[HostView]
+    next: str = ""
 
 
 class HostChange(msgspec.Struct, forbid_unknown_fields=True):

@@ -43,6 +43,7 @@ WEB_URL_CHARS_MAX = 7_600
 WebURL = Annotated[str, msgspec.Meta(max_length=WEB_URL_CHARS_MAX, pattern=WEB_URL_PATTERN)]
 HostStandingName = Literal["ready", "waiting", "leased", "idle", "blocked"]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_MAX)]
+CursorText = Annotated[str, msgspec.Meta(max_length=400)]
 RESULT_LINKS_MAX = 2_000
 """How many links of a page a simple worker may return; nodes may send more in their batches."""
 RESULT_BODY_CHARS_MAX = 6 * 1024 * 1024
@@ -233,8 +234,12 @@ class Stats(msgspec.Struct):
 
 
 class NodesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """`prefix` is how their names begin; `after` is `next` of the answer before."""
+
     status: Literal["", "active", "inactive", "failed", "quiet", "quarantined", "draining"] = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100_000
+    prefix: ShortText = ""
+    after: ShortText = ""
 
 
 class LeaveQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -270,7 +275,10 @@ class NodeView(msgspec.Struct):
 
 
 class NodesView(msgspec.Struct):
+    """In the order of their names. `next` is where to go on; empty at the end."""
+
     nodes: list[NodeView]
+    next: str = ""
 
 
 class StateChange(msgspec.Struct):
@@ -330,27 +338,45 @@ class DeadLetterView(msgspec.Struct):
 
 
 class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """`after` is `next` of the answer before; empty to begin."""
+
     kind: Annotated[str, msgspec.Meta(max_length=40)] = ""
     host: HostText = ""
     limit: Limit = LIST_DEFAULT
+    after: CursorText = ""
 
 
 class DeadLettersView(msgspec.Struct):
+    """In the order of kind, host and arrival. `next` is where to go on; empty at the end."""
+
     dead_letters: list[DeadLetterView]
+    next: str = ""
+
+
+class GroupsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """`by` says whether URLs of different hosts are one group. `limit` and `after` count only for groups by host."""
+
+    by: Literal["kind", "host"] = "kind"
+    kind: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    limit: Limit = LIST_DEFAULT
+    after: CursorText = ""
 
 
 class DeadLetterGroup(msgspec.Struct):
-    """How many URLs were given up for one cause, and what it means in words."""
+    """How many URLs were given up for one cause, and what it means in words; of one host, or of all where `host` is
+    empty."""
 
     kind: str
     means: str
     urls: int
+    host: str = ""
 
 
 class DeadLetterGroups(msgspec.Struct):
-    """All causes, that with most URLs first."""
+    """That with most URLs first. `next` is where to go on; empty at the end."""
 
     groups: list[DeadLetterGroup]
+    next: str = ""
 
 
 class DeadLettersChange(msgspec.Struct, forbid_unknown_fields=True):

@@ -23,9 +23,7 @@ class ListingConformance(ConformanceBase):
         """Give up one URL of the host for each of these causes."""
         self.fill(engine, [host], len(kinds))
         lease = self.lease_one(engine, host=host, only_hosts=[host], request=host, urls_per_host=len(kinds))
-        parts = [
-            settled(task, b"1", TaskState.DEAD, kind=kind) for task, kind in zip(lease.tasks, kinds, strict=True)
-        ]
+        parts = [settled(task, b"1", TaskState.DEAD, kind=kind) for task, kind in zip(lease.tasks, kinds, strict=True)]
         engine.settle(lease.shard, [settlement(lease, *parts, release=True)], 101.0)
 
     def test_hosts_are_found_by_the_beginning_of_their_names(self, engine: BlockingEngine) -> None:

@@ -27,15 +27,14 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, Added, shard_of
-from drumlin.engines.paging import page_of
+from drumlin.engines.base import EXPIRE_LIMIT, Added, shard_of
 from drumlin.engines.redis.address import RedisAddress, parse_address
 from drumlin.engines.redis.check import Looks
 from drumlin.engines.redis.client import PATIENCE_S, RedisClient
 from drumlin.engines.redis.commands import Command, ShardCommands, load_library, packed
 from drumlin.engines.redis.contents import RedisContents
 from drumlin.engines.redis.founding import found_frontier
-from drumlin.engines.redis.lists import KINDS_IN_ORDER, group_start, host_range, letter_ranges, read_groups
+from drumlin.engines.redis.lists import LISTS_COMPLETE, LISTS_KEY, RedisLists
 from drumlin.engines.redis.records import (
     encode,
     hosts_and_shorts,
@@ -55,15 +54,11 @@ from drumlin.engines.redis.records import (
 from drumlin.engines.redis.topology import slot_of
 from drumlin.errors import EngineError
 from drumlin.model import (
-    DeadGroup,
-    DeadLetter,
     FailureKind,
-    GroupPlace,
     HostStanding,
     HostState,
     HostSummary,
     Lease,
-    LetterPlace,
     NewURLs,
     Preview,
     Renewal,
@@ -77,8 +72,6 @@ from drumlin.model import (
 from drumlin.urls import host_of, identity
 
 SCAN_HOSTS = 1_000
-LISTS_KEY, LISTS_COMPLETE = "lists", b"1"
-"""Says that the frontier has all of the lists that this version keeps."""
 FINDS_MAX = 3
 """How often to look for a URL that may move from one place to another during the search."""
 # Spellings of one page are the same up to the first of these characters.
@@ -105,14 +98,16 @@ async def open_redis(url: str, *, shard_count: int | None = None, patience_s: fl
         raise
     engine = RedisEngine(client, address, shards, version)
     try:
-        await engine.take_over()
+        if await engine.get_meta(LISTS_KEY) != LISTS_COMPLETE:
+            await engine.take_over()
+            await engine.put_meta(LISTS_KEY, LISTS_COMPLETE)
     except BaseException:
         await engine.close()
         raise
     return engine
 
 
-class RedisEngine:
+class RedisEngine(RedisLists):
     """See `drumlin.engines.base.Engine`, whose methods these are."""
 
     shared = True
@@ -145,20 +140,6 @@ class RedisEngine:
     async def _call_everywhere(self, name: str, *arguments: bytes | str | float) -> list[Any]:
         shards = range(self.shard_count)
         return await self._client.run([self._shards.call(name, shard, *arguments) for shard in shards])
-
-    async def take_over(self) -> None:
-        """Complete the lists of a frontier that an earlier version founded: hosts by name, dead letters by kind and
-        host. Done once for a frontier; done twice, it changes nothing."""
-        if await self.get_meta(LISTS_KEY) == LISTS_COMPLETE:
-            return
-        while any(await self._call_everywhere("list_letters")):
-            pass
-        cursors = dict.fromkeys(range(self.shard_count), b"0")
-        while cursors:
-            calls = [self._shards.call("list_hosts", *one) for one in cursors.items()]
-            replies = zip(cursors, await self._client.run(calls), strict=True)
-            cursors = {shard: cursor for shard, cursor in replies if cursor != b"0"}
-        await self.put_meta(LISTS_KEY, LISTS_COMPLETE)
 
     # What is to be fetched
 
@@ -301,36 +282,6 @@ class RedisEngine:
 
     # What went wrong for good
 
-    async def dead_letters_all(
-        self,
-        *,
-        kind: FailureKind | None = None,
-        host: str = "",
-        after: LetterPlace | None = None,
-        limit: int = DEAD_LETTERS_LIMIT,
-    ) -> list[DeadLetter]:
-        shards = [self.shard_of(host)] if host else range(self.shard_count)
-
-        async def ask(place: LetterPlace | None, size: int) -> list[list[DeadLetter]]:
-            ranges = letter_ranges(kind, host, place)
-            calls = [self._shards.call("dead_letters", shard, *one, size) for shard in shards for one in ranges]
-            return [list(map(read_letter, reply)) for reply in await self._client.run(calls)]
-
-        return await page_of(ask, lambda one: one.place, after, limit=limit, parts=len(shards))
-
-    async def dead_groups_all(
-        self, *, kind: FailureKind | None = None, after: GroupPlace | None = None, limit: int = DEAD_LETTERS_LIMIT
-    ) -> list[DeadGroup]:
-        kinds = KINDS_IN_ORDER if kind is None else [kind]
-        parts = [(shard, one) for shard in range(self.shard_count) for one in kinds]
-
-        async def ask(place: GroupPlace | None, size: int) -> list[list[DeadGroup]]:
-            calls = [self._shards.call("dead_groups", shard, one, size, *group_start(one, place)) for shard, one in parts]
-            replies = await self._client.run(calls)
-            return [read_groups(one, reply) for (_, one), reply in zip(parts, replies, strict=True)]
-
-        return await page_of(ask, lambda one: one.place, after, limit=limit, parts=self.shard_count)
-
     async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
         revived: int = await self._call("revive", shard, encode((now, hosts_and_shorts(urls))))
         return revived
@@ -395,19 +346,6 @@ class RedisEngine:
 
     async def hosts(self, shard: int, standing: HostStanding, now: float, *, limit: int) -> list[HostState]:
         return [read_host(fields) for fields in await self._call("hosts", shard, standing.value, now, limit)]
-
-    async def find_hosts_all(self, prefix: str, *, after: str = "", limit: int) -> list[HostState]:
-        async def ask(place: str | None, size: int) -> list[list[str]]:
-            between = host_range(prefix, place or "")
-            reads = [
-                self._shards.read(shard, "ZRANGEBYLEX", tag + "m", *between, "LIMIT", 0, size)
-                for shard, tag in enumerate(self._shards.tags)
-            ]
-            return [[name.decode() for name in reply] for reply in await self._client.run(reads)]
-
-        names = await page_of(ask, str, after, limit=limit, parts=self.shard_count)
-        calls = [self._shards.call("host_state", self.shard_of(name), name) for name in names]
-        return [read_host(fields) for fields in await self._client.run(calls) if fields]
 
     async def set_delay(self, shard: int, host: str, delay_s: float | None) -> None:
         await self._call("set_delay", shard, host, -1 if delay_s is None else delay_s)

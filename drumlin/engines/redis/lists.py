@@ -1,4 +1,4 @@
-"""Where the lists of the redis engine begin and end: hosts by name, dead letters and groups of them by place.
+"""The lists of the redis engine that go over all shards: hosts by name, dead letters and groups of them by place.
 
 Names and places are compared as bytes, in Redis as here. `lua/layout.lua` explains the keys.
 """
@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drumlin.model import DeadGroup, FailureKind, GroupPlace, LetterPlace
+from drumlin.engines.base import DEAD_LETTERS_LIMIT
+from drumlin.engines.paging import page_of
+from drumlin.engines.redis.client import RedisClient
+from drumlin.engines.redis.commands import ShardCommands
+from drumlin.engines.redis.records import read_host, read_letter
+from drumlin.model import DeadGroup, DeadLetter, FailureKind, GroupPlace, HostState, LetterPlace
+
+LISTS_KEY, LISTS_COMPLETE = "lists", b"1"
+"""Says that the frontier has all of the lists that this version keeps."""
 
 AFTER_ALL = b"\xff"
 """Stands behind everything in UTF-8."""
@@ -51,3 +59,71 @@ def read_groups(kind: FailureKind, reply: Sequence[bytes]) -> list[DeadGroup]:
     """Decode the answer of `dead_groups`."""
     pairs = zip(reply[::2], reply[1::2], strict=True)
     return [DeadGroup(kind, host.decode(), -int(float(score))) for host, score in pairs]
+
+
+class RedisLists:
+    """These calls of `drumlin.engines.base.Engine`, for the engine to inherit."""
+
+    shard_count: int
+    _client: RedisClient
+    _shards: ShardCommands
+
+    def shard_of(self, host: str) -> int:
+        raise NotImplementedError
+
+    async def find_hosts_all(self, prefix: str, *, after: str = "", limit: int) -> list[HostState]:
+        async def ask(place: str | None, size: int) -> list[list[str]]:
+            between = host_range(prefix, place or "")
+            reads = [
+                self._shards.read(shard, "ZRANGEBYLEX", tag + "m", *between, "LIMIT", 0, size)
+                for shard, tag in enumerate(self._shards.tags)
+            ]
+            return [[name.decode() for name in reply] for reply in await self._client.run(reads)]
+
+        names = await page_of(ask, str, after, limit=limit, parts=self.shard_count)
+        calls = [self._shards.call("host_state", self.shard_of(name), name) for name in names]
+        return [read_host(fields) for fields in await self._client.run(calls) if fields]
+
+    async def dead_letters_all(
+        self,
+        *,
+        kind: FailureKind | None = None,
+        host: str = "",
+        after: LetterPlace | None = None,
+        limit: int = DEAD_LETTERS_LIMIT,
+    ) -> list[DeadLetter]:
+        shards = [self.shard_of(host)] if host else range(self.shard_count)
+
+        async def ask(place: LetterPlace | None, size: int) -> list[list[DeadLetter]]:
+            ranges = letter_ranges(kind, host, place)
+            calls = [self._shards.call("dead_letters", shard, *one, size) for shard in shards for one in ranges]
+            return [list(map(read_letter, reply)) for reply in await self._client.run(calls)]
+
+        return await page_of(ask, lambda one: one.place, after, limit=limit, parts=len(shards))
+
+    async def dead_groups_all(
+        self, *, kind: FailureKind | None = None, after: GroupPlace | None = None, limit: int = DEAD_LETTERS_LIMIT
+    ) -> list[DeadGroup]:
+        kinds = KINDS_IN_ORDER if kind is None else [kind]
+        parts = [(shard, one) for shard in range(self.shard_count) for one in kinds]
+
+        async def ask(place: GroupPlace | None, size: int) -> list[list[DeadGroup]]:
+            calls = [
+                self._shards.call("dead_groups", shard, one, size, *group_start(one, place)) for shard, one in parts
+            ]
+            replies = await self._client.run(calls)
+            return [read_groups(one, reply) for (_, one), reply in zip(parts, replies, strict=True)]
+
+        return await page_of(ask, lambda one: one.place, after, limit=limit, parts=self.shard_count)
+
+    async def take_over(self) -> None:
+        """Complete the lists of a frontier that an earlier version founded: hosts by name, dead letters by kind and
+        host. To be done once; done twice, it changes nothing."""
+        shards = range(self.shard_count)
+        while any(await self._client.run([self._shards.call("list_letters", shard) for shard in shards])):
+            pass
+        cursors = dict.fromkeys(shards, b"0")
+        while cursors:
+            calls = [self._shards.call("list_hosts", *one) for one in cursors.items()]
+            replies = zip(cursors, await self._client.run(calls), strict=True)
+            cursors = {shard: cursor for shard, cursor in replies if cursor != b"0"}

@@ -140,8 +140,8 @@ class LeaseRecord(msgspec.Struct, array_like=True):
 
 
 class ShardRecord(msgspec.Struct, array_like=True):
-    """A shard's totals, and for each time index a key at or below its lowest entry. `listed` is whether its dead letters
-    are listed in `meta`, which earlier versions did not do."""
+    """A shard's totals, and for each time index a key at or below its lowest entry. `listed` is whether its dead
+    letters are listed in `meta`, which earlier versions did not do."""
 
     next_id: int = 1
     queued: int = 0

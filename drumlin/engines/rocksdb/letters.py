@@ -1,7 +1,7 @@
 """Dead letters in the order of kind, host and arrival, and how many there are of each kind and host.
 
-A letter itself is in `dead`, under its task's id. In `meta` it is listed under its place; each group has its count there,
-and stands in an index with the largest first. All three change in the same batch as the letter.
+A letter itself is in `dead`, under its task's id. In `meta` it is listed under its place; each group has its count
+there, and stands in an index with the largest first. All three change in the same batch as the letter.
 """
 
 from __future__ import annotations

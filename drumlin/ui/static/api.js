@@ -92,17 +92,22 @@ export const api = {
   settings: () => call("GET", `${API}/settings`),
   /** @param {string} state @param {number} limit */
   hosts: (state, limit) => call("GET", `${API}/hosts${query({ state, limit })}`),
+  /** All hosts by name. @param {{prefix: string, after: string, limit: number}} of */
+  hostsByName: (of) => call("GET", `${API}/hosts${query({ state: "all", ...of })}`),
   /** @param {string} host */
   host: (host) => call("GET", `${API}/hosts/${encodeURIComponent(host)}`),
   /** @param {string} host @param {object} change */
   changeHost: (host, change) => call("PATCH", `${API}/hosts/${encodeURIComponent(host)}`, change),
   /** @param {string} url */
   url: (url) => call("GET", `${API}/urls${query({ url })}`),
-  nodes: () => call("GET", `${API}/nodes`),
+  /** @param {{status?: string, prefix?: string, limit: number}} of */
+  nodes: (of) => call("GET", `${API}/nodes${query(of)}`),
   /** @param {string} node @param {string} order drain, quarantine or release */
   order: (node, order) => call("POST", `${API}/nodes/${encodeURIComponent(node)}/${order}`),
   groups: () => call("GET", `${API}/dead-letters/groups`),
-  /** @param {{kind?: string, host?: string, limit: number}} of */
+  /** @param {{kind: string, after: string, limit: number}} of */
+  groupsByHost: (of) => call("GET", `${API}/dead-letters/groups${query({ by: "host", ...of })}`),
+  /** @param {{kind?: string, host?: string, after: string, limit: number}} of */
   letters: (of) => call("GET", `${API}/dead-letters${query(of)}`),
   /** @param {string} verb retry or drop @param {object} selection */
   changeLetters: (verb, selection) => call("POST", `${API}/dead-letters/${verb}`, selection),

@@ -3,7 +3,7 @@
 import { CallError, api, session, whenSessionEnds } from "./api.js";
 import { toast } from "./dialog.js";
 import { fill, h, prose, say } from "./dom.js";
-import { clock, counted, count, duration } from "./format.js";
+import { clock, count, duration } from "./format.js";
 import { Live } from "./live.js";
 import { auditScreen } from "./screens/audit.js";
 import { contentScreen } from "./screens/content.js";

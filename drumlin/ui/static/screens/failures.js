@@ -2,27 +2,63 @@
 
 import { api } from "../api.js";
 import { ask } from "../dialog.js";
-import { card, empty, fill, h, hostLink, prose, renew, table, tag, urlLink } from "../dom.js";
+import { card, empty, fill, h, renew, table, tag, urlLink } from "../dom.js";
 import { count, counted, moment } from "../format.js";
+import { Paged } from "../paged.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
 const EVERY_S = 4;
-const SHOWN = 200;
+const SHOWN = 100;
+const HOSTS_SHOWN = 10;
 const AT_ONCE = 1000;
 
 /** @param {HTMLElement} main @param {Context} context */
 export function failuresScreen(main, context) {
   const { kind = "", host = "" } = context.query;
-  const [groups, letters, others] = [h("div"), h("div"), h("div.two")];
-  fill(main, h("header", null, h("h1", null, "Failures")), groups, letters, others);
-  const look = async () => {
-    const [found, listed] = await Promise.all([api.groups(), api.letters({ kind, host, limit: SHOWN })]);
-    renew(groups, groupsCard(found.groups, context, look));
-    renew(letters, lettersCard(listed.dead_letters, found.groups, { kind, host }, context, look));
+  const [groups, hosts, letters, others] = [h("div"), h("div"), h("div"), h("div.two")];
+  fill(main, h("header", null, h("h1", null, "Failures")), groups, hosts, letters, others);
+  const byHost = new Paged(async (after) => {
+    const found = await api.groupsByHost({ kind, after, limit: HOSTS_SHOWN });
+    return { rows: found.groups, next: found.next };
+  });
+  const listed = new Paged(async (after) => {
+    const found = await api.letters({ kind, host, after, limit: SHOWN });
+    return { rows: found.dead_letters, next: found.next };
+  });
+  /** @type {any[]} */
+  let causes = [];
+  const draw = () => {
+    renew(groups, groupsCard(causes, context, again));
+    renew(hosts, host ? null : hostsCard(byHost, kind, context, again, draw));
+    renew(letters, lettersCard(listed, causes, { kind, host }, context, again, draw));
     renew(others, refused(context), retried(context));
   };
+  const look = async () => {
+    const [found] = await Promise.all([api.groups(), host ? null : byHost.look(), listed.look()]);
+    causes = found.groups;
+    draw();
+  };
+  /** After a change, from the beginning. */
+  const again = async () => {
+    byHost.alone = listed.alone = true;
+    await look();
+  };
   context.every(EVERY_S, look);
+}
+
+/** @param {Paged} paged @param {() => void} draw */
+const more = (paged, draw) => paged.next && h("button.more", { onclick: async () => { await paged.more(); draw(); } }, "Show more");
+
+/** The hosts with most of it. @param {Paged} paged @param {string} kind @param {Context} context @param {() => Promise<void>} look @param {() => void} draw */
+function hostsCard(paged, kind, context, look, draw) {
+  if (paged.rows.length < 2) return null;
+  const columns = [{ title: "Host" }, { title: "URLs", kind: "n" }, ...(context.operates ? [{ title: "", kind: "act" }] : [])];
+  return card(kind ? `Hosts with most of ${kind}` : "Hosts with most given up", null, table("URLs given up, by host", columns, paged.rows.map((one) => [
+    h("span", null, h("a.host", { href: `#/failures?kind=${one.kind}&host=${encodeURIComponent(one.host)}` }, one.host), !kind && h("small.why", null, one.means)),
+    count(one.urls),
+    context.operates && levers({ kind: one.kind, host: one.host }, one.urls, `of ${one.host} that failed because ${one.means}`, look),
+  ])), more(paged, draw));
 }
 
 /** @param {any[]} groups @param {Context} context @param {() => Promise<void>} look */
@@ -36,8 +72,9 @@ function groupsCard(groups, context, look) {
   ])));
 }
 
-/** @param {any[]} letters @param {any[]} groups @param {{kind: string, host: string}} of @param {Context} context @param {() => Promise<void>} look */
-function lettersCard(letters, groups, of, context, look) {
+/** @param {Paged} paged @param {any[]} groups @param {{kind: string, host: string}} of @param {Context} context @param {() => Promise<void>} look @param {() => void} draw */
+function lettersCard(paged, groups, of, context, look, draw) {
+  const letters = paged.rows;
   if (!letters.length && !of.kind && !of.host) return null;
   const group = groups.find((one) => one.kind === of.kind);
   const title = [group ? `Because ${group.means}` : "URLs", of.host && `of ${of.host}`].filter(Boolean).join(" ");
@@ -47,10 +84,8 @@ function lettersCard(letters, groups, of, context, look) {
     h("span", null, urlLink(one.url), h("small.why", null, tag("broken", one.kind), one.last_error ? ` ${one.last_error}` : "")),
     count(one.attempts), moment(one.last_failed),
   ]);
-  const total = group && !of.host ? group.urls : letters.length;
-  const more = letters.length >= SHOWN && h("p.told", null, `The first ${count(letters.length)}${total > letters.length ? ` of ${count(total)}` : ""}.`);
-  const steer = context.operates && of.host && letters.length > 0 && levers({ kind: of.kind, host: of.host }, letters.length, `of ${of.host}`, look);
-  return card(title, h("span.row", null, steer, all), rows.length ? table("URLs given up", columns, rows) : empty("None here", "Nothing of this kind is given up now."), more);
+  const steer = context.operates && of.host && letters.length > 0 && !paged.next && levers({ kind: of.kind, host: of.host }, letters.length, `of ${of.host}`, look);
+  return card(title, h("span.row", null, steer, all), rows.length ? table("URLs given up", columns, rows) : empty("None here", "Nothing of this kind is given up now."), more(paged, draw));
 }
 
 /** @param {{kind?: string, host?: string}} of @param {number} urls @param {string} which @param {() => Promise<void>} look */

@@ -21,44 +21,76 @@ const ORDER = ["failed", "quarantined", "draining", "active", "quiet", "inactive
 /** @param {HTMLElement} main @param {Context} context */
 export function nodesScreen(main, context) {
   const wanted = context.query.status in WORDS ? context.query.status : "";
+  const { prefix = "" } = context.query;
   const [told, tabs, list] = [h("p.why"), h("div.tabs", { role: "group", "aria-label": "Status" }), h("div")];
-  fill(main, h("header", null, h("h1", null, "Nodes")), told, tabs, h("section.card", null, list));
+  fill(main, h("header", null, h("h1", null, "Nodes"), finder(prefix)), told, tabs, h("section.card", null, list));
   let shown = SHOWN;
+  let more = false;
   /** @type {any[]} */
   let nodes = [];
   let drawn = "";
   const draw = () => {
-    const key = JSON.stringify([nodes.slice(0, shown), shown]);
+    const key = JSON.stringify([nodes, more]);
     if (key === drawn) return;
     drawn = key;
-    renew(list, nodes.length ? rows(nodes.slice(0, shown), context, look) : (wanted ? empty(`No node is ${WORDS[wanted].toLowerCase()}`, "") : empty("No node has registered", prose("`drumlin node` starts one."))),
-      nodes.length > shown && h("button.more", { onclick: () => { shown += SHOWN; draw(); } }, `Show more of ${count(nodes.length)}`));
+    renew(list, nodes.length ? rows(nodes, context, look) : none(wanted, prefix),
+      more && h("button.more", { onclick: () => { shown += SHOWN; void look(); } }, "Show more"));
   };
   const look = async () => {
-    const all = /** @type {any[]} */ ((await api.nodes()).nodes);
-    say(told, summary(all));
-    renew(tabs, filters(all, wanted));
-    nodes = all.filter((node) => !wanted || node.status === wanted);
-    nodes.sort((a, b) => ORDER.indexOf(a.status) - ORDER.indexOf(b.status) || a.node_id.localeCompare(b.node_id, "en", { numeric: true }));
+    const counts = context.live.stats?.nodes ?? {};
+    say(told, summary(context.live.stats));
+    renew(tabs, filters(counts, wanted));
+    ({ nodes, more } = await first(wanted ? [wanted] : ORDER.filter((status) => counts[status] || !context.live.stats), prefix, shown));
     draw();
   };
   context.every(EVERY_S, look);
 }
 
-/** Links to the nodes of one status, if there is more than one. @param {any[]} nodes @param {string} wanted */
-function filters(nodes, wanted) {
-  const there = ORDER.filter((status) => nodes.some((node) => node.status === status));
-  if (there.length < 2 && !wanted) return [];
-  return ["", ...there].map((status) => h("a", { href: `#/nodes${status && `?status=${status}`}`, "aria-current": status === wanted ? "true" : null },
-    status ? WORDS[status] : "All", h("span.count", null, count(nodes.filter((node) => !status || node.status === status).length))));
+/** The first nodes of these statuses, one status after the other. @param {string[]} statuses @param {string} prefix @param {number} limit */
+async function first(statuses, prefix, limit) {
+  /** @type {any[]} */
+  const nodes = [];
+  let more = false;
+  for (const status of statuses) {
+    if (nodes.length >= limit) return { nodes, more: true };
+    const found = await api.nodes({ status, prefix, limit: limit - nodes.length });
+    nodes.push(...found.nodes.sort((/** @type {any} */ a, /** @type {any} */ b) => a.node_id.localeCompare(b.node_id, "en", { numeric: true })));
+    more = Boolean(found.next);
+  }
+  return { nodes, more };
 }
 
-/** @param {any[]} nodes */
-function summary(nodes) {
-  const active = nodes.filter((node) => node.status === "active");
-  const sum = (/** @type {string} */ field) => active.reduce((total, node) => total + node[field], 0);
-  if (!nodes.length) return "";
-  return `${count(active.length)} of ${counted(nodes.length, "node")} at work, ${rate(sum("pages_per_s"))} pages a second, ${counted(sum("current_load"), "request")} under way.`;
+/** @param {string} wanted @param {string} prefix */
+function none(wanted, prefix) {
+  if (prefix) return empty(`No node's name begins with ${prefix}`, "");
+  return wanted ? empty(`No node is ${WORDS[wanted].toLowerCase()}`, "") : empty("No node has registered", prose("`drumlin node` starts one."));
+}
+
+/** A field that leads to the nodes whose names begin so. @param {string} prefix */
+function finder(prefix) {
+  const box = /** @type {HTMLInputElement} */ (h("input", { id: "node", type: "text", value: prefix, placeholder: "node-1", autocomplete: "off", spellcheck: "false" }));
+  const form = h("form.finder", { role: "search" }, h("label.hidden", { for: "node" }, "Find nodes by how their names begin"), box, h("button", { type: "submit" }, "Find"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.hash = `#/nodes${box.value.trim() && `?prefix=${encodeURIComponent(box.value.trim())}`}`;
+  });
+  return form;
+}
+
+/** Links to the nodes of one status, if there is more than one. @param {Record<string, number>} counts @param {string} wanted */
+function filters(counts, wanted) {
+  const there = ORDER.filter((status) => counts[status]);
+  if (there.length < 2 && !wanted) return [];
+  const all = there.reduce((sum, status) => sum + counts[status], 0);
+  return ["", ...there].map((status) => h("a", { href: `#/nodes${status && `?status=${status}`}`, "aria-current": status === wanted ? "true" : null },
+    status ? WORDS[status] : "All", h("span.count", null, count(status ? counts[status] : all))));
+}
+
+/** @param {import("../api.js").Stats | null} stats */
+function summary(stats) {
+  const all = Object.values(stats?.nodes ?? {}).reduce((sum, one) => sum + one, 0);
+  if (!stats || !all) return "";
+  return `${count(stats.nodes.active ?? 0)} of ${counted(all, "node")} at work, ${rate(stats.pages_per_s)} pages a second, ${counted(stats.in_flight, "request")} under way.`;
 }
 
 /** @param {any[]} nodes @param {Context} context @param {() => Promise<void>} look */

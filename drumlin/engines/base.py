@@ -266,8 +266,7 @@ class Engine(Protocol):
         """
 
     async def stats_all(self, now: float) -> list[ShardStats]:
-        """The totals of every shard, in order. An engine may stop counting `hosts_ready` at a bound and count the rest
-        as waiting."""
+        """The totals of every shard, in order."""
 
     async def count(self, shard: int, counts: dict[str, int]) -> None:
         """Add to the shard's counters."""

@@ -140,6 +140,19 @@ class Shard:
         if lowest:
             self.record.floors[index] = self.prefix + _AFTER_EVERY_TIME
 
+    def count_ready(self, now: float) -> int:
+        """How many hosts may be leased now."""
+        record = self.record
+        if now < record.ready_until:
+            return sum(1 for _ in self.times("ready", now))
+        start = self.prefix + pack_time(record.ready_until) + b"\xff" if record.ready_until >= 0 else self.prefix
+        for key, _ in self.storage.scan("ready", self.prefix, start):
+            if unpack_time(key, SHARD_BYTES)[0] > now:
+                break
+            record.ready += 1
+        record.ready_until = now
+        return record.ready
+
     def names_after(self, index: str, time: float) -> Iterator[bytes]:
         """The names in a time index later than `time`, earliest first."""
         start = self.prefix + pack_time(time) + b"\xff"
@@ -231,6 +244,10 @@ class Change:
         if ready_at != record.ready_at:
             self.record.hosts_queued += (ready_at is not None) - (record.ready_at is not None)
             self._move("ready", host, record.ready_at, ready_at, b"")
+            until = self.record.ready_until
+            self.record.ready += (ready_at is not None and ready_at <= until) - (
+                record.ready_at is not None and record.ready_at <= until
+            )
             record.ready_at = ready_at
         if host.lease_changed:
             self._write_lease(host, lease)

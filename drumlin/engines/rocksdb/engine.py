@@ -58,8 +58,6 @@ from drumlin.model import (
 )
 from drumlin.urls import host_of, identities
 
-# `stats` counts ready hosts by looking at each; beyond this many it stops and counts the rest as waiting.
-HOSTS_READY_SCAN_MAX = 10_000
 HOSTS_CACHED_PER_SHARD_MIN = 64
 
 _ADDED, _SEEN, _CAPPED = Added.ADDED, Added.SEEN, Added.CAPPED
@@ -433,7 +431,7 @@ class RocksEngine(Embedded):
         state = self._shards[shard]
         record = state.record
         with translated():
-            hosts_ready = sum(1 for _ in islice(state.times("ready", now), HOSTS_READY_SCAN_MAX))
+            hosts_ready = state.count_ready(now)
             events = [
                 time
                 for index in ("ready", "deadlines", "scheduled")

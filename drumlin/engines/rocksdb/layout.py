@@ -141,7 +141,8 @@ class LeaseRecord(msgspec.Struct, array_like=True):
 
 class ShardRecord(msgspec.Struct, array_like=True):
     """A shard's totals, and for each time index a key at or below its lowest entry. `listed` is whether its dead
-    letters are listed in `meta`, which earlier versions did not do."""
+    letters are listed in `meta`, which earlier versions did not do. `ready` is how many entries of the index `ready`
+    are not later than `ready_until`: to count the ready hosts, only those are looked at whose time has come since."""
 
     next_id: int = 1
     queued: int = 0
@@ -155,6 +156,8 @@ class ShardRecord(msgspec.Struct, array_like=True):
     floors: dict[str, bytes] = {}
     hosts_in_backoff: int = 0
     listed: bool = False
+    ready: int = 0
+    ready_until: float = -1.0
 
 
 BACKOFF = b"backoff"

@@ -123,7 +123,7 @@ lock: .venv/.ready ## choose and pin the newest allowed versions of all dependen
 	$(COMPILE) --upgrade requirements/docs.in -o requirements/docs.txt
 
 clean: ## remove environments and caches
-	rm -rf .venv .venv-bench .venv-docs .venv-replay build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-docs .venv-replay .venv-types build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find drumlin tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # An environment holds exactly what its lock file says; uv (itself pinned, in .venv) installs it in seconds.

@@ -7,7 +7,7 @@ nodes would have fetched.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -94,7 +94,7 @@ async def _work(engine: Engine, size: Size, now: float) -> None:
             break
 
 
-async def _leases(engine: Engine, size: Size, now: float):  # type: ignore[no-untyped-def]
+async def _leases(engine: Engine, size: Size, now: float) -> AsyncGenerator[Lease, None]:
     """One lease after the other, of all shards in turn and for all nodes."""
     number, idle = 0, 0
     while idle < engine.shard_count:
@@ -115,7 +115,7 @@ async def _leases(engine: Engine, size: Size, now: float):  # type: ignore[no-un
             yield lease
 
 
-async def _some(leases, count: int):  # type: ignore[no-untyped-def]
+async def _some(leases: AsyncGenerator[Lease, None], count: int) -> AsyncGenerator[Lease, None]:
     async for lease in leases:
         yield lease
         count -= 1

@@ -39,7 +39,7 @@ MEASURED: Costs = {
     "url_queued": Cost(98, "bytes", "memory of Redis for a URL that is queued", _MEMORY),
     "url_seen": Cost(9.4, "bytes", "memory of Redis for a URL that was seen and is not queued", _MEMORY),
     "url_done": Cost(5, "bytes", "the same for two weeks after it was done", _MEMORY),
-    "host": Cost(280, "bytes", "memory of Redis for a host", _MEMORY),
+    "host": Cost(410, "bytes", "memory of Redis for a host", _MEMORY),
     "content_exact": Cost(247, "bytes", "memory of Redis for the content of a page, for exact duplicates", _MEMORY),
     "content_near": Cost(100, "bytes", "the same for near-duplicates, in addition", _MEMORY),
     "page_size": Cost(35_400, "bytes", "mean size of the pages that were measured", _RUN),

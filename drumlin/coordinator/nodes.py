@@ -16,6 +16,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterable
+from copy import copy
 from enum import Enum
 
 import msgspec
@@ -107,6 +108,9 @@ class NodeRegistry:
         """Changes whenever a node joins or goes."""
         self._names: tuple[int, list[str]] = (-1, [])
         self._failed: frozenset[str] = frozenset()
+        self._decoded: dict[str, tuple[bytes | None, bytes | None, NodeRecord]] = {}
+        """The entries of each node as they were last read, and the record that they make: most stay as they are for
+        many seconds, and to decode those of 10,000 nodes each second would be a tenth of a core."""
 
     def __repr__(self) -> str:
         statuses = Counter(str(record.status) for record in self._records.values())
@@ -297,15 +301,27 @@ class NodeRegistry:
         for number, node in enumerate(sorted(told.keys() | beats.keys() | self._records.keys())):
             if number % NODES_AT_ONCE == 0:
                 await breathe()
-            stored, own = _record(node, told.get(node), beats.get(node)), self._records.get(node)
+            stored, own = self._decode(node, told.get(node), beats.get(node)), self._records.get(node)
             if stored is None or (own is not None and own.registered_at > stored.registered_at):
                 stored = own
             elif own is not None:
                 stored = _later(stored, own)
             if stored is not None:
                 found[node] = stored
+        if len(self._decoded) > len(found):
+            self._decoded = {node: entry for node, entry in self._decoded.items() if node in found}
         self.known = sum(record.status in PRESENT for record in found.values())
         return list(found.values())
+
+    def _decode(self, node: str, told: bytes | None, beat: bytes | None) -> NodeRecord | None:
+        """A record of the caller's own, from what is stored."""
+        known = self._decoded.get(node)
+        if known is None or known[0] != told or known[1] != beat:
+            record = _record(node, told, beat)
+            if record is None:
+                return None
+            known = self._decoded[node] = (told, beat, record)
+        return copy(known[2])
 
     async def follow(self, engine: Engine, now: float, breathe: Breathe, *, leads: bool) -> None:
         """Learn how the fleet is: the leader finds out, and the other coordinators read what it wrote."""

@@ -16,6 +16,9 @@ from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
 
 TOTALS_FRESH_S = 0.25
 NODES_FRESH_S = 1.0
+NODES_READ_PER_S = 2_000
+"""A large fleet is read less often: after so many seconds that at most so many of its nodes are read in each. Its nodes
+also send their figures less often."""
 RATE_WINDOW_S = 10.0
 RATE_SAMPLES_MAX = 100
 
@@ -79,9 +82,12 @@ class Figures:
         return self._totals[1]
 
     async def nodes(self, now: float) -> list[NodeRecord]:
-        if self._nodes is None or not 0 <= now - self._nodes[0] < NODES_FRESH_S:
+        if self._nodes is None or not 0 <= now - self._nodes[0] < self._nodes_fresh_s():
             self._nodes = now, await self._dispatcher.node_records()
         return self._nodes[1]
+
+    def _nodes_fresh_s(self) -> float:
+        return max(NODES_FRESH_S, len(self._nodes[1]) / NODES_READ_PER_S) if self._nodes is not None else 0.0
 
     def forget_nodes(self) -> None:
         """Read the nodes again for the next viewer, because one was changed."""

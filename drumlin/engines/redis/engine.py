@@ -13,7 +13,8 @@ done URL has no attempt's id, and after two weeks a repeated settlement is `STAL
 
 Needs Redis 7.0 or any Valkey, with `maxmemory-policy noeviction`. Bytes of its memory, measured with two million URLs
 of 68 characters: 84 per queued URL (20 with `list-compress-depth 1`, for 7 % more CPU; these URLs are much alike), 9.4
-per seen URL, 5 per done URL for two weeks, 410 per host (128 of them to find it by name), 350 per page for finding duplicates.
+per seen URL, 5 per done URL for two weeks, 410 per host (128 of them to find it by name), 350 per page for finding
+duplicates.
 """
 
 from __future__ import annotations

@@ -49,9 +49,7 @@ def command() -> None:
 @click.option("--after", default="", metavar="PLACE", help="go on after this place, which the list before has named")
 @click.option("--by", type=click.Choice(["kind", "host"]), help="count them instead: for each kind, or kind and host")
 @remote_options("json", "color")
-def list_letters(
-    loaded: Loaded, remote: Remote, kind: str, host: str, limit: int, after: str, by: str | None
-) -> None:
+def list_letters(loaded: Loaded, remote: Remote, kind: str, host: str, limit: int, after: str, by: str | None) -> None:
     """Show dead letters: what failed, how often, and why. With --by, how many there are, most first."""
     if by:
         _count_letters(loaded, remote, by, kind, host, limit, after)

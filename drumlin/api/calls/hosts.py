@@ -56,6 +56,7 @@ class HostCalls:
                 permission=Permission.READ,
                 takes=HostsQuery,
                 gives=HostsView,
+                refusals={409: "Only the list of all hosts is in the order of their names."},
             ),
             Route(
                 method="GET",
@@ -94,7 +95,7 @@ class HostCalls:
             return await self._by_name(call, query)
         if query.prefix or query.after:
             hint = "Add state=all: hosts of one state have another order than that of their names."
-            raise Refused(422, "not_by_name", "Only among all hosts can one look by name.", hint)
+            raise Refused(409, "not_by_name", "Only among all hosts can one look by name.", hint)
         if query.state == "blocked":
             names = sorted(self._dispatcher.orders.blocked)[: query.limit]
             return HostsView([await self._blocked_view(name, call.now) for name in names])

@@ -43,7 +43,10 @@ WEB_URL_CHARS_MAX = 7_600
 WebURL = Annotated[str, msgspec.Meta(max_length=WEB_URL_CHARS_MAX, pattern=WEB_URL_PATTERN)]
 HostStandingName = Literal["ready", "waiting", "leased", "idle", "blocked"]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_MAX)]
-CursorText = Annotated[str, msgspec.Meta(max_length=400)]
+LetterCursor = Annotated[str, msgspec.Meta(max_length=400, pattern=r"^([^ ]+ [^ ]+ [0-9]{1,14})?$")]
+"""The place of a dead letter: kind, host, and the number of its task."""
+GroupCursor = Annotated[str, msgspec.Meta(max_length=400, pattern=r"^(-[0-9]{1,14} [^ ]+ [^ ]+)?$")]
+"""The place of a group of them: minus how many there are, kind, host."""
 RESULT_LINKS_MAX = 2_000
 """How many links of a page a simple worker may return; nodes may send more in their batches."""
 RESULT_BODY_CHARS_MAX = 6 * 1024 * 1024
@@ -343,7 +346,7 @@ class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
     kind: Annotated[str, msgspec.Meta(max_length=40)] = ""
     host: HostText = ""
     limit: Limit = LIST_DEFAULT
-    after: CursorText = ""
+    after: LetterCursor = ""
 
 
 class DeadLettersView(msgspec.Struct):
@@ -359,7 +362,7 @@ class GroupsQuery(msgspec.Struct, forbid_unknown_fields=True):
     by: Literal["kind", "host"] = "kind"
     kind: Annotated[str, msgspec.Meta(max_length=40)] = ""
     limit: Limit = LIST_DEFAULT
-    after: CursorText = ""
+    after: GroupCursor = ""
 
 
 class DeadLetterGroup(msgspec.Struct):

@@ -46,19 +46,24 @@ def _place_key(place: LetterPlace) -> bytes:
     return f"{kind}\0{host}\0".encode() + task_id.to_bytes(TASK_ID_BYTES, "big")
 
 
-def group_start(kind: FailureKind, after: GroupPlace | None) -> tuple[int | str | bytes, ...]:
-    """Where the groups of a kind begin after a place: a score and a name, nothing for the very beginning."""
-    if after is None:
-        return ()
-    score, passed, host = after
-    # Of groups as large as that one, those of an earlier kind were told, and those of a later one were not.
-    return score, host if kind == passed else AFTER_ALL if kind < passed else ""
+def group_starts(kinds: Sequence[FailureKind], after: GroupPlace | None) -> list[int | str | bytes]:
+    """Each kind with where its groups begin after a place, as `dead_groups` of `lua/letters.lua` takes it."""
+    starts: list[int | str | bytes] = []
+    for kind in kinds:
+        score, passed, host = after or ("", "", "")
+        # Of groups as large as that one, those of an earlier kind were told, and those of a later one were not.
+        starts += (str(kind), score, host if kind == passed else AFTER_ALL if kind < passed else "")
+    return starts
 
 
-def read_groups(kind: FailureKind, reply: Sequence[bytes]) -> list[DeadGroup]:
-    """Decode the answer of `dead_groups`."""
-    pairs = zip(reply[::2], reply[1::2], strict=True)
-    return [DeadGroup(kind, host.decode(), -int(float(score))) for host, score in pairs]
+def read_groups(kinds: Sequence[FailureKind], reply: Sequence[Sequence[bytes]], size: int) -> list[DeadGroup]:
+    """Decode the answer of `dead_groups`: the first groups of one shard."""
+    groups = [
+        DeadGroup(kind, host.decode(), -int(float(score)))
+        for kind, found in zip(kinds, reply, strict=True)
+        for host, score in zip(found[::2], found[1::2], strict=True)
+    ]
+    return sorted(groups, key=lambda group: group.place)[:size]
 
 
 class RedisLists:
@@ -105,14 +110,11 @@ class RedisLists:
         self, *, kind: FailureKind | None = None, after: GroupPlace | None = None, limit: int = DEAD_LETTERS_LIMIT
     ) -> list[DeadGroup]:
         kinds = KINDS_IN_ORDER if kind is None else [kind]
-        parts = [(shard, one) for shard in range(self.shard_count) for one in kinds]
 
         async def ask(place: GroupPlace | None, size: int) -> list[list[DeadGroup]]:
-            calls = [
-                self._shards.call("dead_groups", shard, one, size, *group_start(one, place)) for shard, one in parts
-            ]
-            replies = await self._client.run(calls)
-            return [read_groups(one, reply) for (_, one), reply in zip(parts, replies, strict=True)]
+            asked = (size, *group_starts(kinds, place))
+            calls = [self._shards.call("dead_groups", shard, *asked) for shard in range(self.shard_count)]
+            return [read_groups(kinds, reply, size) for reply in await self._client.run(calls)]
 
         return await page_of(ask, lambda one: one.place, after, limit=limit, parts=self.shard_count)
 

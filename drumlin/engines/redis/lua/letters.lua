@@ -32,12 +32,17 @@ local function rank_after(key, score, name)
   return low
 end
 
--- The largest groups of one kind, after one of so many letters and a name: hosts, each followed by minus its letters.
+-- The largest groups of several kinds, up to `limit` of each. A kind comes with the score and the name after which they
+-- begin, or with an empty score. The answer has for each kind its hosts, each followed by minus how many letters it has.
 local function dead_groups(keys, arguments)
-  local kind, limit, score, name = unpack(arguments)
-  local key = keys[1] .. 'j' .. kind
-  local first = score and rank_after(key, score, name) or 0
-  return call('ZRANGE', key, first, first + limit - 1, 'WITHSCORES')
+  local limit, answers = arguments[1], {}
+  for place = 2, #arguments, 3 do
+    local kind, score, name = arguments[place], arguments[place + 1], arguments[place + 2]
+    local key = keys[1] .. 'j' .. kind
+    local first = score ~= '' and rank_after(key, score, name) or 0
+    answers[#answers + 1] = call('ZRANGE', key, first, first + limit - 1, 'WITHSCORES')
+  end
+  return answers
 end
 
 -- Removes those of these URLs that are dead from the dead letters, and returns host and record of each.

@@ -21,7 +21,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ SCRAPE_EVERY_S = 1.0
 CONNECT_EVERY_S = 0.05
 SOCKET_S_MAX = 10.0
 PIECE_BYTES = 65_536
-LISTED: tuple[tuple[str, dict[str, object]], ...] = (
+LISTED: tuple[tuple[str, Mapping[str, object]], ...] = (
     (paths.WHY_IDLE, {}),
     (paths.CRAWL, {}),
     (paths.HISTORY, {"span": "hour"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from drumlin.engines.blocking import BlockingEngine, open_blocking
 from drumlin.engines.conformance.base import settled, settlement, urls_of
@@ -25,7 +26,7 @@ def fill(engine: BlockingEngine) -> None:
     for host in hosts:
         shard = engine.shard_of(host)
         engine.add(shard, [urls_of(host, *range(DEAD_EACH))], 100.0)
-        limits = {"until": 200.0, "hosts_max": 1, "urls_max": 99, "urls_per_host": 99}
+        limits: dict[str, Any] = {"until": 200.0, "hosts_max": 1, "urls_max": 99, "urls_per_host": 99}
         (lease,) = engine.lease(shard, "node", host, 100.0, only_hosts=[host], **limits)
         kinds = (FailureKind.DNS, FailureKind.TLS, FailureKind.TLS)
         parts = [

@@ -164,7 +164,8 @@ def test_dead_letters_are_told_in_pages_and_counted_by_host(coordinator: Running
     coordinator.enqueue(*urls)
     node = RemoteNode(coordinator, "n1")
     node.send(results_body(node.take(), status_code=0, outcome="failed", kind="trap", error="a trap"))
-    told, after = [], ""
+    told: list[str] = []
+    after = ""
     while not told or after:
         page = coordinator.get(f"/api/v1/dead-letters?limit=3&after={quote(after)}").json
         told += [letter["url"] for letter in page["dead_letters"]]

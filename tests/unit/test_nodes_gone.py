@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from drumlin.coordinator.nodes import NODES_AT_ONCE
+from drumlin.coordinator.nodes import NODES_AT_ONCE, NodeRegistry
 from drumlin.engines.blocking import drive
 from drumlin.logs.events import FIELDS
 from drumlin.protocol import Heartbeat, NodeRecord, NodeStatus
@@ -82,3 +82,20 @@ def test_reading_the_records_of_a_large_fleet_lets_others_have_their_turn() -> N
     assert len(turns) == 2
     present = [one.node_id for one in drive(made.made.node_records()) if one.status is NodeStatus.ACTIVE]
     assert present == ["n0"]
+
+
+def test_what_one_reader_does_to_a_record_no_other_reader_sees() -> None:
+    made = at_work()
+    made.tick(3.0)
+    engine, registry = made.made.engine, NodeRegistry()
+    (first,) = drive(registry.all(engine))
+    first.status, first.leases = NodeStatus.QUARANTINED, 0
+    (second,) = drive(registry.all(engine))
+    assert (second.status, second.leases) == (NodeStatus.ACTIVE, BUSY["hosts"])
+    made.heartbeat("n0", Heartbeat("active", 2.0, 120, hosts=5), 4.0)
+    drive(made.made.nodes.flush(engine))
+    (third,) = drive(registry.all(engine))
+    assert third.leases == 5, "what has changed is read again"
+    drive(engine.delete_entries("nodes", ["n0"]))
+    drive(engine.delete_entries("beats", ["n0"]))
+    assert drive(registry.all(engine)) == []

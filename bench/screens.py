@@ -6,8 +6,7 @@
     python -m bench.screens --engine redis --masters 3 --keep DIR      kept in DIR, and used again the next time
 
 A real coordinator process answers, over HTTP, one call after the other, each `--rounds` times. In the table, `first` is
-the first call, `p50` and `max` are over the others; `cpu` is what the coordinator and Redis used for a call, without
-what they do anyway. Free SQL is not measured: it may take as long as it is given.
+the first call, `p50` and `max` are over the others. Free SQL is not measured: it may take as long as it is given.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from bench.load_servers import ADDRESS, Redis, Security, Server, start_coordinator, stopping
+from bench.load_servers import ADDRESS, Redis, Security, start_coordinator, stopping
 from bench.screens_frontier import Size, fill, host_name, url_of
 from drumlin.engines import open_engine
 from drumlin.fleet.cluster import free_ports
@@ -34,7 +33,6 @@ FULL = Size(10_000, 1_000_000, 10_000_000)
 SMALL = Size(100, 10_000, 100_000)
 GOAL_MS = 300.0
 ANSWER_S_MAX = 120.0
-IDLE_S = 5.0
 SHOWN = {"hosts": 200, "by_name": 100, "nodes": 200, "letters": 100, "groups": 10, "overview": 50, "audit": 100}
 """How much the screens ask for at a time."""
 
@@ -50,7 +48,6 @@ class Measured(NamedTuple):
     first_ms: float
     p50_ms: float
     max_ms: float
-    cpu_ms: float
     kilobytes: float
 
 
@@ -105,13 +102,8 @@ def calls(size: Size, coordinator: Coordinator) -> list[Asked]:
 class Coordinator:
     """The process under test, and one connection to it."""
 
-    def __init__(self, server: Server, port: int, redis: Redis | None) -> None:
-        self._server = server
-        self._redis = redis
+    def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection(ADDRESS, port, timeout=ANSWER_S_MAX)
-
-    def cpu_s(self) -> float:
-        return self._server.cpu_s() + (self._redis.cpu_s() if self._redis else 0.0)
 
     def read(self, path: str) -> bytes:
         self._connection.request("GET", path)
@@ -125,35 +117,24 @@ class Coordinator:
         answer: dict[str, list[dict[str, str]]] = json.loads(self.read(path))
         return answer
 
-    def idle_share(self) -> float:
-        """How much CPU a second takes when nobody asks."""
-        before = self.cpu_s()
-        time.sleep(IDLE_S)
-        return (self.cpu_s() - before) / IDLE_S
 
-
-def measure(coordinator: Coordinator, asked: Asked, rounds: int, idle: float, pause_s: float) -> Measured:
+def measure(coordinator: Coordinator, asked: Asked, rounds: int, pause_s: float) -> Measured:
     times_ms: list[float] = []
-    kilobytes, asking_s = 0.0, 0.0
-    cpu_before, began = coordinator.cpu_s(), time.monotonic()
+    size = 0
     for _ in range(rounds + 1):
-        start = time.monotonic()
-        kilobytes = len(coordinator.read(asked.path)) / 1000
-        took = time.monotonic() - start
-        times_ms.append(took * 1000)
-        asking_s += took
+        began = time.monotonic()
+        size = len(coordinator.read(asked.path))
+        times_ms.append((time.monotonic() - began) * 1000)
         # Figures are kept for a moment: whoever asks again at once would measure that.
         time.sleep(pause_s)
-    passed_s = time.monotonic() - began
-    cpu_ms = max(0.0, coordinator.cpu_s() - cpu_before - idle * passed_s) / (rounds + 1) * 1000
-    return Measured(asked, times_ms[0], statistics.median(times_ms[1:]), max(times_ms[1:]), cpu_ms, kilobytes)
+    return Measured(asked, times_ms[0], statistics.median(times_ms[1:]), max(times_ms[1:]), size / 1000)
 
 
 def show(engine: str, size: Size, rows: list[Measured]) -> None:
     print(f"\n{engine}: {size.nodes:,} nodes, {size.hosts:,} hosts, {size.urls:,} URLs; milliseconds")
-    print(f"{'screen':<11}{'first':>8}{'p50':>8}{'max':>8}{'cpu':>8}{'kB':>8}  call")
+    print(f"{'screen':<11}{'first':>8}{'p50':>8}{'max':>8}{'kB':>8}  call")
     for row in rows:
-        figures = f"{row.first_ms:>8.1f}{row.p50_ms:>8.1f}{row.max_ms:>8.1f}{row.cpu_ms:>8.1f}{row.kilobytes:>8.0f}"
+        figures = f"{row.first_ms:>8.1f}{row.p50_ms:>8.1f}{row.max_ms:>8.1f}{row.kilobytes:>8.0f}"
         print(f"{row.asked.screen:<11}{figures}  {row.asked.call}{'  OVER' if row.p50_ms > GOAL_MS else ''}")
     worst = max(rows, key=lambda row: row.max_ms)
     print(f"slowest: {worst.asked.call}, {worst.max_ms:.0f} ms; the goal is {GOAL_MS:.0f} ms", flush=True)
@@ -186,11 +167,8 @@ def run(engine: str, size: Size, folder: Path, masters: int, rounds: int, pause_
         founding = ["--allow-private", "--delay", "1"]
         server = start_coordinator(folder, url, port, Security(["--no-auth"], "", None), founding)
         stack.enter_context(stopping([server]))
-        coordinator = Coordinator(server, port, redis)
-        # What is read only once is not what a person waits for again and again, nor idle time.
-        coordinator.read(paths.STATS)
-        idle = coordinator.idle_share()
-        rows = [measure(coordinator, asked, rounds, idle, pause_s) for asked in calls(size, coordinator)]
+        coordinator = Coordinator(port)
+        rows = [measure(coordinator, asked, rounds, pause_s) for asked in calls(size, coordinator)]
     show(engine, size, rows)
 
 

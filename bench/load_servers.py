@@ -77,22 +77,27 @@ def machine_cpu_s() -> float:
     return (user + nice + system + irq + softirq) / TICKS_PER_S
 
 
-def wait_for(happened: Callable[[], bool], servers: Sequence[Server], what: str) -> None:
-    deadline = time.monotonic() + START_S_MAX
+def wait_for(
+    happened: Callable[[], bool], servers: Sequence[Server], what: str, seconds_max: float = START_S_MAX
+) -> None:
+    deadline = time.monotonic() + seconds_max
     while not happened():
         for server in servers:
             server.check()
         if time.monotonic() > deadline:
-            raise SystemExit(f"{what} was not ready within {START_S_MAX:.0f} s.")
+            raise SystemExit(f"{what} was not ready within {seconds_max:.0f} s.")
         time.sleep(POLL_S)
 
 
 class Redis:
     """One server, or the masters of a cluster, with an append-only file as in production. `rewrite` is the size from
     which a single server rewrites that file, for which it forks. By default it is more than a run writes, so forks do
-    not disturb the measurement."""
+    not disturb the measurement. `start_s_max` is how long it may take to read what is in the folder already."""
 
-    def __init__(self, folder: Path, masters: int, rewrite: str = REWRITE_NEVER) -> None:
+    def __init__(
+        self, folder: Path, masters: int, rewrite: str = REWRITE_NEVER, start_s_max: float = START_S_MAX
+    ) -> None:
+        self._start_s_max = start_s_max
         program = find_program()
         if masters == 1:
             ports = free_ports(1)
@@ -123,7 +128,7 @@ class Redis:
                 found.append(client)
             return client is not None
 
-        wait_for(answers, self.servers, "Redis")
+        wait_for(answers, self.servers, "Redis", self._start_s_max)
         return found[0]
 
     def _check(self) -> None:

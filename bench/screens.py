@@ -33,6 +33,8 @@ FULL = Size(10_000, 1_000_000, 10_000_000)
 SMALL = Size(100, 10_000, 100_000)
 GOAL_MS = 300.0
 ANSWER_S_MAX = 120.0
+LOAD_S_MAX = 900.0
+"""How long Redis may take to read a kept frontier."""
 SHOWN = {"hosts": 200, "by_name": 100, "nodes": 200, "letters": 100, "groups": 10, "overview": 50, "audit": 100}
 """How much the screens ask for at a time."""
 
@@ -154,7 +156,9 @@ def run(engine: str, size: Size, folder: Path, masters: int, rounds: int, pause_
     if filled.exists() and json.loads(filled.read_text()) != list(size):
         raise SystemExit(f"{folder} has a frontier of another size: choose another folder, or the sizes in {filled}.")
     with ExitStack() as stack:
-        redis = Redis(folder, masters) if engine == "redis" else None
+        if filled.exists() and masters > 1:
+            raise SystemExit("A cluster cannot be started again on other ports: leave --keep out, or take --masters 1.")
+        redis = Redis(folder, masters, start_s_max=LOAD_S_MAX) if engine == "redis" else None
         if redis is not None:
             stack.callback(redis.stop)
         url = redis.url if redis is not None else f"rocksdb:{folder / 'frontier'}"

@@ -107,6 +107,8 @@ class NodeRegistry:
         self.names_version = 0
         """Changes whenever a node joins or goes."""
         self._names: tuple[int, list[str]] = (-1, [])
+        self.reviewed: tuple[float, list[NodeRecord]] | None = None
+        """What the last review found, and when; for the leader only."""
         self._failed: frozenset[str] = frozenset()
         self._decoded: dict[str, tuple[bytes | None, bytes | None, NodeRecord]] = {}
         """The entries of each node as they were last read, and the record that they make: most stay as they are for
@@ -325,7 +327,11 @@ class NodeRegistry:
 
     async def follow(self, engine: Engine, now: float, breathe: Breathe, *, leads: bool) -> None:
         """Learn how the fleet is: the leader finds out, and the other coordinators read what it wrote."""
-        await (self.review(engine, now, breathe) if leads else self.learn_size(engine))
+        if leads:
+            await self.review(engine, now, breathe)
+        else:
+            self.reviewed = None
+            await self.learn_size(engine)
 
     async def learn_size(self, engine: Engine) -> None:
         """For all but the leader: read how many nodes the fleet has, so all coordinators ask for equally rare
@@ -364,6 +370,7 @@ class NodeRegistry:
                     _clear_figures(own)
                     self._touch(own)
         self._note_returns(records)
+        self.reviewed = now, records
         await engine.put_meta(SIZE_KEY, b"%d" % self.known)
         if failed:
             await engine.put_entries(BEATS_TABLE, failed)

@@ -14,7 +14,7 @@ from drumlin.model import GroupPlace, LetterPlace
 
 SLICE_MAX = 500
 """How much one part is asked for at a time, so no server is busy with it for long."""
-SPARE = 4
+SPARE = 8
 """How many more than its fair share a part is asked for: shares vary by chance."""
 
 _Listed = TypeVar("_Listed")

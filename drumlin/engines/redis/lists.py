@@ -56,14 +56,10 @@ def group_starts(kinds: Sequence[FailureKind], after: GroupPlace | None) -> list
     return starts
 
 
-def read_groups(kinds: Sequence[FailureKind], reply: Sequence[Sequence[bytes]], size: int) -> list[DeadGroup]:
-    """Decode the answer of `dead_groups`: the first groups of one shard."""
-    groups = [
-        DeadGroup(kind, host.decode(), -int(float(score)))
-        for kind, found in zip(kinds, reply, strict=True)
-        for host, score in zip(found[::2], found[1::2], strict=True)
-    ]
-    return sorted(groups, key=lambda group: group.place)[:size]
+def read_group(fields: tuple[bytes, bytes, int]) -> DeadGroup:
+    """Decode a group as `dead_groups` tells it."""
+    kind, host, score = fields
+    return DeadGroup(FailureKind(kind.decode()), host.decode(), -score)
 
 
 class RedisLists:
@@ -114,7 +110,7 @@ class RedisLists:
         async def ask(place: GroupPlace | None, size: int) -> list[list[DeadGroup]]:
             asked = (size, *group_starts(kinds, place))
             calls = [self._shards.call("dead_groups", shard, *asked) for shard in range(self.shard_count)]
-            return [read_groups(kinds, reply, size) for reply in await self._client.run(calls)]
+            return [list(map(read_group, reply)) for reply in await self._client.run(calls)]
 
         return await page_of(ask, lambda one: one.place, after, limit=limit, parts=self.shard_count)
 

@@ -22,8 +22,11 @@ local function stands_before(one, other)
   return #one < #other
 end
 
--- The rank of the first member after a score and, among those with this score, after a name.
+-- The rank of the first member after a score and, among those with this score, after a name. An empty name stands before
+-- all of them, and AFTER_ALL behind them.
 local function rank_after(key, score, name)
+  if name == '' then return call('ZCOUNT', key, '-inf', '(' .. score) end
+  if name == AFTER_ALL then return call('ZCOUNT', key, '-inf', score) end
   local low, high = call('ZCOUNT', key, '-inf', '(' .. score), call('ZCOUNT', key, '-inf', score)
   while low < high do
     local middle = floor((low + high) / 2)
@@ -32,17 +35,26 @@ local function rank_after(key, score, name)
   return low
 end
 
--- The largest groups of several kinds, up to `limit` of each. A kind comes with the score and the name after which they
--- begin, or with an empty score. The answer has for each kind its hosts, each followed by minus how many letters it has.
+-- The largest groups of several kinds: kind, host, and minus how many letters of each. The arguments are how many groups
+-- are wanted, and for each kind, in order, its name and the score and the host after which its groups begin; the score
+-- is empty for all of them.
 local function dead_groups(keys, arguments)
-  local limit, answers = arguments[1], {}
+  local limit, groups, answer = tonumber(arguments[1]), {}, {}
   for place = 2, #arguments, 3 do
     local kind, score, name = arguments[place], arguments[place + 1], arguments[place + 2]
     local key = keys[1] .. 'j' .. kind
     local first = score ~= '' and rank_after(key, score, name) or 0
-    answers[#answers + 1] = call('ZRANGE', key, first, first + limit - 1, 'WITHSCORES')
+    local found = call('ZRANGE', key, first, first + limit - 1, 'WITHSCORES')
+    for at = 1, #found, 2 do groups[#groups + 1] = {tonumber(found[at + 1]), #groups, kind, found[at]} end
   end
-  return answers
+  table.sort(groups, function(one, other)
+    if one[1] ~= other[1] then return one[1] < other[1] end
+    return one[2] < other[2]
+  end)
+  for place = 1, min(limit, #groups) do
+    answer[place] = {groups[place][3], groups[place][4], groups[place][1]}
+  end
+  return answer
 end
 
 -- Removes those of these URLs that are dead from the dead letters, and returns host and record of each.

@@ -32,7 +32,7 @@ export async function dataScreen(main, context) {
     asking.press(editor.value.trim());
   });
   editor.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) /** @type {HTMLFormElement} */ (form).requestSubmit();
   });
   try {
     const about = /** @type {About} */ (await api.questions());

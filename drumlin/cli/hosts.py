@@ -63,7 +63,7 @@ def list_hosts(loaded: Loaded, remote: Remote, state: str | None, prefix: str, a
     if hosts:
         narrow = console.is_terminal and console.width < WIDE
         console.print(_short_table(hosts, time.time()) if narrow else _table(hosts))
-        line(console, f"{counted(len(hosts), 'host')}.{_more(pages[-1]['next'], prefix)}")
+        line(console, f"{counted(len(hosts), 'host')}.{_more(pages[-1]['next'], prefix, len(hosts) >= limit)}")
     elif by_name:
         line(console, f"No host of this crawl has a name that begins with {prefix!r}{' and follows' if after else ''}.")
     else:
@@ -71,9 +71,11 @@ def list_hosts(loaded: Loaded, remote: Remote, state: str | None, prefix: str, a
         line(console, "`drumlin host HOST` shows a host in any state.")
 
 
-def _more(after: str, prefix: str) -> str:
+def _more(after: str, prefix: str, full: bool) -> str:
     chosen = f" --prefix {prefix}" if prefix else ""
-    return f" There may be more: `drumlin hosts list{chosen} --after {after}`." if after else ""
+    if after:
+        return f" There may be more: `drumlin hosts list{chosen} --after {after}`."
+    return " There may be more: --limit shows them." if full else ""
 
 
 def _table(hosts: list[dict[str, Any]]) -> Table:

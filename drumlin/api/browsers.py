@@ -1,8 +1,9 @@
 """What a coordinator asks of requests that a browser may have sent, because web pages make browsers send requests.
 
-Browsers say which name a request was sent to (`Host`), and with every change where it comes from (`Origin`); neither
-can be chosen by a page. A page whose own name is made to stand for our address meanwhile (DNS rebinding) is known by
-the name, other pages by their origin.
+Browsers say which name a request was sent to (`Host`), with every change where it comes from (`Origin`), and with every
+request to this machine whether a page of another site caused it (`Sec-Fetch-Site`, also with a picture or a link, which
+have no origin); none of it can be chosen by a page. A page whose own name is made to stand for our address meanwhile
+(DNS rebinding) is known by the name. Browsers from before 2023 may not send `Sec-Fetch-Site`.
 
 - Without tokens (`--no-auth`) whoever reaches the port is operator and node, so a browser on the same machine must not
   be made use of: `refuse_pages`.
@@ -14,17 +15,17 @@ the name, other pages by their origin.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from drumlin.access.tokens import SESSION_SCHEME
+from drumlin.http.names import LOCAL_NAME, LOOPBACK, is_address, is_own_name, name_in
 from drumlin.http.refusal import Refused
 from drumlin.protocol.paths import PAGE_HEADER
 
-LOCAL_NAME = "localhost"
-LOOPBACK = ("127.", "::1", "::ffff:127.")
 HINT = "Use tokens, or send it from a program."
 READING = ("GET", "HEAD")
+OWN_SITES = ("", "same-origin", "none")
+"""What `Sec-Fetch-Site` says of a request of our own page, or of one that a person typed; programs send none."""
 PAGE_HEADER_NAME = PAGE_HEADER.lower().encode()
 Headers = Mapping[bytes, bytes]
 
@@ -36,25 +37,25 @@ def refuse_pages(sender: str, headers: Headers, endpoint: str) -> None:
     if not sender.startswith(LOOPBACK):
         return
     host = _text(headers, b"host")
-    name = _name(f"//{host}")
-    if host and name not in (LOCAL_NAME, _name(endpoint)) and not _is_address(name):
+    if host and not is_own_name(name_in(f"//{host}"), name_in(endpoint)):
         raise Refused(403, "foreign_name", "Without tokens, this coordinator is not reached by that name.", HINT)
-    if b"origin" in headers and _origin(headers) != host:
+    foreign_origin = b"origin" in headers and _origin(headers) != host
+    if foreign_origin or _text(headers, b"sec-fetch-site") not in OWN_SITES:
         raise Refused(403, "foreign_page", "Without tokens, requests of web pages are refused.", HINT)
 
 
 def own_names(endpoint: str, machine: str) -> frozenset[str]:
     """The names under which browsers may reach us: those of the endpoint, which is `--public` if that was given, and of
     this machine."""
-    return frozenset({LOCAL_NAME, _name(endpoint), machine.lower()} - {""})
+    return frozenset({LOCAL_NAME, name_in(endpoint), machine.lower()} - {""})
 
 
 def check_name(headers: Headers, names: Iterable[str], *, addresses: bool) -> None:
     """Refuse a browser that came by a name that is not ours. `names` may have ports; then the port must be right too.
     With `addresses` every numeric address will do: no page can have one of ours as its own."""
     host = _text(headers, b"host")
-    name = _name(f"//{host}")
-    if host in names or name in names or (addresses and _is_address(name)):
+    name = name_in(f"//{host}")
+    if host in names or name in names or (addresses and is_address(name)):
         return
     hint = "If it is its name, start it with --public https://NAME."
     raise Refused(403, "foreign_name", "This coordinator is not known by that name.", hint)
@@ -74,7 +75,7 @@ def check_own_page(method: str, headers: Headers, endpoint: str) -> None:
 def comes_by_tls(headers: Headers, endpoint: str) -> bool:
     """Whether a browser that came by this name came by TLS, because the endpoint of that name has it: a proxy may have
     taken it off."""
-    return endpoint.startswith("https:") and _name(f"//{_text(headers, b'host')}") == _name(endpoint)
+    return endpoint.startswith("https:") and name_in(f"//{_text(headers, b'host')}") == name_in(endpoint)
 
 
 def session_of(headers: Headers, cookie: str) -> str | None:
@@ -93,19 +94,3 @@ def _text(headers: Headers, name: bytes) -> str:
 def _origin(headers: Headers) -> str:
     """The host and port of the page that caused a request; empty if the browser does not say."""
     return _text(headers, b"origin").partition("://")[2]
-
-
-def _name(url: str) -> str:
-    """The host name in a URL; empty if there is none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

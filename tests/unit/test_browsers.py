@@ -14,8 +14,9 @@ ENDPOINT = "http://crawl.example:8700"
 
 def judged(sender: str = "127.0.0.1", **headers: str) -> str:
     """The code of the refusal; empty if the request passes."""
+    sent = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
     try:
-        refuse_pages(sender, {name.encode(): value.encode() for name, value in headers.items()}, ENDPOINT)
+        refuse_pages(sender, sent, ENDPOINT)
     except Refused as refused:
         return refused.code
     return ""
@@ -24,6 +25,16 @@ def judged(sender: str = "127.0.0.1", **headers: str) -> str:
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1:87000", ""])
 def test_a_page_of_another_site_is_refused(origin: str) -> None:
     assert judged(host=HERE, origin=origin) == "foreign_page"
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
+def test_a_picture_or_a_link_on_a_page_of_another_site_is_refused_though_it_has_no_origin(site: str) -> None:
+    assert judged(host=HERE, sec_fetch_site=site) == "foreign_page"
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_our_own_page_and_an_address_that_was_typed_pass(site: str) -> None:
+    assert judged(host=HERE, sec_fetch_site=site) == ""
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8700", "127.0.0.1.evil.example", "[::1", "localhost.a"])
@@ -47,6 +58,8 @@ def test_a_page_cannot_stop_a_crawl_and_without_tokens_it_is_told_so() -> None:
     with RunningCoordinator() as coordinator:
         assert coordinator.post("/api/v1/crawl/stop", headers=page).code == "foreign_page"
         assert coordinator.get("/api/v1/crawl", headers={"Host": "evil.example"}).code == "foreign_name"
+        picture = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+        assert coordinator.get("/v1/fetch/next?workerId=evil", headers=picture).code == "foreign_page"
         assert coordinator.get("/api/v1/crawl").json["state"] == "running"
         assert coordinator.get("/healthz", headers=page).status == 200
     with RunningCoordinator(controlled=True) as coordinator:

@@ -47,7 +47,7 @@ ALLOWED = {
     "logs": {"lines"},
     "tracing": {"errors", "logs"},
     "http": set[str](),
-    "metrics": {"errors"},
+    "metrics": {"errors", "clock", "http", "logs"},
     # The dashboard's files, which browsers load.
     "ui": set[str](),
     "config": {"model", "errors", "urls", "robots", "http", "logs"},

@@ -48,7 +48,8 @@ CALLED_BY_OTHERS = {
         "drumlin.cli.remote.ListsByDefault.parse_args",
     },
     "socketserver": {
-        "drumlin.metrics.server._Server.allow_reuse_address",
+        *(f"drumlin.metrics.server._Server.{name}" for name in ("allow_reuse_address", "daemon_threads")),
+        *(f"drumlin.metrics.server._Server.{name}" for name in ("verify_request", "close_request", "handle_error")),
         "drumlin.metrics.server._Server6.address_family",
     },
     "logging": {

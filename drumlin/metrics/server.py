@@ -78,8 +78,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that is slow or hangs up is not worth a line."""
-        if not isinstance(sys.exception(), OSError):
-            log.exception("metrics could not be told, for a reason nobody foresaw", extra=event(Event.BUG))
+        odd = sys.exception()
+        if not isinstance(odd, OSError):
+            log.error("metrics could not be told, for a reason nobody foresaw", exc_info=odd, extra=event(Event.BUG))
 
 
 class _Server6(_Server):

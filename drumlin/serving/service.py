@@ -286,19 +286,26 @@ class _Service:
             self._finisher = Finisher(dispatcher, options.store)
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, options.listen, self._sockets, app.close, drain=True)
-        async with app.running(), serving, _watching(app, options.listen):
-            on_ready(dispatcher)
-            ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
-            resketching = asyncio.create_task(self._make_sketches_anew(dispatcher))
-            await asyncio.wait([ticking, asyncio.ensure_future(self._stopping.wait())], return_when="FIRST_COMPLETED")
-            await _cancelled(resketching)
-            await _cancelled(ticking)
+        try:
+            async with app.running(), serving, _watching(app, options.listen):
+                on_ready(dispatcher)
+                ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
+                resketching = asyncio.create_task(self._make_sketches_anew(dispatcher))
+                stopping = asyncio.ensure_future(self._stopping.wait())
+                await asyncio.wait([ticking, stopping], return_when="FIRST_COMPLETED")
+                await _cancelled(resketching)
+                await _cancelled(ticking)
+        finally:
+            await self._leave(dispatcher)
+        log.info("stopped", extra=event(Event.STOPPED))
+
+    async def _leave(self, dispatcher: Dispatcher) -> None:
+        """What the others must have of this coordinator, also if it ends because of a bug."""
         if self._finisher is not None:
             await self._finisher.close()
         with contextlib.suppress(DrumlinError, TimeoutError):
             async with asyncio.timeout(FLUSH_S):
                 await dispatcher.nodes.flush(self.engine)
-        log.info("stopped", extra=event(Event.STOPPED))
 
     async def _make_sketches_anew(self, dispatcher: Dispatcher) -> None:
         """Make sketches in the present format for pages of an earlier version. If the engine or the store cannot be

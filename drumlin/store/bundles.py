@@ -9,6 +9,9 @@ every record and every row must be readable, the index must match the WARC files
 and with each other as in any store (docs/reference/store.md), and every row must name the node. Whether the results
 were really settled only the coordinator can tell, from the receipts; so `check` returns what the rows claim.
 
+A value that repeats takes its length once in Parquet, so a few kilobytes can unpack to gigabytes: no row group may be
+much larger than those of nodes, and what is no text for people is no longer than a URL.
+
 The bytes come from a stranger, so the check runs in a process of its own, with bounds on its memory and time
 (`check_alone`).
 """
@@ -25,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -33,6 +37,7 @@ from drumlin.store.tables.schema import FETCHES, LINKS, PAGES, SCHEMAS
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX
 from drumlin.store.warc.file import WARC_SUFFIX
 from drumlin.store.warc.repair import scan
+from drumlin.urls import are_well_spelled, origin_of
 
 BODY: Final = "body.tar"
 RECEIPTS: Final = "receipts"
@@ -43,6 +48,15 @@ ROWS_MAX: Final = 200_000
 RECEIPTS_BYTES_MAX: Final = 32 * ROWS_MAX
 COPY_BYTES: Final = 1024 * 1024
 BATCH_ROWS: Final = 1_000
+ROW_GROUPS_MAX: Final = 60_000
+ROW_GROUP_ROWS_MAX: Final = 300_000
+ROW_GROUP_BYTES_MAX: Final = 256 * 1024**2
+"""Unpacked. Nodes end one after 100,000 links or 32 MB of them, and gather small ones (`tables/segments.py`)."""
+VALUE_BYTES_MAX: Final = 8_200
+"""For URLs, names and words; a URL has at most 8,000 characters."""
+TEXT_BYTES_MAX: Final = 8 * 1024**2
+TEXTS: Final = frozenset({"text", "title", "description", "fetch_redirect", "rel", "error", "text_data_url"})
+"""The columns whose values may be longer than a URL: the words of a page or of an error, and what a site may write."""
 MEMORY_BYTES_MAX: Final = 1024**3
 """For the checking process's own data. WARC files are mapped from the disk and do not count."""
 CPU_S_MAX: Final = 120
@@ -244,9 +258,11 @@ def _claim(row: dict[str, Any], node: str, digests: dict[str, tuple[str, str]]) 
 
 WANTED: Final = {
     PAGES: ("url", "node", "record_id", "content_digest", "warc_filename", "warc_record_offset", "warc_record_length"),
-    LINKS: ("url",),
-    FETCHES: ("url", "node", "record_id", "outcome", "fetch_status", "fetch_time"),
+    LINKS: ("url", "target"),
+    FETCHES: ("url", "node", "record_id", "outcome", "fetch_status", "fetch_time", "redirect_to"),
 }
+ADDRESSES: Final = {PAGES: "url", LINKS: "target", FETCHES: "redirect_to"}
+"""The column of each table whose URLs nobody but the node has seen, and which are looked up. (A page's are known.)"""
 
 
 def _rows(folder: Path, table: str, segment: str) -> Iterator[dict[str, Any]]:
@@ -256,11 +272,52 @@ def _rows(folder: Path, table: str, segment: str) -> Iterator[dict[str, Any]]:
             raise NotABundle(f"{table} has not the columns that it should have")
         if table != LINKS and file.metadata.num_rows > ROWS_MAX:
             raise NotABundle(f"{table} has too many rows")
-        for batch in file.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
-            batch.validate(full=True)
+        for batch in _batches(file, table):
             columns = [_values(batch.column(name)) for name in WANTED[table]]
+            _check_addresses(columns[WANTED[table].index(ADDRESSES[table])])
             for row in zip(*columns, strict=True):
                 yield dict(zip(WANTED[table], row, strict=True))
+
+
+def _batches(file: Any, table: str) -> Iterator[Any]:
+    """A table's rows, some at a time, after a check that none of them and no row group is too large."""
+    metadata = file.metadata
+    if metadata.num_row_groups > ROW_GROUPS_MAX:
+        raise NotABundle(f"{table} has too many row groups")
+    for group in range(metadata.num_row_groups):
+        if metadata.row_group(group).num_rows > ROW_GROUP_ROWS_MAX:
+            raise NotABundle(f"a row group of {table} has too many rows")
+        bytes_left = ROW_GROUP_BYTES_MAX
+        for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], use_threads=False):
+            batch.validate(full=True)
+            bytes_left -= batch.nbytes
+            if bytes_left < 0:
+                raise NotABundle(f"a row group of {table} is too large")
+            _check_lengths(batch, table)
+            yield batch
+
+
+def _check_lengths(batch: Any, table: str) -> None:
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        values = column.flatten() if pa.types.is_list(column.type) else column
+        if _longest(values) > (TEXT_BYTES_MAX if name in TEXTS else VALUE_BYTES_MAX):
+            raise NotABundle(f"a value of {name} in {table} is too long")
+
+
+def _longest(values: Any) -> int:
+    """How many bytes the longest of some texts has; 0 if they are no texts."""
+    if not len(values) or not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
+        return 0
+    offsets = values.buffers()[1]
+    if offsets is None:
+        return 0
+    return int(np.diff(np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]).max())
+
+
+def _check_addresses(values: list[str | None]) -> None:
+    urls = [url for url in values if url is not None]
+    if not are_well_spelled(urls, set(map(origin_of, urls))):
+        raise NotABundle("it leads to something that is no web address")
 
 
 def _values(column: Any) -> list[Any]:

@@ -139,7 +139,7 @@ def identity(url: str) -> str:
 
     Escapes are written in one way, parameters that say nothing about the page are dropped, and the others are sorted by
     name. Those with the same name keep their order, which may mean something. Applying this to its own result changes
-    nothing.
+    nothing. Tables may hold what a stranger wrote, so a text that is no URL has an identity too.
     """
     if "?" not in url and "%" not in url and ";" not in url:
         return url
@@ -147,8 +147,7 @@ def identity(url: str) -> str:
     if "%" in place:
         place = _tidy_escapes(place)
     if ";" in place:
-        root = place.index("/", len("https://"))
-        place = place[:root] + without_session(place[root:])
+        place = _without_session(place)
     if query:
         query = _tidy_query(_tidy_escapes(query) if "%" in query else query)
     return f"{place}?{query}" if query else place
@@ -160,10 +159,15 @@ def without_dropped(url: str) -> str:
         return url
     place, _, query = url.partition("?")
     if ";" in place:
-        root = place.index("/", len("https://"))
-        place = place[:root] + without_session(place[root:])
+        place = _without_session(place)
     kept = [parameter for parameter in query.split("&") if not is_dropped(parameter)]
     return place if not query or not kept else f"{place}?{'&'.join(kept)}"
+
+
+def _without_session(place: str) -> str:
+    """A URL without its query and without sessions in its path; what has no path stays as it is."""
+    root = place.find("/", len("https://"))
+    return place if root < 0 else place[:root] + without_session(place[root:])
 
 
 def identities(urls: Iterable[str]) -> list[str]:

@@ -23,7 +23,7 @@ from drumlin.api.intake.bundles import INCOMING, LEFTOVER_S, sweep
 from drumlin.protocol import Result, Results
 from drumlin.store import bundles as store_bundles
 from drumlin.store import merge
-from drumlin.store.bundles import BODY
+from drumlin.store.bundles import BODY, TEXT_BYTES_MAX
 from tests.harness.bundles import BundlingNode, Members, packed, renamed
 from tests.harness.coordinators import RemoteNode, RunningCoordinator
 from tests.harness.outputs import check_index_matches_tables, check_warcs, query, stored_urls
@@ -297,6 +297,53 @@ def test_rows_that_say_something_else_than_was_settled_are_refused(
     answer = node.put(segment, members | {path: written(replaced(rows, column, value))})
     assert answer.code in ("not_a_bundle", "not_settled")
     assert stored(store) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value"),
+    [
+        ("links", "target", ";"),
+        ("links", "target", "http://a.test/" + "a" * 200_000),
+        ("links", "target", "javascript:alert(1)"),
+        ("fetches", "redirect_to", ";"),
+        ("fetches", "redirect_to", "http://a.test"),
+        ("fetches", "host", "a" * 10_000),
+        ("pages", "content_mime_detected", "a" * 10_000),
+        ("pages", "text", "a" * (TEXT_BYTES_MAX + 1)),
+        ("pages", "redirects", ["a" * 10_000]),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_values_that_no_node_writes_are_refused(
+    node: BundlingNode, store: Path, name: str, column: str, value: object
+) -> None:
+    segment, members = node.bundle(*URLS)
+    path, rows = table(members, name)
+    rows = rows if len(rows) else pa.Table.from_pylist([link_of(URLS[0])], rows.schema)
+    answer = node.put(segment, members | {path: written(replaced(rows, column, value))})
+    assert answer.code == "not_a_bundle"
+    assert stored(store) == {}
+
+
+def link_of(url: str, target: str = "http://c.test/") -> dict[str, object]:
+    return {"url": url, "target": target, "kind": "a", "rel": "", "text": "", "fetch_time": 1}
+
+
+def test_a_few_kilobytes_of_links_that_unpack_to_half_a_gigabyte_are_refused(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS)
+    path, rows = table(members, "links")
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 70_000, pa.int32()), ["http://a.test/" + "a" * 7_900])
+    alike = pa.Table.from_pylist([link_of(URLS[0])] * len(long), rows.schema)
+    bomb = alike.set_column(rows.schema.get_field_index("target"), "target", long)
+    file = io.BytesIO()
+    pq.write_table(bomb, file, store_schema=False, compression="zstd", dictionary_pagesize_limit=1 << 20)
+    assert len(file.getvalue()) < 100_000
+    assert node.put(segment, members | {path: file.getvalue()}).code == "not_a_bundle"
+    assert stored(store) == {}
+    # In row groups as nodes write them, the same links are a segment like any other.
+    file = io.BytesIO()
+    pq.write_table(bomb, file, store_schema=False, compression="zstd", row_group_size=10_000)
+    assert node.put(segment, members | {path: file.getvalue()}).status == 200
 
 
 def test_rows_twice_or_too_few_are_refused(node: BundlingNode, store: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,9 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from drumlin.store.files import DirectoryFiles
+from drumlin.store.tables import lookup, url_index
 from drumlin.store.tables.lookup import LINKS_FOUND_MAX, SETTLED_S, StoreReader
+from drumlin.store.tables.reading import BATCH_ROWS
 from drumlin.store.tables.schema import SCHEMAS
 from drumlin.store.tables.url_index import COLUMNS, INDEX_SUFFIX, INDEXES, UrlIndex, key_of, make_index
+from drumlin.urls import identity
 
 STORED = [
     "http://a.test/~u/p?b=2&a=1&utm_source=x",
@@ -156,3 +161,118 @@ def test_an_index_finds_every_key_in_its_row_groups(tmp_path: Path) -> None:
             assert index.groups(part, key_of("http://nobody.test/")) == []
     for opened in files.values():
         opened.close()
+
+
+# Files of strangers
+
+
+def linked(store: Path, targets: Any, name: str = "n0-1") -> None:
+    """A segment whose first page has these links, in one row group, as compact as can be."""
+    written(store, name)
+    one = pa.array([0] * len(targets), pa.int32())
+    alike = {
+        column: pa.DictionaryArray.from_arrays(one, [value])
+        for column, value in (("url", STORED[0]), ("kind", "a"), ("rel", ""))
+    }
+    path = store / "tables" / "links" / f"{name}.parquet"
+    pq.write_table(
+        pa.table({**alike, "target": targets}),
+        path,
+        row_group_size=len(targets),
+        store_schema=False,
+        use_dictionary=[*alike, "target"] if pa.types.is_dictionary(targets.type) else [*alike],
+        column_encoding=None if pa.types.is_dictionary(targets.type) else {"target": "DELTA_BYTE_ARRAY"},
+    )
+    os.utime(path, (WRITTEN, WRITTEN))
+
+
+@contextmanager
+def arrow_memory() -> Iterator[pa.MemoryPool]:
+    """Arrow's memory, counted from here on."""
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(counted := pa.proxy_memory_pool(before))
+    yield counted
+    pa.set_memory_pool(before)
+
+
+LONG = "http://a.test/" + "a" * 2_000
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        pa.DictionaryArray.from_arrays(pa.array([0] * 40_000, pa.int32()), [LONG]),
+        pa.array([f"{LONG}?{number}" for number in range(40_000)]),
+    ],
+    ids=["one link again and again", "many links with a long base"],
+)
+def test_a_row_group_of_long_links_is_never_in_memory_as_a_whole(tmp_path: Path, targets: Any) -> None:
+    linked(tmp_path, targets)
+    asked, reader = targets[-1].as_py(), StoreReader(DirectoryFiles(tmp_path))
+    del targets
+    with arrow_memory() as memory:
+        assert reader.links(TARGET, always) == ([], True)
+        assert len(reader.links(asked, always)[0]) > 0
+        assert reader.index_some(LATER, always) == 0
+        assert memory.max_memory() < 30_000_000
+    assert (tmp_path / INDEXES / f"n0-1{INDEX_SUFFIX}").stat().st_size > 0
+
+
+def test_the_time_limit_holds_within_a_segment(tmp_path: Path) -> None:
+    linked(tmp_path, pa.array([f"http://a.test/{number}?x" for number in range(10 * BATCH_ROWS)]))
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    for looks in (2, 5):
+        left = iter(range(looks))
+        assert reader.links("http://a.test/none?x", lambda left=left: next(left, None) is not None) == ([], False)
+    assert reader.links("http://a.test/9999?x", always)[1]
+
+
+def test_links_of_a_site_that_cannot_be_spellings_are_not_taken_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    escaped = [f"http://a.test/%C3%A9/{number}" for number in range(500)]
+    linked(tmp_path, pa.array([*escaped, "http://a.test/%70/q", "http://a.test/p/%71", "http://a.test/p/q?gclid=1"]))
+    taken: list[str] = []
+
+    def noted(url: str) -> str:
+        taken.append(url)
+        return identity(url)
+
+    monkeypatch.setattr(lookup, "identity", noted)
+    found, _ = StoreReader(DirectoryFiles(tmp_path)).links("http://a.test/p/q", always)
+    assert len(found) == 3
+    assert len(taken) < 10
+
+
+def test_rows_that_no_node_writes_end_neither_indexing_nor_a_look(tmp_path: Path) -> None:
+    linked(tmp_path, pa.array([";", "http:;", "", None, "\x00%", TARGET]), "n9-1")
+    written(tmp_path, "n0-1")
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    for _ in range(2):
+        assert len(reader.links(TARGET, always)[0]) == 1 + len(STORED)
+        assert reader.index_some(LATER, always) == 0
+        assert len(list((tmp_path / INDEXES).iterdir())) == 2
+
+
+def test_an_index_that_fails_in_a_way_nobody_foresaw_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path)
+    monkeypatch.setattr(url_index, "identities", lambda urls: 1 // 0)
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    assert reader.index_some(LATER, always) == 0
+    assert (tmp_path / INDEXES / f"n0-1{INDEX_SUFFIX}").stat().st_size == 0
+    assert "cannot make an index of n0-1" in caplog.text
+    assert reader.fetches(STORED[3], always)[0]
+
+
+@pytest.mark.parametrize(("bound", "value"), [("GROUPS_MAX", 1), ("URLS_MAX", 3), ("URL_BYTES_MAX", 50)])
+def test_a_segment_with_far_too_much_gets_no_index_and_is_read_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
+) -> None:
+    written(tmp_path)
+    monkeypatch.setattr(url_index, bound, value)
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    assert reader.index_some(LATER, always) == 0
+    assert (tmp_path / INDEXES / f"n0-1{INDEX_SUFFIX}").stat().st_size == 0
+    assert reader.fetches(STORED[3], always)[0]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from drumlin.errors import StorageError
-from drumlin.model import Duplicate, LinkSet
+from drumlin.model import Capture, Duplicate, LinkSet
 from drumlin.store import FetchRecord, SegmentWriter, discard_unfinished
 from drumlin.store.tables import segments as tables_module
 from drumlin.store.tables.reference import page
@@ -169,6 +169,35 @@ def test_long_texts_and_many_links_flush_early(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(tables_module, "ROW_GROUP_TEXT_BYTES_MAX", 50)
     written(tmp_path, [make_capture(f"https://example.com/{n}") for n in range(4)])
     assert pq.read_metadata(tmp_path / "pages" / "segment-1.parquet").num_row_groups == 2
+
+
+def linking(number: int, links: int, chars: int) -> Capture:
+    """A page whose base makes long URLs of its short links."""
+    capture = make_capture(f"https://example.com/{number}")
+    base = "https://example.com/" + "a" * chars
+    urls: list[str | None] = [f"{base}{place}" for place in range(links)]
+    capture.links = LinkSet(urls, ["a"] * links, [""] * links, [""] * links)
+    capture.links_bytes = links * len(base)
+    return capture
+
+
+def test_a_long_base_makes_no_large_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables_module, "ROW_GROUP_LINKS_BYTES_MAX", 100_000)
+    written(tmp_path, [linking(number, 10, 5_000) for number in range(8)])
+    metadata = pq.read_metadata(tmp_path / "links" / "segment-1.parquet")
+    assert [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)] == [20] * 4
+
+
+def test_large_row_groups_are_not_gathered_into_a_larger_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables_module, "GATHERED_BYTES_MAX", 120_000)
+    writer = SegmentWriter(tmp_path, "segment-1", node="node-1")
+    for number in range(6):
+        writer.add([linking(number, 10, 5_000)], [])
+        writer.show()
+    writer.finish()
+    metadata = pq.read_metadata(tmp_path / "links" / "segment-1.parquet")
+    assert [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)] == [20, 20, 10, 10]
+    assert query(tmp_path, "SELECT count(*), count(DISTINCT url) FROM {links}") == [(60, 6)]
 
 
 def test_what_a_crash_left_is_discarded_and_finished_segments_stay(tmp_path: Path) -> None:

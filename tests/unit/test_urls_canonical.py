@@ -14,6 +14,7 @@ from drumlin.urls import (
     identity,
     is_host,
     is_too_long,
+    without_dropped,
 )
 from drumlin.urls import host as host_module
 
@@ -293,3 +294,9 @@ def test_the_authority_of_a_canonical_url_is_a_host(text: str) -> None:
 )
 def test_anything_else_is_no_host(text: str) -> None:
     assert not is_host(text)
+
+
+@pytest.mark.parametrize("text", [";", "a;b", "http:;", "http://a.test;x", "", "?", "%;?&", ";jsessionid=1"])
+def test_what_is_no_url_has_an_identity_too(text: str) -> None:
+    assert identity(identity(text)) == identity(text)
+    assert isinstance(without_dropped(text), str)

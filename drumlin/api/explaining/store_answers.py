@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -16,11 +17,13 @@ from typing import Any, NamedTuple
 
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links
 from drumlin.clock import monotonic
+from drumlin.logs import Event, event
 from drumlin.model import Capture
 from drumlin.store.copies import stored_capture
 from drumlin.store.files import DirectoryFiles
 from drumlin.store.tables.contents import ContentsReader, Summed
-from drumlin.store.tables.lookup import InTime, StoredFetch, StoredLink, StoreReader
+from drumlin.store.tables.lookup import StoredFetch, StoredLink, StoreReader
+from drumlin.store.tables.reading import InTime
 
 LOOK_S_MAX = 2.0
 """How long a store is searched for one question."""
@@ -31,6 +34,8 @@ INDEX_S_MAX = 0.5
 """How long indexes are made in one go."""
 INDEX_REST_S = 30.0
 """How long to rest when every segment that is complete has its index."""
+
+log = logging.getLogger("drumlin.coordinator")
 
 
 class Attempts(NamedTuple):
@@ -120,7 +125,8 @@ class StoreAnswers:
         if self._reader is None or stored.unshown:
             return {}
         async with self._look():
-            return await asyncio.to_thread(self._reader.page, stored.url, stored.segment, stored.fetched)
+            in_time = _within(LOOK_S_MAX)
+            return await asyncio.to_thread(self._reader.page, stored.url, stored.segment, stored.fetched, in_time)
 
     @contextlib.asynccontextmanager
     async def _look(self) -> AsyncIterator[None]:
@@ -142,7 +148,12 @@ class StoreAnswers:
     async def _index(self) -> None:
         while self._reader is not None:
             await self._asked.wait()
-            left = await asyncio.to_thread(self._reader.index_some, time.time(), _within(INDEX_S_MAX))
+            left = 0
+            try:
+                left = await asyncio.to_thread(self._reader.index_some, time.time(), _within(INDEX_S_MAX))
+            except Exception:
+                # Look-ups are slower without indexes; nothing else may suffer.
+                log.exception("cannot make indexes, for a reason nobody foresaw", extra=event(Event.BUG))
             await asyncio.sleep(INDEX_S_MAX if left else INDEX_REST_S)
 
 

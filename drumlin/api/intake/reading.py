@@ -153,7 +153,7 @@ def read_page(order: Order) -> Read:
 
 def _read_body(order: Order) -> Discovered | None:
     """Parse the body; returns its links, unless the worker has sent some."""
-    capture, given = order.capture, order.capture.links
+    capture, given, given_bytes = order.capture, order.capture.links, order.capture.links_bytes
     encoding = capture.headers.get("content-encoding", "")
     raw = capture.body_raw
     capture.body = decode(raw, encoding, order.reading.body_decoded_bytes_max) if encoding else raw
@@ -166,7 +166,7 @@ def _read_body(order: Order) -> Discovered | None:
     if capture.told is not None:
         capture.told.has_text = True
     if given.urls:
-        capture.links = given
+        capture.links, capture.links_bytes = given, given_bytes
         return None
     return pipeline.discover(capture)
 

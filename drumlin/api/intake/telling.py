@@ -42,6 +42,7 @@ from drumlin.protocol import (
 )
 from drumlin.store import FetchRecord, record_id_of
 from drumlin.urls import canonical, domain_of, host_or_nothing
+from drumlin.urls.resolver import PAGE_CHARS_MAX
 
 TEXT_URL_CHARS_MAX = 4 * 1024 * 1024
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -163,8 +164,8 @@ def telling_of(told: ToldResult, node: str, now: float, *, decoded: bool = False
     _check_status(told)
     result = _result(told, now)
     head = _head(told) if result.outcome in ANSWERED or _is_refusal(told, result) else b""
-    if result.outcome == Outcome.REDIRECTED:
-        result.redirect_to = canonical(told.redirect_to or location_of(head), result.url) or ""
+    target = told.redirect_to or (location_of(head) if result.outcome == Outcome.REDIRECTED else "")
+    result.redirect_to = canonical(target, result.url) or "" if target else ""
     host = host_or_nothing(result.url)
     key = read_assignment_id(result.assignment_id)
     fetch = _fetch(result, host, node, key)
@@ -263,7 +264,7 @@ def _is_refusal(told: ToldResult, result: Result) -> bool:
 
 def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, head: bytes) -> Capture:
     headers = header_fields(head) if head else {"content-type": told.content_type or told.mime or ""}
-    links = [canonical(href, result.url) for href in result.links]
+    links = _resolved(result.links, result.url)
     told_hash = read_hash(told.content_hash)
     return Capture(
         url=result.url,
@@ -284,9 +285,22 @@ def _capture(told: ToldResult, result: Result, key: AssignmentKey, host: str, he
         headers=headers,
         mime=extract_mime_type(headers.get("content-type", "")).essence,
         links=LinkSet(links, [LINK_KIND] * len(links), [""] * len(links), [""] * len(links)),
+        links_bytes=sum(len(url) for url in links if url),
         digest=bytes.fromhex(told_hash),
         sketch=result.sketch,
     )
+
+
+def _resolved(hrefs: list[str], base: str) -> list[str | None]:
+    """The URLs of links, as many as a page may have: a long base makes a long URL of every short href."""
+    urls, chars_left = list[str | None](), PAGE_CHARS_MAX
+    for href in hrefs:
+        url = canonical(href, base)
+        chars_left -= len(url or "")
+        if chars_left < 0:
+            break
+        urls.append(url)
+    return urls
 
 
 def _head(told: ToldResult) -> bytes:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drumlin.store.files import StoredFile, StoreFiles
-from drumlin.store.tables.lookup import InTime
+from drumlin.store.tables.reading import InTime, batches
 from drumlin.store.tables.schema import PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 
@@ -26,6 +26,8 @@ SIZE_BOUNDS: Final = (0, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 TYPES_MAX: Final = 200
 """How many types are told apart: sites may call theirs anything."""
 OTHER_TYPES: Final = "other"
+NAME_CHARS_MAX: Final = 100
+"""Of a longer name of a type or a language the beginning counts."""
 FLAGS: Final = ("noindex", "nofollow", "soft_404")
 EXACT, NEAR = "exact", "near"
 _FOLDER: Final = f"tables/{PAGES}"
@@ -98,8 +100,15 @@ class ContentsReader:
     def _of_segment(self, file: StoredFile) -> Contents:
         found = Contents()
         # A segment that is gone or damaged counts as empty: those who need all rows report it.
-        with suppress(OSError, pa.ArrowException), self._files.open(f"{_FOLDER}/{file.name}") as opened:
-            found = _few_types(contents_of(pq.ParquetFile(opened).read(columns=_COLUMNS, use_threads=False)))
+        with (
+            suppress(OSError, pa.ArrowException),
+            self._files.open(f"{_FOLDER}/{file.name}") as opened,
+            pq.ParquetFile(opened) as pages,
+        ):
+            for group in range(pages.num_row_groups):
+                for batch in batches(pages, group, _COLUMNS, lambda: True):
+                    found.add(contents_of(pa.Table.from_batches([batch])))
+                    found = _few_names(found)
         return found
 
 
@@ -107,7 +116,7 @@ def _sum(parts: Iterable[Contents]) -> Contents:
     total = Contents()
     for part in parts:
         total.add(part)
-    return _few_types(total)
+    return _few_names(total)
 
 
 def contents_of(rows: Any) -> Contents:
@@ -140,11 +149,12 @@ def contents_of(rows: Any) -> Contents:
 def _by(rows: Any, column: str) -> tuple[Counter[str], Counter[str]]:
     """How many rows there are of each value, and how many bytes their bodies have; NULL is the empty text."""
     grouped = rows.select([column, "body_bytes"]).group_by(column).aggregate([([], "count_all"), ("body_bytes", "sum")])
-    values = [value or "" for value in grouped[column].to_pylist()]
-    counts, sizes = grouped["count_all"].to_pylist(), grouped["body_bytes_sum"].to_pylist()
-    return Counter(dict(zip(values, counts, strict=True))), Counter(
-        {value: size or 0 for value, size in zip(values, sizes, strict=True)}
-    )
+    counts, sizes = Counter[str](), Counter[str]()
+    for row in grouped.to_pylist():
+        name = (row[column] or "")[:NAME_CHARS_MAX]
+        counts[name] += row["count_all"]
+        sizes[name] += row["body_bytes_sum"] or 0
+    return counts, sizes
 
 
 def _by_size(pc: Any, sizes: Any) -> tuple[list[int], list[int]]:
@@ -160,9 +170,12 @@ def _steps(at_least: list[int]) -> list[int]:
     return [low - high for low, high in zip(at_least, [*at_least[1:], 0], strict=True)]
 
 
-def _few_types(contents: Contents) -> Contents:
-    """The same with at most `TYPES_MAX` types; the rarest are taken together."""
-    for name in [name for name, _ in contents.types.most_common() if name != OTHER_TYPES][TYPES_MAX:]:
-        contents.types[OTHER_TYPES] += contents.types.pop(name)
-        contents.type_bytes[OTHER_TYPES] += contents.type_bytes.pop(name, 0)
+def _few_names(contents: Contents) -> Contents:
+    """The same with at most `TYPES_MAX` types, and as many languages; the rarest are taken together."""
+    of_types, of_languages = (contents.types, contents.type_bytes), (contents.languages, Counter[str]())
+    of_twins = (contents.duplicates, contents.duplicate_bytes)
+    for counts, sizes in (of_types, of_languages, of_twins):
+        for name in [name for name, _ in counts.most_common() if name != OTHER_TYPES][TYPES_MAX:]:
+            counts[OTHER_TYPES] += counts.pop(name)
+            sizes[OTHER_TYPES] += sizes.pop(name, 0)
     return contents

@@ -3,16 +3,16 @@ it; and the last attempts on a host.
 
 Segments are searched newest first, within a time limit. A segment that has an index (`url_index`) is looked into, the
 others are read through. Only rows that readers can see are found (`segments`); what nodes have written since is in
-their journals.
+their journals. A file may be a stranger's, who sent it as a bundle, so it is read in small pieces (`reading`).
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import islice
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drumlin.errors import StorageError
+from drumlin.logs import Event, event
 from drumlin.store.files import StoredFile, StoreFiles
+from drumlin.store.tables.reading import InTime, TimeUp, batches, check_time, rows_at
 from drumlin.store.tables.rows import FetchRecord
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
@@ -65,9 +67,11 @@ _TOLD_COLUMNS: Final = [
 ]
 SAME_MOMENT_S: Final = 1e-3
 _SPELLED: Final = re.compile("[%?;]")
+_ESCAPABLE: Final = re.compile("[A-Za-z0-9._~-]")
+ESCAPABLE_CHARS_MAX: Final = 200
+"""So many characters of a URL are compared with spellings that escape some of them, before any is taken apart."""
 
-InTime = Callable[[], bool]
-"""Whether there is time to go on searching."""
+log = logging.getLogger("drumlin.store")
 
 
 class StoredFetch(msgspec.Struct):
@@ -126,32 +130,34 @@ class _Segment:
         self.opened = opened
         self.index = index
 
-    def rows(self, part: str, columns: list[str], url: str) -> Iterator[dict[str, Any]]:
-        """The rows that one list of the index is about and that have this URL, newest row group first."""
+    def rows(
+        self, part: str, columns: list[str], url: str, in_time: InTime, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The rows that one list of the index is about and that have this URL, newest row group first; any of them if
+        there is a limit."""
         table, column = COLUMNS[part]
         indexed = None if self.index is None else self.index.groups(part, key_of(url))
         if indexed == []:
             return
+        spellings = _Spellings(url)
         with pq.ParquetFile(self.opened(table)) as file:
             for group in reversed(range(file.num_row_groups) if indexed is None else indexed):
-                values = file.read_row_group(group, columns=[column])[column]
-                places = [place for place in _may_be(url, values) if identity(values[place].as_py()) == identity(url)]
-                if places:
-                    yield from file.read_row_group(group, columns=columns).take(places).to_pylist()
+                places = _places(file, group, column, spellings.among, in_time, limit)
+                yield from rows_at(file, group, columns, places, in_time)
+                if limit is not None and (limit := limit - len(places)) <= 0:
+                    return
 
-    def pages(self, urls: set[str], columns: list[str]) -> dict[str, dict[str, Any]]:
+    def pages(self, urls: set[str], columns: list[str], in_time: InTime) -> dict[str, dict[str, Any]]:
         """The rows of these pages, spelled as they are in the tables, by their URLs."""
         pc, found = _compute(), dict[str, dict[str, Any]]()
+        wanted = pa.array(list(urls), pa.string())
         with pq.ParquetFile(self.opened(PAGES)) as file:
             index = self.index
             all_groups = range(file.num_row_groups)
             groups = all_groups if index is None else {g for url in urls for g in index.groups("pages", key_of(url))}
             for group in groups:
-                values = file.read_row_group(group, columns=["url"])["url"]
-                places = pc.indices_nonzero(pc.is_in(values, value_set=pa.array(list(urls))))
-                if len(places):
-                    rows = file.read_row_group(group, columns=columns).take(places).to_pylist()
-                    found |= {row["url"]: row for row in rows}
+                places = _places(file, group, "url", lambda values: _true(pc.is_in(values, value_set=wanted)), in_time)
+                found |= {row["url"]: row for row in rows_at(file, group, columns, places, in_time)}
         return found
 
 
@@ -165,48 +171,55 @@ class StoreReader:
         """The attempts on a URL, and whether all segments were searched. The search stops when `in_time` says no, or at
         `FOUND_MAX`."""
         found: list[StoredFetch] = []
-        for versions in self._segments():
-            if not in_time() or len(found) >= FOUND_MAX:
-                return found, False
-            with self._segment(versions) as segment:
-                found += _attempts(segment, url)
-        return found, True
+        with suppress(TimeUp):
+            for versions in self._segments():
+                check_time(in_time)
+                if len(found) >= FOUND_MAX:
+                    return found, False
+                with self._segment(versions) as segment:
+                    found += _attempts(segment, url, in_time)
+            return found, True
+        return found, False
 
     def links(self, url: str, in_time: InTime) -> tuple[list[StoredLink], bool]:
         """Some of the links and redirects to a URL, and whether the search ended by itself: with enough of them, or
         with all segments."""
         found: list[StoredLink] = []
-        for versions in self._segments():
-            if len(found) >= LINKS_FOUND_MAX:
-                break
-            if not in_time():
-                return found, False
-            with self._segment(versions) as segment:
-                found += _links(segment, url, LINKS_FOUND_MAX - len(found))
-                found += _redirects(segment, url)[: LINKS_FOUND_MAX - len(found)]
-        return found, True
+        with suppress(TimeUp):
+            for versions in self._segments():
+                if len(found) >= LINKS_FOUND_MAX:
+                    break
+                check_time(in_time)
+                with self._segment(versions) as segment:
+                    found += _links(segment, url, LINKS_FOUND_MAX - len(found), in_time)
+                    found += _redirects(segment, url, LINKS_FOUND_MAX - len(found), in_time)
+            return found, True
+        return found, False
 
     def host_fetches(self, host: str, limit: int, in_time: InTime) -> tuple[list[StoredFetch], bool]:
         """The last attempts on a host's URLs, newest first, and whether the search ended by itself. Row groups say
         between which hosts theirs are, so most of a large store is not read."""
         found: list[StoredFetch] = []
-        for versions in self._segments():
-            if len(found) >= limit:
-                break
-            if not in_time():
-                return _newest(found, limit), False
-            with self._segment(versions) as segment:
-                found += _of_host(segment, host, limit)
-        return _newest(found, limit), True
+        with suppress(TimeUp):
+            for versions in self._segments():
+                if len(found) >= limit:
+                    break
+                check_time(in_time)
+                with self._segment(versions) as segment:
+                    found += _of_host(segment, host, limit, in_time)
+            return _newest(found, limit), True
+        return _newest(found, limit), False
 
-    def page(self, url: str, segment: str, fetched: float) -> dict[str, Any]:
-        """What the table of pages says in one segment about the capture of this moment; empty if it has no row."""
-        for versions in self._segments():
-            if _name(versions) == segment:
-                with self._segment(versions) as found:
-                    for row in found.rows("pages", _TOLD_COLUMNS, url):
-                        if abs(row["fetch_time"].timestamp() - fetched) < SAME_MOMENT_S:
-                            return row
+    def page(self, url: str, segment: str, fetched: float, in_time: InTime) -> dict[str, Any]:
+        """What the table of pages says in one segment about the capture of this moment; empty if it has no row, or if
+        there is no time to find it."""
+        with suppress(TimeUp):
+            for versions in self._segments():
+                if _name(versions) == segment:
+                    with self._segment(versions) as found:
+                        for row in found.rows("pages", _TOLD_COLUMNS, url, in_time):
+                            if abs(row["fetch_time"].timestamp() - fetched) < SAME_MOMENT_S:
+                                return row
         return {}
 
     def index_some(self, now: float, in_time: InTime) -> int:
@@ -227,9 +240,13 @@ class StoreReader:
     def _make_index(self, versions: dict[str, StoredFile]) -> bool:
         """Make and keep the index of a segment. False if it cannot be written."""
         name, made = _name(versions), b""
-        with suppress(OSError, pa.ArrowException), ExitStack() as stack:
-            files = {table: stack.enter_context(self._open(table, name)) for table in versions}
-            made = make_index(files, {table: file.version for table, file in versions.items()})
+        try:
+            with suppress(OSError, pa.ArrowException), ExitStack() as stack:
+                files = {table: stack.enter_context(self._open(table, name)) for table in versions}
+                made = make_index(files, {table: file.version for table, file in versions.items()})
+        except Exception:
+            # Whatever a stranger's rows may cause, the other segments get their indexes.
+            log.exception("cannot make an index of %s, for a reason nobody foresaw", name, extra=event(Event.BUG))
         try:
             # That of a damaged segment is empty, so it is not tried again; the segment is read as far as it goes.
             self._files.write(f"{INDEXES}/{name}{INDEX_SUFFIX}", made)
@@ -275,18 +292,19 @@ def _name(versions: dict[str, StoredFile]) -> str:
     return versions[PAGES].name.removesuffix(PARQUET_SUFFIX)
 
 
-def _attempts(segment: _Segment, url: str) -> list[StoredFetch]:
-    rows = list(segment.rows("fetches", _FETCH_COLUMNS, url))
+def _attempts(segment: _Segment, url: str, in_time: InTime) -> list[StoredFetch]:
+    rows = list(segment.rows("fetches", _FETCH_COLUMNS, url, in_time))
     if not rows:
         return []
-    pages = {row["fetch_time"]: row for row in segment.rows("pages", _PAGE_COLUMNS, url)}
+    pages = {row["fetch_time"]: row for row in segment.rows("pages", _PAGE_COLUMNS, url, in_time)}
     return [_stored(row, pages.get(row["fetch_time"]), segment.name) for row in rows]
 
 
-def _links(segment: _Segment, url: str, limit: int) -> list[StoredLink]:
+def _links(segment: _Segment, url: str, limit: int, in_time: InTime) -> list[StoredLink]:
     """Links to the URL, joined with the rows of the pages that have them."""
-    rows = list(islice(segment.rows("links", ["url", "kind", "rel"], url), limit))
-    pages = segment.pages({row["url"] for row in rows}, ["url", "depth", "nofollow", "soft_404"]) if rows else {}
+    rows = list(segment.rows("links", ["url", "kind", "rel"], url, in_time, limit))
+    columns = ["url", "depth", "nofollow", "soft_404"]
+    pages = segment.pages({row["url"] for row in rows}, columns, in_time) if rows else {}
     return [
         StoredLink(
             row["url"],
@@ -301,26 +319,24 @@ def _links(segment: _Segment, url: str, limit: int) -> list[StoredLink]:
     ]
 
 
-def _redirects(segment: _Segment, url: str) -> list[StoredLink]:
+def _redirects(segment: _Segment, url: str, limit: int, in_time: InTime) -> list[StoredLink]:
     """The URLs that redirect to this one, as links of the kind `REDIRECT`."""
-    rows = segment.rows("redirects", ["url"], url)
+    rows = segment.rows("redirects", ["url"], url, in_time, limit) if limit > 0 else []
     return [StoredLink(row["url"], REDIRECT, "", 0, nofollow=False, soft_404=False) for row in rows]
 
 
-def _of_host(segment: _Segment, host: str, limit: int) -> list[StoredFetch]:
+def _of_host(segment: _Segment, host: str, limit: int, in_time: InTime) -> list[StoredFetch]:
     """The last attempts on a host that a segment has."""
-    found: list[StoredFetch] = []
+    pc, found = _compute(), list[StoredFetch]()
     with pq.ParquetFile(segment.opened(FETCHES)) as file:
         column = file.schema_arrow.get_field_index("host")
         for group in reversed(range(file.num_row_groups)):
             said = file.metadata.row_group(group).column(column).statistics
             if said is not None and said.has_min_max and not said.min <= host <= said.max:
                 continue
-            hosts = file.read_row_group(group, columns=["host"])["host"].to_pylist()
-            places = [place for place, one in enumerate(hosts) if one == host][-limit:]
-            if places:
-                rows = file.read_row_group(group, columns=_FETCH_COLUMNS).take(places).to_pylist()
-                found += [_stored(row, None, segment.name) for row in rows]
+            places = _places(file, group, "host", lambda hosts: _true(pc.equal(hosts, host)), in_time)[-limit:]
+            rows = rows_at(file, group, _FETCH_COLUMNS, places, in_time)
+            found += [_stored(row, None, segment.name) for row in rows]
             if len(found) >= limit:
                 break
     return found
@@ -335,19 +351,67 @@ def _compute() -> Any:
     return importlib.import_module("pyarrow.compute")
 
 
-def _may_be(url: str, values: Any) -> list[int]:
-    """The places of all values that may be a spelling of the URL: spellings are alike up to the first `%`, `?` or `;`,
-    unless an earlier character is percent-encoded. The caller compares identities."""
-    pc = _compute()
-    place = identity(url)
-    common = _SPELLED.split(place, maxsplit=1)[0]
-    alike = pc.and_(
-        pc.starts_with(values, common), pc.or_(pc.match_substring_regex(values, "[%?;]"), pc.equal(values, place))
-    )
-    root = place[: place.index("/", len("https://")) + 1]
-    escaped = pc.and_(pc.starts_with(values, root), pc.match_substring(values, "%"))
-    places: list[int] = pc.indices_nonzero(pc.fill_null(pc.or_(alike, escaped), False)).to_pylist()
+def _true(mask: Any) -> list[int]:
+    """The places that a mask of Arrow names."""
+    places: list[int] = _compute().indices_nonzero(mask).to_pylist()
     return places
+
+
+def _places(
+    file: Any,
+    group: int,
+    column: str,
+    among: Callable[[Any], list[int]],
+    in_time: InTime,
+    limit: int | None = None,
+) -> list[int]:
+    """The rows of a row group whose values in a column `among` finds, in order; the first ones if there is a limit."""
+    places: list[int] = []
+    start = 0
+    for batch in batches(file, group, [column], in_time):
+        places += [start + place for place in among(batch.column(0))]
+        start += len(batch)
+        if limit is not None and len(places) >= limit:
+            return places[:limit]
+    return places
+
+
+class _Spellings:
+    """All spellings of a URL. They are alike up to the first `%`, `?` or `;`, unless an earlier character is
+    percent-encoded."""
+
+    def __init__(self, url: str) -> None:
+        self._identity = identity(url)
+        self._common = _SPELLED.split(self._identity, maxsplit=1)[0]
+        root = self._common.find("/", len("https://")) + 1
+        path = self._common[root : root + ESCAPABLE_CHARS_MAX]
+        self._root, self._escaped = self._common[:root], f"^{re.escape(self._common[:root])}{_any_escaped(path)}"
+
+    def among(self, values: Any) -> list[int]:
+        """The places of the spellings among some values. Arrow leaves those out that cannot be any: whoever links to a
+        site's every page must not cost a step of Python for each link."""
+        places = _true(_compute().starts_with(values, self._root))
+        if not places:
+            return []
+        of_host = values.take(pa.array(places))
+        likely = _true(self._likely(of_host))
+        return [places[place] for place in likely if identity(of_host[place].as_py()) == self._identity]
+
+    def _likely(self, values: Any) -> Any:
+        pc = _compute()
+        spelled = pc.match_substring_regex(values, _SPELLED.pattern)
+        alike = pc.and_(pc.starts_with(values, self._common), pc.or_(spelled, pc.equal(values, self._identity)))
+        escaped = pc.match_substring(values, "%")
+        if pc.any(escaped).as_py():
+            escaped = pc.and_(escaped, pc.match_substring_regex(values, self._escaped))
+        return pc.or_(alike, escaped)
+
+
+def _any_escaped(path: str) -> str:
+    """A pattern of all ways to write the beginning of a path: characters that need no escape may have one."""
+    return "".join(
+        f"(?:{re.escape(one)}|(?i:%{ord(one):02x}))" if _ESCAPABLE.match(one) else re.escape(one) for one in path
+    )
 
 
 def of_record(fetch: FetchRecord, segment: str) -> StoredFetch:

@@ -16,7 +16,7 @@ from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 from drumlin.urls import canonical
 
-BATCH_ROWS: Final = 20_000
+BATCH_ROWS: Final = 2_000
 NOFOLLOW: Final = "nofollow"
 
 

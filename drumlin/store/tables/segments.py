@@ -40,7 +40,13 @@ ROW_GROUP_PAGES: Final = 500
 ROW_GROUP_LINKS_MAX: Final = 100_000
 ROW_GROUP_FETCHES_MAX: Final = 5_000
 ROW_GROUP_TEXT_BYTES_MAX: Final = 32_000_000
+ROW_GROUP_LINKS_BYTES_MAX: Final = 32_000_000
 """A row group is written when any of these limits is reached, which bounds memory for every kind of page."""
+
+BODY_UNCOUNTED_BYTES: Final = 256 * 1024
+"""What a page writes of its links is in its body, and is counted as links from here on."""
+GATHERED_BYTES_MAX: Final = 64_000_000
+"""Small row groups are gathered into one of at most this size, unpacked."""
 
 PARQUET_SUFFIX: Final = ".parquet"
 TEMPORARY_SUFFIX: Final = ".parquet.tmp"
@@ -82,6 +88,7 @@ class SegmentWriter:
         self._links = LinkRows()
         self._fetches: list[FetchRecord] = []
         self._text_bytes = 0
+        self._links_bytes = 0
         self._finished = False
         self._shown = False
         self._unshown = 0
@@ -98,6 +105,8 @@ class SegmentWriter:
             self._pages.append(page_row(capture, self._node))
             self._links.add(capture)
             self._text_bytes += len(capture.text)
+            if capture.links.urls:
+                self._links_bytes += capture.links_bytes + max(0, len(capture.body) - BODY_UNCOUNTED_BYTES)
             if self._is_full():
                 self.flush()
         self.rows += len(captures)
@@ -111,7 +120,8 @@ class SegmentWriter:
         if self._failure is not None:
             raise self._failure
         pages, links, fetches = self._pages, self._links, self._fetches
-        self._pages, self._links, self._fetches, self._text_bytes = [], LinkRows(), [], 0
+        self._pages, self._links, self._fetches = [], LinkRows(), []
+        self._text_bytes = self._links_bytes = 0
         # Until all of it is written, these rows are nowhere. If anything goes wrong, the segment must not be published.
         self._failure = StorageError(
             f"The segment {self._name} lost rows.", "Run the same command again to rebuild it."
@@ -166,6 +176,7 @@ class SegmentWriter:
             len(self._pages) >= ROW_GROUP_PAGES
             or self._text_bytes >= ROW_GROUP_TEXT_BYTES_MAX
             or len(self._links) >= ROW_GROUP_LINKS_MAX
+            or self._links_bytes >= ROW_GROUP_LINKS_BYTES_MAX
         )
 
     def _final(self, table: str) -> Path:
@@ -217,11 +228,16 @@ def _rows_of(path: Path, table: str) -> Iterator[Any]:
     with pq.ParquetFile(path) as shown:
         gathered: list[Any] = []
         for group in range(shown.num_row_groups):
-            gathered.append(shown.read_row_group(group).cast(SCHEMAS[table]))
-            full = sum(len(rows) for rows in gathered) >= _ROW_GROUP_MAX[table]
-            if full or group == shown.num_row_groups - 1:
+            rows = shown.read_row_group(group).cast(SCHEMAS[table])
+            if gathered and sum(part.nbytes for part in gathered) + rows.nbytes > GATHERED_BYTES_MAX:
                 yield pa.concat_tables(gathered)
                 gathered = []
+            gathered.append(rows)
+            if sum(map(len, gathered)) >= _ROW_GROUP_MAX[table]:
+                yield pa.concat_tables(gathered)
+                gathered = []
+        if gathered:
+            yield pa.concat_tables(gathered)
 
 
 def _open(path: Path, table: str) -> Any:

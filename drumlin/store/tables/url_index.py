@@ -6,7 +6,8 @@ sorted array of 32-bit hashes of identities (so any spelling of a URL is found) 
 that two URLs share costs a look in vain: rows are compared with the URL itself.
 
 Nobody who fetches pages makes an index. A coordinator of a running crawl makes them once somebody has asked about a URL
-(`StoreReader.index_some`); until then, and for segments that still grow, segments are read through instead.
+(`StoreReader.index_some`); until then, and for segments that still grow, segments are read through instead. So are
+those that have far more than drumlin writes: a stranger's few kilobytes may unpack to hours of work.
 
 Measured by `python -m bench.lookups` on two cores that others used too, with 10,000 pages and 300,000 links in a
 segment: an index takes 0.2 s of CPU and 1.8 MB. To look for a URL's attempts takes 25 ms in a segment that is read
@@ -15,7 +16,6 @@ through, and for links to it 300 ms; with indexes a segment that has nothing of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import xxhash
 
+from drumlin.store.tables.reading import batches
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
 from drumlin.urls import identities, identity
 
@@ -40,6 +41,12 @@ COLUMNS: Final = {
 """The lists of an index: the table and the column whose URLs each of them has."""
 WINDOW_SIGMAS: Final = 8
 """Hashes are spread evenly, so the place of one is known within a few times the square root of their number."""
+
+GROUPS_MAX: Final = 1 << 16
+"""What a number of two bytes can tell apart."""
+URLS_MAX: Final = 10_000_000
+URL_BYTES_MAX: Final = 1_000_000_000
+"""What one list is made of at most. Segments of nodes have 10,000 pages, mostly with less than a million links."""
 
 _KEY: Final = np.dtype("<u4")
 _GROUP: Final = np.dtype("<u2")
@@ -63,30 +70,43 @@ def key_of(url: str) -> int:
 
 
 def make_index(files: dict[str, BinaryIO], versions: dict[str, str]) -> bytes:
-    """The index of a segment, whose tables are in these files."""
+    """The index of a segment, whose tables are in these files; empty if it would be too large."""
     lists: dict[str, Entries] = {}
     for table in files:
         columns = {name: column for name, (owner, column) in COLUMNS.items() if owner == table}
         with pq.ParquetFile(files[table]) as file:
             for name, column in columns.items():
-                lists[name] = _entries(_urls_of(file, group, column) for group in range(file.num_row_groups))
+                entries = _entries(file, column)
+                if entries is None:
+                    return b""
+                lists[name] = entries
     head = Head(FORM, versions, {name: len(lists[name].keys) for name in COLUMNS})
     arrays = (array.tobytes() for name in COLUMNS for array in lists[name])
     return msgspec.json.encode(head).ljust(HEAD_BYTES) + b"".join(arrays)
 
 
-def _urls_of(file: Any, group: int, column: str) -> list[str]:
-    """The different URLs in a column of a row group."""
-    values = file.read_row_group(group, columns=[column])[column]
-    return [url for url in values.unique().to_pylist() if url]
-
-
-def _entries(groups: Iterable[list[str]]) -> Entries:
-    hashed = [np.array([xxhash.xxh32_intdigest(url.encode()) for url in identities(urls)], _KEY) for urls in groups]
+def _entries(file: Any, column: str) -> Entries | None:
+    """The list of a column's URLs; None if they are too many, or too long."""
+    if file.num_row_groups > GROUPS_MAX or file.metadata.num_rows > URLS_MAX:
+        return None
+    hashed, bytes_left = list[Any](), URL_BYTES_MAX
+    for group in range(file.num_row_groups):
+        parts = [np.array([], _KEY)]
+        for batch in batches(file, group, [column], lambda: True):
+            bytes_left -= batch.nbytes
+            if bytes_left < 0:
+                return None
+            parts.append(_keys(batch.column(0)))
+        hashed.append(np.unique(np.concatenate(parts)))
     keys = np.concatenate([*hashed, np.array([], _KEY)])
     numbers = np.repeat(np.arange(len(hashed), dtype=_GROUP), [len(part) for part in hashed])
     order = np.argsort(keys, kind="stable")
     return Entries(keys[order], numbers[order])
+
+
+def _keys(values: Any) -> Any:
+    urls = [url for url in values.unique().to_pylist() if url]
+    return np.array([xxhash.xxh32_intdigest(url.encode()) for url in identities(urls)], _KEY)
 
 
 class UrlIndex:

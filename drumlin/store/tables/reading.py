@@ -1,0 +1,53 @@
+"""Reads tables in small pieces, within a time limit.
+
+A file of a few kilobytes can unpack to gigabytes: a long value that repeats takes its length once. Whoever wrote a
+file, a reader holds a piece of it at a time, and looks at the clock between two pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+BATCH_ROWS: Final = 2_000
+LONG_BATCH_ROWS: Final = 16
+"""For columns whose values may be long."""
+LONG_COLUMNS: Final = frozenset({"text"})
+
+InTime = Callable[[], bool]
+"""Whether there is time to go on."""
+
+
+class TimeUp(Exception):  # it is no error
+    """There is no time left to read on."""
+
+
+def check_time(in_time: InTime) -> None:
+    if not in_time():
+        raise TimeUp
+
+
+def batches(file: Any, group: int, columns: list[str], in_time: InTime) -> Iterator[Any]:
+    """Columns of a row group, some rows at a time. Raises `TimeUp`."""
+    rows = BATCH_ROWS if LONG_COLUMNS.isdisjoint(columns) else LONG_BATCH_ROWS
+    for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=columns, use_threads=False):
+        check_time(in_time)
+        yield batch
+
+
+def rows_at(file: Any, group: int, columns: list[str], places: list[int], in_time: InTime) -> Iterator[dict[str, Any]]:
+    """The rows at these places of a row group, which are in order."""
+    start, wanted = 0, iter(places)
+    place = next(wanted, None)
+    if place is None:
+        return
+    for batch in batches(file, group, columns, in_time):
+        here = []
+        while place is not None and place < start + len(batch):
+            here.append(place - start)
+            place = next(wanted, None)
+        if here:
+            yield from batch.take(here).to_pylist()
+        if place is None:
+            return
+        start += len(batch)

@@ -31,6 +31,14 @@ def one_line(text: str) -> str:
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
 
 
+def safe_json(document: str) -> str:
+    """A JSON document with every unsafe character escaped, which means the same. Encoders escape only some of them; the
+    ends of its own lines stay."""
+    if document.isascii() and "\x7f" not in document:
+        return document
+    return _UNSAFE.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", document)
+
+
 def folded(text: str, columns: int, indent: int = CONTINUED_INDENT) -> str:
     """The text broken between words, for a terminal of so many columns. A word that is longer than a line, such as a
     URL, is not broken, so it can be copied."""

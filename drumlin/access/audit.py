@@ -1,4 +1,5 @@
-"""The audit log: every change that a person makes, with who, what, when, from where and how it ended.
+"""The audit log: every change that a person makes, and every log-in to the dashboard (`session.open`): with who, what,
+when, from where and how it ended.
 
 An entry goes into the engine's table `audit`, shared by all coordinators, and with all its fields to the logger
 `drumlin.audit`. The table keeps the newest `ENTRIES_MAX` entries. Each coordinator trims it after every `TRIM_EVERY`

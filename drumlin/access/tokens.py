@@ -13,8 +13,9 @@ Guarantees:
   are then void, and the node must join again;
 - every coordinator refuses what is revoked from its next `refresh` on.
 
-A browser that shows a token gets a session, `<role>.<token id>.<expires>.<mac>`, made with a key of its own from the
-same secret. So every coordinator knows it without a look-up, and it is refused as soon as its token is.
+A browser that shows a token gets a session, `<role>.<token id>.<expires>.<number>.<mac>`, made with a key of its own
+from the same secret. So every coordinator knows it without a look-up, and it is refused as soon as its token is. The
+random number tells it from others of that token, so logging out ends one session; the engine records that it is over.
 
 Every crawl has a secret, even one without tokens. If several coordinators start a new crawl at once, the first one's
 secret becomes that of all. If an engine loses its last second of data, and the secret with it, a coordinator that still
@@ -58,6 +59,9 @@ SESSION_S = 43_200.0
 SESSION_SCHEME = "Session"
 """Stands before a session where a header would say `Bearer`. No client sends it: the cookie is turned into it."""
 LOG_IN_HINT = "Log in again."
+SESSION_NUMBER_BYTES = 8
+ENDED_MAX = 1_000
+"""So many sessions that were ended before their time are remembered; beyond that, those that would end first are not."""
 
 # A node's name is part of paths, tokens and file names.
 NODE_ID = re.compile(NODE_NAME, re.ASCII)
@@ -66,9 +70,12 @@ _TOKEN = re.compile(
     r"_([a-z2-7]{32})",
     re.ASCII,
 )
-_SESSION = re.compile(r"((viewer|operator)\.([a-z0-9]+)\.([1-9][0-9]{0,11}))\.([a-z2-7]{32})", re.ASCII)
+_SESSION = re.compile(
+    r"((viewer|operator)\.([a-z0-9]+)\.([1-9][0-9]{0,11})\.[0-9a-f]{16})\.([a-z2-7]{32})", re.ASCII
+)
 _NODE_PREFIX = "node/"
 _NODES_OF_PREFIX = "nodes of/"
+_SESSION_PREFIX = "session/"
 
 
 class Role(StrEnum):
@@ -164,6 +171,8 @@ class AccessControl:
         self._nodes_revoked: frozenset[str] = frozenset()
         """Tokens that were revoked together with the nodes that they brought."""
         self._epochs: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
+        """Sessions that were logged out of, by their MAC, and when they would have ended by themselves."""
 
     def _use(self, secret: bytes) -> None:
         if len(secret) != SECRET_BYTES:
@@ -179,6 +188,7 @@ class AccessControl:
         self._revoked = frozenset(key for key in entries if "/" not in key)
         self._nodes_revoked = frozenset(_named(entries, _NODES_OF_PREFIX))
         self._epochs = {node: int(epoch) for node, epoch in _named(entries, _NODE_PREFIX).items()}
+        self._ended |= {mac: int(ends) for mac, ends in _named(entries, _SESSION_PREFIX).items()}
 
     async def _refresh_secret(self, engine: Engine) -> None:
         secret = await engine.get_meta(SECRET_KEY)
@@ -255,14 +265,30 @@ class AccessControl:
 
     def session(self, identity: Identity, expires: int) -> Session:
         """A session of this identity, which must have been checked."""
-        text = f"{identity.role}.{identity.id}.{expires}"
+        text = f"{identity.role}.{identity.id}.{expires}.{secrets.token_hex(SESSION_NUMBER_BYTES)}"
         return Session(f"{text}.{self._session_mac(text)}", identity, expires)
 
     def _verified_session(self, text: str) -> tuple[Identity, int]:
         match = _SESSION.fullmatch(text) if len(text) <= TOKEN_CHARS_MAX else None
         if match is None or not hmac.compare_digest(match[5], self._session_mac(match[1])):
             raise Refused(401, RefusalCode.INVALID_TOKEN, "This session is not valid for this crawl.", LOG_IN_HINT)
+        if match[5] in self._ended:
+            raise Refused(401, RefusalCode.INVALID_TOKEN, "This session has ended.", LOG_IN_HINT)
         return Identity(Role(match[2]), match[3]), int(match[4])
+
+    def end_session(self, header: str, now: float) -> None:
+        """End a session, which must have been checked, at this coordinator."""
+        _, expires = self._verified(header)
+        self._ended = _lasting({**self._ended, header.rpartition(".")[2]: expires}, now)
+
+    async def share_ended(self, engine: Engine, now: float) -> None:
+        """Have every coordinator refuse the ended sessions, from its next `refresh` on."""
+        written = {mac: int(ends) for mac, ends in _named(await engine.get_entries(REVOKED_TABLE), _SESSION_PREFIX).items()}
+        self._ended = _lasting(written | self._ended, now)
+        new = {f"{_SESSION_PREFIX}{mac}": str(ends).encode() for mac, ends in self._ended.items() if mac not in written}
+        await engine.put_entries(REVOKED_TABLE, new)
+        over = [f"{_SESSION_PREFIX}{mac}" for mac in written if mac not in self._ended]
+        await engine.delete_entries(REVOKED_TABLE, over)
 
     def _session_mac(self, text: str) -> str:
         code = hmac.digest(self._session_key, text.encode(), "sha256")
@@ -396,6 +422,12 @@ async def forget_expired(engine: Engine, now: float) -> None:
 
 def _forgotten_at(record: TokenRecord) -> float:
     return record.expires + (JOIN_REMEMBERED_S if record.role is Role.JOIN else 0.0)
+
+
+def _lasting(ended: dict[str, int], now: float) -> dict[str, int]:
+    """The ended sessions that would not have ended by themselves yet; if they are many, those that last longest."""
+    kept = sorted((ends, mac) for mac, ends in ended.items() if ends > now)[-ENDED_MAX:]
+    return {mac: ends for ends, mac in kept}
 
 
 def _named(entries: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:

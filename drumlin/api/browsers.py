@@ -8,7 +8,7 @@ have no origin); none of it can be chosen by a page. A page whose own name is ma
 - Without tokens (`--no-auth`) whoever reaches the port is operator and node, so a browser on the same machine must not
   be made use of: `refuse_pages`.
 - Where tokens are asked for, no browser adds one by itself, but it does add the cookie of a session. Such a request is
-  served under our own names only, and a change must come from our own page: `session_of`. The cookie is `SameSite`, the
+  served under our own names only, and a change must come from our own page: `check_own_page`. The cookie is `SameSite`, the
   page sends a header that other sites cannot send without our consent, and `Origin` must be ours.
 """
 
@@ -26,6 +26,8 @@ HINT = "Use tokens, or send it from a program."
 READING = ("GET", "HEAD")
 OWN_SITES = ("", "same-origin", "none")
 """What `Sec-Fetch-Site` says of a request of our own page, or of one that a person typed; programs send none."""
+SESSIONS_MAX = 8
+"""How many cookies of one name are looked at."""
 PAGE_HEADER_NAME = PAGE_HEADER.lower().encode()
 Headers = Mapping[bytes, bytes]
 
@@ -78,13 +80,11 @@ def comes_by_tls(headers: Headers, endpoint: str) -> bool:
     return endpoint.startswith("https:") and name_in(f"//{_text(headers, b'host')}") == name_in(endpoint)
 
 
-def session_of(headers: Headers, cookie: str) -> str | None:
-    """The session in the cookie of this name, in the form of an Authorization header; None if there is none."""
-    for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
-        name, _, value = part.strip().partition("=")
-        if name == cookie:
-            return f"{SESSION_SCHEME} {value}"
-    return None
+def sessions_of(headers: Headers, cookie: str) -> list[str]:
+    """The sessions in cookies of this name, in the form of an Authorization header. A page at another port, or another
+    name of the same domain, can add one that is worth nothing, and browsers may send it first."""
+    parts = [part.strip().partition("=") for part in headers.get(b"cookie", b"").decode("latin-1").split(";")]
+    return [f"{SESSION_SCHEME} {value}" for name, _, value in parts if name == cookie][:SESSIONS_MAX]
 
 
 def _text(headers: Headers, name: bytes) -> str:

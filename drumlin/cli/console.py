@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import msgspec
 
 from drumlin.config import ProcessConfig
-from drumlin.lines import CONTINUED_INDENT, folded, one_line
+from drumlin.lines import CONTINUED_INDENT, folded, one_line, safe_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +61,12 @@ def say(process: ProcessConfig, sentence: str) -> None:
 def write_json(value: object) -> None:
     """One JSON document on stdout, indented, for people and programs."""
     document = msgspec.json.format(msgspec.json.encode(value), indent=2)
-    sys.stdout.write(document.decode() + "\n")
+    write_document(document.decode() + "\n")
+
+
+def write_document(text: str) -> None:
+    """A piece of JSON on stdout. On a terminal, text from strangers must not control it."""
+    sys.stdout.write(safe_json(text) if sys.stdout.isatty() else text)
 
 
 class _Trimmed(io.TextIOBase):

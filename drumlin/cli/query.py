@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import signal
 import sys
 from datetime import datetime
 from itertools import islice
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from drumlin.cli.console import line, messages, results
+from drumlin.cli.console import line, messages, results, write_document
 from drumlin.cli.help import Verb
 from drumlin.cli.report import store_of
 from drumlin.config import Loaded, config_options
@@ -50,6 +51,8 @@ def command(loaded: Loaded, sql: str | None, as_csv: bool) -> None:
     from drumlin.sql.database import answering
 
     question = QUESTIONS.get(sql.strip())
+    # As Ctrl-C: a large question has files beside the memory, which must not stay.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with answering(store_of(loaded) / "tables", question.sql if question else sql) as answer:
         if as_csv:
             _write_csv(answer)
@@ -158,7 +161,7 @@ def _write_json(answer: Answer) -> None:
     separator = "["
     for row in answer.rows():
         record = dict(zip(answer.columns, row, strict=True))
-        sys.stdout.write(f"{separator}\n{msgspec.json.encode(record, enc_hook=str).decode()}")
+        write_document(f"{separator}\n{msgspec.json.encode(record, enc_hook=str).decode()}")
         separator = ","
     sys.stdout.write("[]\n" if separator == "[" else "\n]\n")
 
@@ -166,7 +169,7 @@ def _write_json(answer: Answer) -> None:
 def _write_csv(answer: Answer) -> None:
     safe = one_line if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(answer.columns)
+    writer.writerow([safe(name) for name in answer.columns])
     for row in answer.rows():
         writer.writerow([NOTHING if value is None else safe(_exact(value)) for value in row])
 

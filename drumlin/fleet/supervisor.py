@@ -56,6 +56,8 @@ class Supervisor:
         self._asked = 0.0
         self._state = ""
         self._complete = False
+        self._ordered: frozenset[str] = frozenset()
+        """The nodes that a person has ordered to leave, or to stay out."""
 
     def run(self) -> None:
         """Keep the fleet until it is told to stop; raises DrumlinError if the fleet cannot be started."""
@@ -180,10 +182,13 @@ class Supervisor:
         due = [child for child in self._children if child.due]
         if not due:
             return False
-        # A node that left by itself had nothing to do. It is started again only if there is work by now.
+        # A node that left by itself had nothing to do, or was told to leave. It is started again only if there is work
+        # by now, and nobody's order would make it leave again.
         left = [child for child in due if child.record.role is ProcessRole.NODE and child.record.exit_code == 0]
-        if left and self._crawl_state() not in WORKING_STATES:
-            due = [child for child in due if child not in left]
+        if left:
+            needed = self._crawl_state() in WORKING_STATES
+            returning = [child for child in left if needed and child.record.name not in self._ordered]
+            due = [child for child in due if child not in left or child in returning]
         for child in due:
             self._start_again(child)
         return bool(due)
@@ -215,8 +220,9 @@ class Supervisor:
         if time.monotonic() - self._asked >= ASK_S:
             self._asked = time.monotonic()
             try:
-                crawl = self._remote.get(paths.CRAWL)
+                crawl, nodes = self._remote.get(paths.CRAWL), self._remote.get(paths.NODES)["nodes"]
                 self._state, self._complete = crawl["state"], crawl["complete"]
+                self._ordered = frozenset(node["node_id"] for node in nodes if node["ordered"])
             except CoordinatorError:
                 self._state, self._complete = "", False
         return self._state

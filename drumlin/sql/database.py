@@ -75,7 +75,7 @@ class Answer:
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Each row once."""
-        with _plain_errors():
+        with _plain_errors(OSError):
             for batch in self._relation.to_arrow_reader(ROWS_AT_ONCE):
                 columns = [[_number(value) for value in column.to_pylist()] for column in batch.columns]
                 yield from zip(*columns, strict=True)
@@ -110,10 +110,12 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
         if confine is not None:
             confine()
             connection.execute(f"SET threads = {CONFINED_THREADS}")
-        with _plain_errors():
+        with _plain_errors(OSError):
             _lay_out(connection, sources)
-            _close_off(connection, folder, spill)
-            yield Answer(connection.sql(_only_statement(connection, sql)))
+            _close_off(connection, folder, sources, spill)
+            answer = Answer(connection.sql(_only_statement(connection, sql)))
+        with _plain_errors():
+            yield answer
 
 
 def files_of(folder: Path, now: float, stack: contextlib.ExitStack, *, opened: bool = False) -> list[str]:
@@ -151,11 +153,14 @@ def _plain(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _close_off(connection: DuckDBPyConnection, tables: Path, spill: str) -> None:
-    readable = ", ".join(_quoted(str(folder)) for folder in (tables, DESCRIPTORS))
+def _close_off(connection: DuckDBPyConnection, tables: Path, sources: dict[str, list[str]], spill: str) -> None:
+    """Close everything to the connection but the tables, and of this process's descriptors those that are of them: it
+    may have inherited others."""
+    opened = [file for files in sources.values() for file in files if file.startswith(str(DESCRIPTORS))]
     connection.execute(f"SET temp_directory = {_quoted(spill)}")
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"SET allowed_directories = [{readable}]")
+    connection.execute(f"SET allowed_directories = [{_quoted(str(tables))}]")
+    connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, opened))}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
@@ -175,13 +180,13 @@ def _only_statement(connection: DuckDBPyConnection, sql: str) -> Any:
 
 
 @contextlib.contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Turn what DuckDB says into a sentence."""
+def _plain_errors(*more: type[Exception]) -> Iterator[None]:
+    """Turn what DuckDB says into a sentence. Where only DuckDB works, it may also raise `more`."""
     import duckdb
 
     try:
         yield
-    except duckdb.Error as wrong:
+    except (duckdb.Error, *more) as wrong:
         paragraph = str(wrong).strip().split("\n\n")[0]
         told = " ".join(paragraph.split())
         raise ConfigError(f"{told.rstrip('.')}.", "`drumlin query` lists the names that it may use.") from wrong

@@ -141,6 +141,27 @@ def test_what_dies_is_started_again(running: Fleet) -> None:
         assert running.named(victim.name).starts == victim.starts + 1
 
 
+def test_a_node_that_was_drained_is_not_started_again_until_it_is_released(running: Fleet) -> None:
+    drained, other = running.of(ProcessRole.NODE)
+    ask(running, "nodes", "drain", drained.name)
+    wait_until(lambda: running.named(drained.name).exit_code == 0, WAIT_S_MAX, "it to leave")
+    left = running.named(drained.name)
+    # Another one that dies is started again, so the supervisor has had its chance.
+    kill(other)
+    wait_until(lambda: _started_again(running, other), WAIT_S_MAX, "the other one")
+    assert running.named(drained.name).starts == left.starts
+    assert _status_of(running, drained.name) == ("inactive", "draining")
+    ask(running, "nodes", "release", drained.name)
+    wait_until(lambda: _started_again(running, left), WAIT_S_MAX, "it to come back")
+    wait_until(lambda: _status_of(running, drained.name) == ("active", None), WAIT_S_MAX, "it to register")
+
+
+def _status_of(one: Fleet, name: str) -> tuple[str, str | None]:
+    listed = json.loads(ask(one, "nodes", "--json"))
+    [node] = [node for node in listed if node["node_id"] == name]
+    return node["status"], node["ordered"]
+
+
 def _started_again(one: Fleet, before: FleetProcess) -> bool:
     now = one.named(before.name)
     return now.starts > before.starts and now.alive

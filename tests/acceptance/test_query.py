@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from drumlin.cli.query import fitting
-from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, ConfigError
 from drumlin.sql.database import answering, files_of
 from drumlin.sql.ready import QUESTIONS
 from drumlin.sql.reference import reference_page
@@ -123,6 +123,9 @@ FORBIDDEN = [
     "SELECT * FROM read_csv('secret.txt')",
     "SELECT * FROM 'secret.txt'",
     "SELECT * FROM glob('/*')",
+    "SELECT * FROM read_blob('/proc/self/fd/*')",
+    "SELECT * FROM glob('/proc/self/fd/*/*')",
+    "SELECT * FROM read_text('/proc/self/fd/0')",
     "SELECT * FROM read_parquet('http://127.0.0.1:9/x.parquet')",
     "ATTACH 'other.db'",
     "INSTALL httpfs",
@@ -212,6 +215,25 @@ def test_rows_are_those_of_the_moment_though_a_running_crawl_replaces_the_files(
     with ExitStack() as stack:
         old = files_of(folder, time.time() + 1_000, stack)
     assert old == [str(folder / "a.parquet")], "old files stay as they are, and need no descriptor"
+
+
+def test_a_question_reads_no_descriptor_that_it_inherited(folder: Path) -> None:
+    (folder / "secret.txt").write_text("secret")
+    with ExitStack() as stack:
+        file, inside = (os.open(path, os.O_RDONLY) for path in (folder / "secret.txt", folder))
+        stack.callback(os.close, file)
+        stack.callback(os.close, inside)
+        for sql in (f"read_blob('/proc/self/fd/{file}')", "read_blob('/proc/self/fd/*')", f"glob('/proc/self/fd/{inside}/*')"):
+            with pytest.raises(ConfigError), answering(folder / "crawl" / "tables", f"SELECT * FROM {sql}") as answer:
+                list(answer.rows())
+
+
+def test_a_question_that_is_ended_leaves_no_files_behind(folder: Path) -> None:
+    endless = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b, (SELECT count(*) FROM pages)"
+    with running(folder, "query", endless, "--out", "crawl") as process:
+        wait_until(lambda: list(folder.glob("drumlin-query-*")), "its folder")
+        assert end(process, signal.SIGTERM).returncode == EXIT_INTERRUPTED
+    assert list(folder.glob("drumlin-query-*")) == []
 
 
 def test_widths_fit_and_no_column_is_cut_before_it_must_be() -> None:

@@ -125,6 +125,38 @@ def test_logging_out_takes_the_cookie_away(coordinator: RunningCoordinator) -> N
     assert "Max-Age=0" in answer.headers["set-cookie"]
 
 
+def test_a_copy_of_the_cookie_is_worth_nothing_after_logging_out_and_another_session_goes_on(
+    coordinator: RunningCoordinator,
+) -> None:
+    left, other = cookie(coordinator, Role.VIEWER), cookie(coordinator, Role.VIEWER)
+    assert coordinator.get("/api/v1/stats", headers={"Cookie": left}).status == 200
+    coordinator.ask("DELETE", "/session", headers=own(coordinator, Cookie=left))
+    assert coordinator.get("/api/v1/stats", headers={"Cookie": left}).code == "invalid_token"
+    assert coordinator.get("/session", headers={"Cookie": left}).json["role"] is None
+    assert coordinator.get("/api/v1/stats", headers={"Cookie": other}).status == 200
+
+
+def test_who_logs_in_is_in_the_audit_log(coordinator: RunningCoordinator) -> None:
+    looks = cookie(coordinator, Role.VIEWER)
+    entry = coordinator.get("/api/v1/audit", headers={"Cookie": looks}).json["entries"][0]
+    told = (entry["action"], entry["name"], entry["role"], entry["target"], entry["outcome"], entry["address"])
+    assert told == ("session.open", "a viewer", "viewer", "/session", "done", "127.0.0.1")
+
+
+def test_a_cookie_that_another_page_added_does_not_shut_us_out(coordinator: RunningCoordinator) -> None:
+    valid = cookie(coordinator, Role.VIEWER)
+    tossed = f"{valid.partition('=')[0]}=garbage; {valid}"
+    assert coordinator.get("/api/v1/stats", headers={"Cookie": tossed}).status == 200
+    assert coordinator.get("/session", headers={"Cookie": tossed}).json["role"] == "viewer"
+    coordinator.ask("DELETE", "/session", headers=own(coordinator, Cookie=tossed))
+    assert coordinator.get("/api/v1/stats", headers={"Cookie": valid}).code == "invalid_token"
+
+
+def test_a_log_in_is_short_and_no_room_is_kept_for_more(coordinator: RunningCoordinator) -> None:
+    long = coordinator.post("/session", {"token": "a" * 2_000}, headers=own(coordinator))
+    assert (long.status, long.code) == (413, "too_large")
+
+
 # What a cookie may do
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.api.browsers import check_name, check_own_page, comes_by_tls, own_names, refuse_pages, session_of
+from drumlin.api.browsers import (
+    SESSIONS_MAX,
+    check_name,
+    check_own_page,
+    comes_by_tls,
+    own_names,
+    refuse_pages,
+    sessions_of,
+)
 from drumlin.http.refusal import Refused
 from tests.harness.coordinators import RunningCoordinator
 
@@ -135,6 +143,11 @@ def test_a_proxy_that_takes_tls_off_is_known_by_the_name_that_the_browser_used()
 
 def test_the_session_is_that_of_this_crawls_cookie() -> None:
     headers = {b"cookie": b"drumlin_aa=one; other=x; drumlin_bb=two"}
-    assert session_of(headers, "drumlin_bb") == "Session two"
-    assert session_of(headers, "drumlin_b") is None
-    assert session_of({}, "drumlin_bb") is None
+    assert sessions_of(headers, "drumlin_bb") == ["Session two"]
+    assert sessions_of(headers, "drumlin_b") == []
+    assert sessions_of({}, "drumlin_bb") == []
+
+
+def test_every_cookie_of_that_name_counts_up_to_a_bound() -> None:
+    assert sessions_of({b"cookie": b"a=1; b=2; a=3"}, "a") == ["Session 1", "Session 3"]
+    assert len(sessions_of({b"cookie": b"a=1;" * 100}, "a")) == SESSIONS_MAX

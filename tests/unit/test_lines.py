@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from drumlin.lines import folded, one_line
+from drumlin.lines import folded, one_line, safe_json
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,14 @@ def test_characters_that_end_lines_or_steer_terminals_are_shown_as_escapes(unsaf
 def test_what_people_write_stays_as_it_is() -> None:
     for text in ("plain", "Grüße, 日本 🙂", "a\\nb", "http://a.example/%0A"):
         assert one_line(text) == text
+
+
+@pytest.mark.parametrize("unsafe", ["\x7f", "\x9b31m", "\x85", "\u2028", "\u202e", "é\u2066"])
+def test_json_on_a_terminal_means_the_same_and_steers_nothing(unsafe: str) -> None:
+    document = json.dumps({"title": f"a{unsafe}b"}, ensure_ascii=False, indent=2)
+    shown = safe_json(document)
+    assert json.loads(shown) == json.loads(document)
+    assert all(line.isprintable() for line in shown.split("\n"))
 
 
 def test_a_sentence_is_folded_between_words_and_its_urls_stay_whole() -> None:

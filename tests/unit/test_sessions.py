@@ -8,6 +8,8 @@ import pytest
 
 from drumlin.access.entry_code import EntryCode
 from drumlin.access.tokens import (
+    ENDED_MAX,
+    REVOKED_TABLE,
     SECRET_BYTES,
     SESSION_S,
     SESSION_SCHEME,
@@ -100,6 +102,38 @@ def test_any_change_makes_a_session_void(at: int) -> None:
     changed = text[:at] + ("b" if text[at] != "b" else "c") + text[at:][1:]
     with pytest.raises(Refused):
         access.check(f"{SESSION_SCHEME} {changed}", Permission.READ, None, NOW)
+
+
+def test_a_session_that_was_ended_is_refused_at_every_coordinator_and_others_of_its_token_go_on() -> None:
+    async def scenario() -> None:
+        engine = await open_engine("memory:")
+        here, there = AccessControl(SECRET), AccessControl(SECRET)
+        await here.refresh(engine)
+        token = await here.issue(engine, Role.VIEWER, "", NOW)
+        ended, other = (here.open_session(f"Bearer {token}", NOW) for _ in range(2))
+        here.end_session(shown(ended), NOW)
+        await here.share_ended(engine, NOW)
+        await there.refresh(engine)
+        for access in (here, there):
+            access.check(shown(other), Permission.READ, None, NOW)
+            with pytest.raises(Refused, match="has ended"):
+                access.check(shown(ended), Permission.READ, None, NOW)
+        # It is forgotten when it would have ended by itself, and the other coordinator's is not.
+        there.end_session(shown(other), NOW)
+        await there.share_ended(engine, NOW + SESSION_S + 1)
+        assert await engine.get_entries(REVOKED_TABLE) == {}
+
+    asyncio.run(scenario())
+
+
+def test_so_many_ended_sessions_are_remembered() -> None:
+    access = AccessControl(SECRET)
+    for number in range(ENDED_MAX + 10):
+        session = access.session(Identity(Role.VIEWER, "abcdefgh"), int(NOW) + 60 + number)
+        access.end_session(shown(session), NOW)
+    with pytest.raises(Refused, match="has ended"):
+        access.check(shown(session), Permission.READ, None, NOW)
+    assert len(access._ended) == ENDED_MAX
 
 
 def test_a_token_is_no_session_and_a_session_no_token() -> None:

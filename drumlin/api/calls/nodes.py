@@ -345,7 +345,7 @@ class NodeCalls:
         record = await self._dispatcher.node(call.node_id)
         if record is None or record.status is NodeStatus.INACTIVE:
             raise Refused(404, "no_such_node", f"No node called {call.node_id} is at work.", f"See GET {paths.NODES}.")
-        return node_view(record)
+        return node_view(record, self._dispatcher.orders.nodes.get(record.node_id))
 
     async def bundle(self, call: Call, message: None) -> BundleStored:
         check_bundle_id(call.parameters["bundle_id"])

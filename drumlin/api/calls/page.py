@@ -8,16 +8,20 @@ mix.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import Annotated
 
 import msgspec
 
+from drumlin.access.audit import AuditLog
 from drumlin.access.entry_code import EntryCode
 from drumlin.access.tokens import SESSION_SCHEME, Permission, Role, Session
 from drumlin.api.bodies import JSON
-from drumlin.api.browsers import check_name, check_own_page, comes_by_tls, session_of
+from drumlin.api.browsers import check_name, check_own_page, comes_by_tls, sessions_of
 from drumlin.api.routing import Answer, Call, Route, Text
 from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.errors import DrumlinError
 from drumlin.http.refusal import Refused
 from drumlin.protocol import paths
 from drumlin.ui import INDEX, PageFile, page_files
@@ -30,6 +34,11 @@ PEOPLE_PERMISSIONS = frozenset({Permission.READ, Permission.OPERATE})
 HOSTS_NAMED = 3
 COOKIE_PREFIX = "drumlin_"
 CREDENTIAL_CHARS_MAX = 200
+LOG_IN_BYTES_MAX = 1024
+"""For the body of a log-in. Strangers may send one, and room is reserved for it before it comes."""
+LOG_IN_ACTION = "session.open"
+NOTE_S = 0.5
+"""How long the engine may take to note a log-in or a log-out."""
 
 # Nothing from elsewhere, nothing inline, nothing that frames the page. The page itself frames stored copies, from here.
 POLICY = (
@@ -88,8 +97,9 @@ class PageAddress(msgspec.Struct):
 class PageCalls:
     """The page and its sessions. `endpoint` is the address at which clients reach this coordinator."""
 
-    def __init__(self, dispatcher: Dispatcher, endpoint: str) -> None:
+    def __init__(self, dispatcher: Dispatcher, endpoint: str, audit: AuditLog) -> None:
         self._dispatcher = dispatcher
+        self._audit = audit
         self._endpoint = endpoint
         self.own: EntryCode | None = None
         """Opens the page that this process has for its owner, if there is one."""
@@ -130,6 +140,7 @@ class PageCalls:
                 takes=takes,
                 gives=SessionView,
                 gives_media_types=(JSON,),
+                body_bytes_max=LOG_IN_BYTES_MAX,
             )
 
         return [
@@ -170,11 +181,23 @@ class PageCalls:
             return None if given.startswith(SESSION_SCHEME) else given
         if call.route.permission not in PEOPLE_PERMISSIONS:
             return None
-        session = session_of(call.headers, self.cookie)
+        session = self._session(call)
         if session is not None:
             self._check_page(call)
             call.answer_headers += PRIVATE
         return session
+
+    def _session(self, call: Call) -> str | None:
+        """The session that a browser's cookies show: the first that is valid, or else the first."""
+        shown = sessions_of(call.headers, self.cookie)
+        return next((one for one in shown if self._is_valid(call, one)), shown[0] if shown else None)
+
+    def _is_valid(self, call: Call, session: str) -> bool:
+        try:
+            call.door.access.check(session, Permission.READ, None, call.today)
+        except Refused:
+            return False
+        return True
 
     def _check_page(self, call: Call) -> None:
         check_name(call.headers, call.door.names, addresses=call.door.addresses)
@@ -186,8 +209,7 @@ class PageCalls:
         check_name(call.headers, call.door.names, addresses=call.door.addresses)
         call.answer_headers += PRIVATE
         try:
-            session = session_of(call.headers, self.cookie)
-            identity = call.door.access.check(session, Permission.READ, None, call.today)
+            identity = call.door.access.check(self._session(call), Permission.READ, None, call.today)
         except Refused:
             return SessionView(None, self._way_in(call))
         return self._view(call, identity.role)
@@ -196,6 +218,7 @@ class PageCalls:
         self._check_page(call)
         call.answer_headers += PRIVATE
         session = self._opened(call, message)
+        await self._note_opened(call, session)
         self._set_cookie(call, session.text, session.expires - int(call.today))
         return self._view(call, session.identity.role, session.expires)
 
@@ -208,10 +231,32 @@ class PageCalls:
             return access.session(code.identity, int(call.today + LOCAL_SESSION_S))
         return access.open_session(f"Bearer {message.token}", call.today)
 
+    async def _note_opened(self, call: Call, session: Session) -> None:
+        """Who logs in is in the audit log. Without the engine it is in the process's log, and the page opens."""
+        if call.door.running:
+            with contextlib.suppress(DrumlinError, TimeoutError):
+                async with asyncio.timeout(NOTE_S):
+                    await self._audit.record(
+                        session.identity, LOG_IN_ACTION, paths.SESSION, "done", call.address, call.today
+                    )
+
     async def log_out(self, call: Call, message: None) -> SessionView:
         self._check_page(call)
+        for session in sessions_of(call.headers, self.cookie):
+            if self._is_valid(call, session):
+                await self._end(call, session)
         self._set_cookie(call, "", 0)
         return SessionView(None, self._way_in(call))
+
+    async def _end(self, call: Call, session: str) -> None:
+        """End a session, so its cookie is worth nothing to whoever has a copy. Those of a page of its own are known to
+        this process alone."""
+        access = call.door.access
+        access.end_session(session, call.today)
+        if call.door.code is None:
+            with contextlib.suppress(DrumlinError, TimeoutError):
+                async with asyncio.timeout(NOTE_S):
+                    await access.share_ended(self._dispatcher.engine, call.today)
 
     def _set_cookie(self, call: Call, text: str, age_s: int) -> None:
         secure = "; Secure" if call.secure or comes_by_tls(call.headers, self._endpoint) else ""

@@ -175,7 +175,9 @@ class PeopleCalls:
         chosen = (one for one in every[first:] if query.status in ("", one.status))
         records = list(islice((one for one in chosen if one.node_id.startswith(query.prefix)), query.limit + 1))
         shown = records[: query.limit]
-        return NodesView([node_view(one) for one in shown], shown[-1].node_id if len(records) > query.limit else "")
+        orders = self._dispatcher.orders.nodes
+        views = [node_view(one, orders.get(one.node_id)) for one in shown]
+        return NodesView(views, shown[-1].node_id if len(records) > query.limit else "")
 
     async def why_idle(self, call: Call, message: None) -> WhyIdle:
         return await self.why(call.now)

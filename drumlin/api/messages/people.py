@@ -256,7 +256,8 @@ class NodeView(msgspec.Struct):
     """A node as people see it. Times are seconds since the epoch; `registered_at` is 0 for a worker that never
     registered. `capacity` is in pages a second. `unanswered` is how many URLs are fetched but not settled yet; the
     oldest of them has waited for `lag_s`. `config_version` is the version of the settings that the node follows, null
-    if it does not say. `lately` is what its time went into in the last ten seconds or so, null if it does not say."""
+    if it does not say. `lately` is what its time went into in the last ten seconds or so, null if it does not say.
+    `ordered` is the status that a person has ordered for it, also after it has left, null if none."""
 
     node_id: str
     ip_address: str
@@ -275,6 +276,7 @@ class NodeView(msgspec.Struct):
     lag_s: float
     config_version: int | None
     lately: Effort | None
+    ordered: NodeStatus | None = None
 
 
 class NodesView(msgspec.Struct):
@@ -438,6 +440,7 @@ def dead_letter_view(letter: DeadLetter) -> DeadLetterView:
     )
 
 
-def node_view(record: NodeRecord) -> NodeView:
+def node_view(record: NodeRecord, ordered: NodeStatus | None) -> NodeView:
     """The part of a node's record that people may see. The instance is not: a node proves with it who it is."""
-    return NodeView(*(getattr(record, name) for name in NodeView.__struct_fields__))
+    *own, _ = NodeView.__struct_fields__
+    return NodeView(*(getattr(record, name) for name in own), ordered)

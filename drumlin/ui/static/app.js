@@ -54,6 +54,15 @@ function hostsNow(live) {
   return totals ? totals.hosts_ready + totals.hosts_waiting + totals.hosts_leased : 0;
 }
 
+/** What an address says, as far as it can be read: people type addresses, too. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 /** @param {Session} who */
 function nameOf(who) {
   const [first, ...others] = who.hosts;
@@ -162,7 +171,7 @@ class App {
     const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
     const [name, ...rest] = path.split("/");
     const found = SCREENS.find((one) => one.name === name) ?? SCREENS[0];
-    const part = decodeURIComponent(rest.join("/"));
+    const part = decoded(rest.join("/"));
     const screen = found.name === "hosts" && part ? hostScreen : found.screen;
     const again = this.shown === `${found.name}/${part}`;
     this.shown = `${found.name}/${part}`;

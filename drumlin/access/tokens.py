@@ -61,7 +61,7 @@ SESSION_SCHEME = "Session"
 LOG_IN_HINT = "Log in again."
 SESSION_NUMBER_BYTES = 8
 ENDED_MAX = 1_000
-"""So many sessions that were ended before their time are remembered; beyond that, those that would end first are not."""
+"""So many sessions that were ended before their time are remembered; of more, those that would last longest."""
 
 # A node's name is part of paths, tokens and file names.
 NODE_ID = re.compile(NODE_NAME, re.ASCII)
@@ -283,7 +283,8 @@ class AccessControl:
 
     async def share_ended(self, engine: Engine, now: float) -> None:
         """Have every coordinator refuse the ended sessions, from its next `refresh` on."""
-        written = {mac: int(ends) for mac, ends in _named(await engine.get_entries(REVOKED_TABLE), _SESSION_PREFIX).items()}
+        entries = await engine.get_entries(REVOKED_TABLE)
+        written = {mac: int(ends) for mac, ends in _named(entries, _SESSION_PREFIX).items()}
         self._ended = _lasting(written | self._ended, now)
         new = {f"{_SESSION_PREFIX}{mac}": str(ends).encode() for mac, ends in self._ended.items() if mac not in written}
         await engine.put_entries(REVOKED_TABLE, new)

@@ -8,8 +8,8 @@ have no origin); none of it can be chosen by a page. A page whose own name is ma
 - Without tokens (`--no-auth`) whoever reaches the port is operator and node, so a browser on the same machine must not
   be made use of: `refuse_pages`.
 - Where tokens are asked for, no browser adds one by itself, but it does add the cookie of a session. Such a request is
-  served under our own names only, and a change must come from our own page: `check_own_page`. The cookie is `SameSite`, the
-  page sends a header that other sites cannot send without our consent, and `Origin` must be ours.
+  served under our own names only, and a change must come from our own page: `check_own_page`. The cookie is `SameSite`,
+  the page sends a header that other sites cannot send without our consent, and `Origin` must be ours.
 """
 
 from __future__ import annotations

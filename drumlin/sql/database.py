@@ -184,9 +184,10 @@ def _plain_errors(*more: type[Exception]) -> Iterator[None]:
     """Turn what DuckDB says into a sentence. Where only DuckDB works, it may also raise `more`."""
     import duckdb
 
+    said: tuple[type[Exception], ...] = (duckdb.Error, *more)
     try:
         yield
-    except (duckdb.Error, *more) as wrong:
+    except said as wrong:
         paragraph = str(wrong).strip().split("\n\n")[0]
         told = " ".join(paragraph.split())
         raise ConfigError(f"{told.rstrip('.')}.", "`drumlin query` lists the names that it may use.") from wrong

@@ -19,8 +19,8 @@ below, and `drumlin query` lists them. [Your first question with SQL](../tutoria
 
 - The answer is a table that fits the terminal (80 columns without one), with up to 100 rows. `--json` and `--csv` print
   all rows in full.
-- Titles, texts and URLs are strangers': a value in CSV may begin with `=`, which spreadsheets take for a formula. Import
-  such a file as text.
+- Titles, texts and URLs are strangers': a value in CSV may begin with `=`, which spreadsheets take for a formula.
+  Import such a file as text.
 - A question is one `SELECT`; `DESCRIBE`, `SUMMARIZE` and `SHOW TABLES` count as such. It can read the tables and
   nothing else: no other file, no network, no extensions; and it changes nothing. To keep an answer: `--csv > FILE`.
 - `POST /api/v1/sql` and the dashboard's Data screen answer the same questions for people on the network, within limits

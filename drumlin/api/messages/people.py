@@ -442,5 +442,5 @@ def dead_letter_view(letter: DeadLetter) -> DeadLetterView:
 
 def node_view(record: NodeRecord, ordered: NodeStatus | None) -> NodeView:
     """The part of a node's record that people may see. The instance is not: a node proves with it who it is."""
-    *own, _ = NodeView.__struct_fields__
-    return NodeView(*(getattr(record, name) for name in own), ordered)
+    own: dict[str, Any] = {name: getattr(record, name) for name in NodeView.__struct_fields__ if name != "ordered"}
+    return NodeView(**own, ordered=ordered)

@@ -98,6 +98,8 @@ def test_every_screen_is_shown_in_a_browser(tmp_path: Path, web: FakeWeb) -> Non
                 looker.show(screen)
             looker.show("Overview")
             page.locator(".chart polygon").first.wait_for(state="attached")
+            page.goto(f"http://{host}/#/hosts/%zz")
+            page.locator("main .empty").wait_for()
             page.goto(f"http://{host}/#/urls?url={HOSTILE}")
             page.locator("main .empty").wait_for()
             page.goto(f"http://{host}/#/urls?url={home}")

@@ -70,9 +70,7 @@ _TOKEN = re.compile(
     r"_([a-z2-7]{32})",
     re.ASCII,
 )
-_SESSION = re.compile(
-    r"((viewer|operator)\.([a-z0-9]+)\.([1-9][0-9]{0,11})\.[0-9a-f]{16})\.([a-z2-7]{32})", re.ASCII
-)
+_SESSION = re.compile(r"((viewer|operator)\.([a-z0-9]+)\.([1-9][0-9]{0,11})\.[0-9a-f]{16})\.([a-z2-7]{32})", re.ASCII)
 _NODE_PREFIX = "node/"
 _NODES_OF_PREFIX = "nodes of/"
 _SESSION_PREFIX = "session/"

@@ -160,5 +160,5 @@ def test_an_order_outlives_the_process_that_it_was_given_for(order: NodeEvent) -
 def test_the_lists_that_messages_spell_out_are_those_of_the_states() -> None:
     """A message cannot name an enumeration and further words together, so it repeats the words."""
     assert set(get_args(get_type_hints(NodesQuery)["status"])) == {"", *NodeStatus}
-    assert set(get_args(get_type_hints(HostsQuery)["state"])) == {"blocked", *HostStanding}
+    assert set(get_args(get_type_hints(HostsQuery)["state"])) == {"all", "blocked", *HostStanding}
     assert set(get_args(URLState)) == {NOT_FOLLOWED, *TaskState}

@@ -47,12 +47,13 @@ def finish_command(loaded: Loaded, folder: Path) -> None:
 
 
 def _report(spec: str) -> Report:
-    from drumlin.api.explaining.report import ELAPSED_KEY, make_report
+    from drumlin.api.explaining.report import make_report
     from drumlin.cli.tokens import open_crawl
     from drumlin.coordinator.dispatch import STATE_KEY, STOP_REASON_KEY
+    from drumlin.serving.running_time import RunningTime
 
     with open_crawl(spec) as opened:
         state = (opened.get_meta(STATE_KEY) or b"running").decode()
         reason = (opened.get_meta(STOP_REASON_KEY) or b"").decode()
-        elapsed_s = float(opened.get_meta(ELAPSED_KEY) or 0.0)
+        elapsed_s = opened.run(RunningTime(opened.engine).read())
         return opened.run(make_report(opened.engine, state, reason, elapsed_s))

@@ -1,7 +1,7 @@
 """One coordinator process. Read `service` first: it opens the engine, serves the application and ticks once a second.
 
-`finishing` completes the store when a crawl has ended; `freed_memory` returns memory to the machine after a flood of
-large requests; `failure_log` says which nodes failed.
+`running_time` knows how long the crawl has run; `finishing` completes the store when it has ended; `freed_memory`
+returns memory to the machine after a flood of large requests; `failure_log` says which nodes failed.
 
 Invariants: a coordinator keeps nothing that others need, so it may be killed at any moment; if the engine cannot be
 reached, the process stays and tries again, and nodes go on meanwhile.

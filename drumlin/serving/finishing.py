@@ -13,7 +13,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from drumlin.api.explaining.report import COMPLETE_KEY, ELAPSED_KEY, REPORT_NAME, YES, make_report
+from drumlin.api.explaining.report import COMPLETE_KEY, REPORT_NAME, YES, make_report
 from drumlin.config.record import CrawlRecord
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.errors import DrumlinError
@@ -86,8 +86,9 @@ class Finisher:
                 # Perhaps nothing was ever stored here: no page was fetched, or all workers keep what they fetch.
                 await asyncio.to_thread((self._store / "warc").mkdir, parents=True, exist_ok=True)
             await asyncio.to_thread(finish, self._store)
-            elapsed_s = float(await dispatcher.engine.get_meta(ELAPSED_KEY) or 0.0)
-            report = await make_report(dispatcher.engine, dispatcher.state, dispatcher.stop_reason, elapsed_s)
+            report = await make_report(
+                dispatcher.engine, dispatcher.state, dispatcher.stop_reason, dispatcher.elapsed_s
+            )
             report.crawl = CrawlRecord.of(dispatcher.scope_of_seeds(), dispatcher.config).told()
             await asyncio.to_thread(report.write, self._store / REPORT_NAME)
             await dispatcher.engine.put_meta(COMPLETE_KEY, YES)

@@ -25,7 +25,6 @@ import uvicorn
 
 from drumlin.access.tokens import SECRET_BYTES, AccessControl, OpenAccess, crawl_secret
 from drumlin.api.app import Application, CoordinatorApp
-from drumlin.api.explaining.report import ELAPSED_KEY
 from drumlin.api.intake.bundles import QUOTA_BYTES, sweep
 from drumlin.api.listening import listening_on
 from drumlin.api.traces import CoordinatorTraces, coordinator_traces
@@ -42,10 +41,10 @@ from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError
 from drumlin.garbage_collection import collect_seldom
 from drumlin.logs import Event, event, identify, without_secrets
-from drumlin.protocol import ENDED
 from drumlin.serving.failure_log import FailureLog
 from drumlin.serving.finishing import Finisher
 from drumlin.serving.freed_memory import FreedMemory
+from drumlin.serving.running_time import RunningTime
 from drumlin.tls import check_validity, server_context
 from drumlin.urls import domain_of
 
@@ -227,9 +226,8 @@ class _Service:
         self._name = options.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.time = EngineTime(engine)
         self._stopping = asyncio.Event()
-        self._elapsed_s = 0.0
+        self._running_time = RunningTime(engine)
         self._finisher: Finisher | None = None
-        self._ticked = 0.0
         self._failures = FailureLog()
 
     async def run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
@@ -335,9 +333,8 @@ class _Service:
         try:
             now = await self.time.now()
             await access.refresh(self.engine)
-            await self._count_time(dispatcher, now)
             dispatcher.ends = await self.engine.get_meta(FINISH_KEY) == YES
-            totals = await dispatcher.tick(now, self._elapsed_s)
+            totals = await dispatcher.tick(now, await self._running_time.follow(now))
             dispatcher.nodes.let_go(now)
             await app.ticked(totals, now)
             if self._finisher is not None:
@@ -347,15 +344,6 @@ class _Service:
             app.watch.look_soon()
         # Its traceback is in the log; a coordinator goes on.
         app.bug = None
-
-    async def _count_time(self, dispatcher: Dispatcher, now: float) -> None:
-        """Add the time since the last tick to the crawl's running time, if this coordinator leads: so leaders that
-        follow one another count into one sum, and no second counts twice."""
-        spent_s, self._ticked = now - (self._ticked or now), now
-        if dispatcher.leads and dispatcher.state not in ENDED:
-            saved = await self.engine.get_meta(ELAPSED_KEY)
-            self._elapsed_s = (float(saved) if saved else 0.0) + spent_s
-            await self.engine.put_meta(ELAPSED_KEY, repr(self._elapsed_s).encode())
 
 
 async def found_crawl(engine: Engine, config: CrawlConfig | None, seeds: list[str]) -> tuple[CrawlConfig, list[str]]:

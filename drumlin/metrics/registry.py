@@ -20,7 +20,7 @@ class Teller(StrEnum):
 
     PROCESS = "every process"
     COORDINATOR = "each coordinator"
-    LEADER = "the coordinator that leads"
+    CRAWL = "every coordinator, the same of the whole crawl"
     NODE = "each node"
 
 
@@ -69,49 +69,49 @@ def _kept(metric: Metric) -> Metric:
 
 # The crawl
 
-_LEADER = Teller.LEADER
+_CRAWL = Teller.CRAWL
 RUNNING = _gauge(
-    _LEADER, "drumlin_crawl_running", "Whether the crawl runs: 0 while it is paused, and when it has ended."
+    _CRAWL, "drumlin_crawl_running", "Whether the crawl runs: 0 while it is paused, and when it has ended."
 )
-PAGES = _counter(_LEADER, "drumlin_pages_total", "Pages fetched.")
-BYTES = _counter(_LEADER, "drumlin_bytes_total", "Bytes of pages fetched, as they were sent.")
+PAGES = _counter(_CRAWL, "drumlin_pages_total", "Pages fetched.")
+BYTES = _counter(_CRAWL, "drumlin_bytes_total", "Bytes of pages fetched, as they were sent.")
 URLS = _gauge(
-    _LEADER,
+    _CRAWL,
     "drumlin_urls",
     "Known URLs.",
     state="`queued`, `scheduled` (to be tried again later), `leased` (given to a node), `done`, `dead` (given up)",
 )
-OUTCOMES = _counter(_LEADER, "drumlin_outcomes_total", "URLs settled.", outcome=_OUTCOME)
-RESPONSES = _counter(_LEADER, "drumlin_responses_total", "Responses of sites.", code="the HTTP status code")
-RETRIES = _counter(_LEADER, "drumlin_retries_total", "Attempts that failed and are to be repeated.", kind=_FAILURE)
-DEAD_LETTERS = _gauge(_LEADER, "drumlin_dead_letters", "URLs given up, as they are now.", kind=_FAILURE)
+OUTCOMES = _counter(_CRAWL, "drumlin_outcomes_total", "URLs settled.", outcome=_OUTCOME)
+RESPONSES = _counter(_CRAWL, "drumlin_responses_total", "Responses of sites.", code="the HTTP status code")
+RETRIES = _counter(_CRAWL, "drumlin_retries_total", "Attempts that failed and are to be repeated.", kind=_FAILURE)
+DEAD_LETTERS = _gauge(_CRAWL, "drumlin_dead_letters", "URLs given up, as they are now.", kind=_FAILURE)
 DUPLICATES = _counter(
-    _LEADER, "drumlin_duplicates_total", "Pages with a content that was known.", kind="`exact` or `near`"
+    _CRAWL, "drumlin_duplicates_total", "Pages with a content that was known.", kind="`exact` or `near`"
 )
 LINKS_REFUSED = _counter(
-    _LEADER, "drumlin_links_refused_total", "Links that were not followed.", reason="which rule refused them"
+    _CRAWL, "drumlin_links_refused_total", "Links that were not followed.", reason="which rule refused them"
 )
 HOSTS = _gauge(
-    _LEADER,
+    _CRAWL,
     "drumlin_hosts",
     "Hosts with URLs to fetch.",
     state="`ready` (may be contacted now), `waiting` (for their delay, or for a retry), `leased` (given to a node)",
 )
 HOSTS_IN_BACKOFF = _gauge(
-    _LEADER, "drumlin_hosts_in_backoff", "Hosts that are out of reach; most of them count as waiting too."
+    _CRAWL, "drumlin_hosts_in_backoff", "Hosts that are out of reach; most of them count as waiting too."
 )
 NODES = _gauge(
-    _LEADER,
+    _CRAWL,
     "drumlin_nodes",
     "Nodes, as coordinators see them.",
     status="`active`, `draining`, `quarantined`, `failed` (fell silent), `inactive` (left)",
 )
 IN_FLIGHT = _gauge(
-    _LEADER, "drumlin_requests_in_flight", "Requests to sites under way, by the last heartbeats of nodes."
+    _CRAWL, "drumlin_requests_in_flight", "Requests to sites under way, by the last heartbeats of nodes."
 )
-UNANSWERED = _gauge(_LEADER, "drumlin_pages_unanswered", "URLs that nodes have finished and that do not count yet.")
+UNANSWERED = _gauge(_CRAWL, "drumlin_pages_unanswered", "URLs that nodes have finished and that do not count yet.")
 SETTLING_LAG = _gauge(
-    _LEADER,
+    _CRAWL,
     "drumlin_settling_lag_seconds",
     "How long the oldest URL waits that a node has finished and that does not count yet.",
 )
@@ -126,7 +126,7 @@ TROUBLE = _gauge(
     "1 for what is wrong with the engine or the store; nothing while all is well.",
     code="what is wrong, as in `/readyz`",
 )
-LEADS = _gauge(_COORDINATOR, "drumlin_leader", "Whether this coordinator leads, and so tells of the crawl.")
+LEADS = _gauge(_COORDINATOR, "drumlin_leader", "Whether this coordinator leads: it ends leases that ran out, and notices the end.")
 _ROUTE = "method and path, with the names of parameters"
 REQUESTS = _counter(
     _COORDINATOR, "drumlin_requests_total", "Requests answered.", route=_ROUTE, status="the HTTP status sent"

@@ -229,12 +229,12 @@ def test_metrics_are_in_prometheus_form(coordinator: RunningCoordinator) -> None
     assert 'drumlin_requests_total{route="POST /api/v1/urls",status="200"} 1' in lines
 
 
-def test_promtool_finds_nothing_wrong_with_the_page_of_the_leader(coordinator: RunningCoordinator) -> None:
+def test_promtool_finds_nothing_wrong_with_the_page_of_a_coordinator(coordinator: RunningCoordinator) -> None:
     until(lambda: coordinator.dispatcher.leads, "the first tick")
     check_page(coordinator.get("/metrics").body.decode())
 
 
-def test_the_leader_tells_all_metrics_of_coordinators_and_no_others(coordinator: RunningCoordinator) -> None:
+def test_a_coordinator_tells_all_metrics_but_those_of_nodes(coordinator: RunningCoordinator) -> None:
     until(lambda: coordinator.dispatcher.leads, "the first tick")
     told = families(coordinator.get("/metrics").body.decode())
     assert told == {name: str(metric.kind) for name, metric in METRICS.items() if metric.told_by is not Teller.NODE}
@@ -263,19 +263,33 @@ def test_a_lease_that_runs_out_is_counted_once(coordinator: RunningCoordinator) 
     assert "drumlin_leases_expired_total 1" in coordinator.get("/metrics").body.decode().splitlines()
 
 
-def test_only_the_leader_tells_the_figures_of_the_crawl(
+def test_every_coordinator_tells_the_figures_of_the_crawl_whoever_leads(
     coordinator: RunningCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lost(*_: object, **__: object) -> bool:
         return False
 
-    until(lambda: "drumlin_pages_total" in coordinator.get("/metrics").body.decode(), "the leader's figures")
+    coordinator.enqueue("http://m.example/")
+    until(lambda: "drumlin_leader 1" in coordinator.get("/metrics").body.decode(), "a leader")
     monkeypatch.setattr(coordinator.dispatcher.engine, "claim", lost)
     told = until(
         lambda: "drumlin_leader 0" in (page := coordinator.get("/metrics").body.decode()) and page, "another leader"
     )
-    assert "drumlin_pages_total" not in told
-    assert "drumlin_requests_total" in told
+    assert {"drumlin_pages_total 0", 'drumlin_urls{state="queued"} 1'} <= set(told.splitlines())
+
+
+def test_a_counter_of_the_crawl_does_not_fall_when_the_engine_comes_back_with_older_data(
+    coordinator: RunningCoordinator,
+) -> None:
+    def told() -> float:
+        return samples(coordinator.get("/metrics").body.decode()).get('drumlin_responses_total{code="200"}', 0)
+
+    engine = coordinator.dispatcher.engine
+    coordinator.do(engine.count(0, {"status.200": 5}))
+    until(lambda: told() == 5, "five responses")
+    coordinator.do(engine.count(0, {"status.200": -3, "status.404": 1}))
+    until(lambda: 'drumlin_responses_total{code="404"} 1' in coordinator.get("/metrics").body.decode(), "new figures")
+    assert told() == 5
 
 
 def test_health_and_readiness_differ_when_the_engine_is_gone(

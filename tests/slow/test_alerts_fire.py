@@ -168,7 +168,7 @@ class Scene:
         self.watcher = watcher
 
     def is_well(self) -> bool:
-        pages = self.watcher.query("sum(rate(drumlin_pages_total[5s]))")
+        pages = self.watcher.query("max without (instance) (rate(drumlin_pages_total[5s]))")
         return bool(pages) and float(pages[0]["value"][1]) > 0 and not self.watcher.firing()
 
     def fire(self, *alerts: str) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from drumlin.metrics.registry import METRICS
+from drumlin.metrics.registry import METRICS, Teller
 from tests.harness.prometheus import promtool
 from tests.harness.shipped import ALERTS, RULES, SETTINGS, expressions, panels
 
-RUNBOOK = Path(__file__).parents[2] / "docs" / "how-to" / "runbook.md"
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+RUNBOOK, MONITOR = HOW_TO / "runbook.md", HOW_TO / "monitor.md"
 NAME = re.compile(r"\b(?:drumlin|process)_[a-z_]+")
 SUFFIXES = re.compile(r"_(bucket|sum|count)$")
 STEP_S = 15
@@ -23,10 +24,20 @@ C1, C2 = 'job="drumlin-coordinators",instance="c1"', 'job="drumlin-coordinators"
 N1 = 'job="drumlin-nodes",instance="n1"'
 
 
+OF_CRAWL = "|".join(name for name, metric in METRICS.items() if metric.told_by is Teller.CRAWL)
+LARGEST = re.compile(r"max(?: without \(instance\))? ?\(\s*(?:\w+\()?$")
+"""What stands before the name of a metric of the crawl: the largest is taken, of the values or of their rates."""
+
+
 class Case(msgspec.Struct):
     """Series with a value for every 15 s: at first all is well, for an hour all is not, then it is again."""
 
     series: dict[str, str]
+
+    def told(self) -> dict[str, str]:
+        """The series as Prometheus has them: what the first coordinator tells of the crawl, the second tells too."""
+        of_crawl = [name for name in self.series if re.match(rf"(?:{OF_CRAWL})\b", name)]
+        return self.series | {name.replace(C1, C2): self.series[name] for name in of_crawl}
 
 
 def bad_for_an_hour(well: str, ill: str) -> str:
@@ -90,6 +101,10 @@ CASES = {
 }
 """What makes each alert fire. Where a rule has two conditions, one of them holds all the time."""
 
+MONITOR_SPEED, MONITOR_PAGES = re.findall(r"^(max without \(instance\) \(.*\)) +# pages", MONITOR.read_text(), re.MULTILINE)
+"""What the guide says to ask for pages a second, and for pages in the last hour."""
+LABELS = '{job="drumlin-coordinators"}'
+
 
 def test_every_alert_has_a_case_here() -> None:
     assert sorted(ALERTS) == sorted(CASES)
@@ -106,7 +121,7 @@ def suite() -> dict[str, Any]:
     tests = [
         {
             "interval": f"{STEP_S}s",
-            "input_series": [{"series": name, "values": values} for name, values in case.series.items()],
+            "input_series": [{"series": name, "values": values} for name, values in case.told().items()],
             "promql_expr_test": [expectation(alert, minute, count) for minute, count in ((19, 0), (75, 1), (135, 0))],
         }
         for alert, case in CASES.items()
@@ -114,12 +129,40 @@ def suite() -> dict[str, Any]:
     return {"rule_files": [str(RULES)], "evaluation_interval": f"{STEP_S}s", "tests": tests}
 
 
-def test_every_alert_fires_by_its_cause_and_clears(tmp_path: Path) -> None:
-    file = tmp_path / "alerts-test.yml"
+def test_every_alert_fires_once_by_its_cause_and_clears(tmp_path: Path) -> None:
+    run_suite(tmp_path, suite())
+
+
+def run_suite(folder: Path, tests: dict[str, Any]) -> None:
+    file = folder / "alerts-test.yml"
     # JSON is YAML.
-    file.write_text(json.dumps(suite()))
+    file.write_text(json.dumps(tests))
     done = promtool("test", "rules", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("coordinators", [1, 2])
+def test_pages_are_counted_once_whoever_leads_or_is_down(tmp_path: Path, coordinators: int) -> None:
+    """Ten pages every 15 s. The second coordinator is down for ten minutes, twice; the lead went back and forth."""
+    series = {f"drumlin_pages_total{{{C1}}}": grows(10, 1000, 240)}
+    if coordinators == 2:
+        parts = [grows(10, 1000, 40), "stale", "_x39", grows(10, 1800, 40), "stale", "_x39", grows(10, 2600, 78)]
+        series[f"drumlin_pages_total{{{C2}}}"] = " ".join(parts)
+    pages, speed = MONITOR_PAGES, MONITOR_SPEED
+    asked = [
+        {"expr": f"round({pages})", "eval_time": "60m", "exp_samples": [{"labels": LABELS, "value": 2400}]},
+        {"expr": f"round(3 * {speed})", "eval_time": "35m", "exp_samples": [{"labels": LABELS, "value": 2}]},
+    ]
+    input_series = [{"series": name, "values": values} for name, values in series.items()]
+    test = {"interval": f"{STEP_S}s", "input_series": input_series, "promql_expr_test": asked}
+    run_suite(tmp_path, {"rule_files": [], "evaluation_interval": f"{STEP_S}s", "tests": [test]})
+
+
+def test_what_every_coordinator_tells_is_never_added_up() -> None:
+    texts = [RULES.read_text(), MONITOR.read_text(), RUNBOOK.read_text(), *expressions()]
+    used = [(text[: found.start()], found[0]) for text in texts for found in re.finditer(rf"\b(?:{OF_CRAWL})\b", text)]
+    assert len(used) > 25
+    assert [name for before, name in used if not LARGEST.search(before)] == []
 
 
 def test_promtool_takes_the_rules_and_the_settings(tmp_path: Path) -> None:

@@ -43,12 +43,16 @@ class RequestMetrics:
 
 
 class CoordinatorMetrics:
-    """What one coordinator tells of itself and, if it leads, of the crawl."""
+    """What one coordinator tells of itself and of the crawl.
+
+    Every coordinator tells the same of the crawl, read from the engine. So the series of each are complete, whoever
+    leads, and Prometheus takes the largest of them (`max without (instance)`)."""
 
     def __init__(self, requests: RequestMetrics, gate: Gate, engine: EngineCalls) -> None:
         self._requests = requests
         self._gate = gate
         self._engine = engine
+        self._risen: defaultdict[str, dict[str, float]] = defaultdict(dict)
 
     def page(self, stats: Stats | None, leads: bool, troubles: Sequence[Trouble]) -> bytes:
         """The whole page; without `stats`, only what this coordinator knows by itself."""
@@ -57,7 +61,7 @@ class CoordinatorMetrics:
                 one(registry.READY, int(not troubles)),
                 by_label(registry.TROUBLE, {trouble.code: 1 for trouble in troubles}),
                 one(registry.LEADS, int(leads)),
-                *(_crawl_lines(stats) if stats is not None else ()),
+                *(self._crawl_lines(stats) if stats is not None else ()),
                 *self._own_lines(),
                 *lines_of_process("coordinator"),
             ]
@@ -72,29 +76,36 @@ class CoordinatorMetrics:
         yield histograms(registry.ENGINE_SECONDS, {(call,): seconds for call, seconds in engine.seconds.items()})
         yield from self._requests.lines()
 
+    def _crawl_lines(self, stats: Stats) -> Iterable[Iterable[str]]:
+        totals = stats.totals
+        urls = {name: getattr(totals, name) for name in ("queued", "scheduled", "leased", "done", "dead")}
+        hosts = {"ready": totals.hosts_ready, "waiting": totals.hosts_waiting, "leased": totals.hosts_leased}
+        return [
+            one(registry.RUNNING, int(stats.state == "running")),
+            self._counted(registry.PAGES, {"": stats.pages}),
+            self._counted(registry.BYTES, {"": stats.bytes}),
+            by_label(registry.URLS, urls),
+            self._counted(registry.OUTCOMES, _with_zeros(stats.outcomes, Outcome)),
+            self._counted(registry.RESPONSES, stats.statuses),
+            self._counted(registry.RETRIES, _with_zeros(stats.retries, FailureKind)),
+            by_label(registry.DEAD_LETTERS, _with_zeros(stats.dead_letters, FailureKind)),
+            self._counted(registry.DUPLICATES, _with_zeros(stats.duplicates, DUPLICATE_KINDS)),
+            self._counted(registry.LINKS_REFUSED, stats.refused),
+            by_label(registry.HOSTS, hosts),
+            one(registry.HOSTS_IN_BACKOFF, totals.hosts_in_backoff),
+            by_label(registry.NODES, _with_zeros(stats.nodes, NodeStatus)),
+            one(registry.IN_FLIGHT, stats.in_flight),
+            one(registry.UNANSWERED, stats.unanswered),
+            one(registry.SETTLING_LAG, stats.lag_s),
+        ]
 
-def _crawl_lines(stats: Stats) -> Iterable[Iterable[str]]:
-    totals = stats.totals
-    urls = {name: getattr(totals, name) for name in ("queued", "scheduled", "leased", "done", "dead")}
-    hosts = {"ready": totals.hosts_ready, "waiting": totals.hosts_waiting, "leased": totals.hosts_leased}
-    return [
-        one(registry.RUNNING, int(stats.state == "running")),
-        one(registry.PAGES, stats.pages),
-        one(registry.BYTES, stats.bytes),
-        by_label(registry.URLS, urls),
-        by_label(registry.OUTCOMES, _with_zeros(stats.outcomes, Outcome)),
-        by_label(registry.RESPONSES, stats.statuses),
-        by_label(registry.RETRIES, _with_zeros(stats.retries, FailureKind)),
-        by_label(registry.DEAD_LETTERS, _with_zeros(stats.dead_letters, FailureKind)),
-        by_label(registry.DUPLICATES, _with_zeros(stats.duplicates, DUPLICATE_KINDS)),
-        by_label(registry.LINKS_REFUSED, stats.refused),
-        by_label(registry.HOSTS, hosts),
-        one(registry.HOSTS_IN_BACKOFF, totals.hosts_in_backoff),
-        by_label(registry.NODES, _with_zeros(stats.nodes, NodeStatus)),
-        one(registry.IN_FLIGHT, stats.in_flight),
-        one(registry.UNANSWERED, stats.unanswered),
-        one(registry.SETTLING_LAG, stats.lag_s),
-    ]
+    def _counted(self, metric: registry.Metric, values: Mapping[str, float]) -> Iterable[str]:
+        """A counter of the crawl. It never falls: if the engine comes back with older data, Prometheus would take a
+        lower value for a restart from 0, and count everything once more."""
+        risen = self._risen[metric.name]
+        for value_of, value in values.items():
+            risen[value_of] = max(value, risen.get(value_of, 0))
+        return by_label(metric, risen) if metric.labels else one(metric, risen[""])
 
 
 def _with_zeros(values: Mapping[str, float], every: Iterable[str]) -> dict[str, float]:

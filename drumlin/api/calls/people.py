@@ -216,11 +216,10 @@ class PeopleCalls:
         return AuditView(await self._audit.read(limit=query.limit, before=query.before or None))
 
     async def metrics(self, call: Call, message: None) -> Text:
-        """Only the leader shows the crawl's figures: if each coordinator did, a sum over them would count several
-        times. If the engine does not answer, the page has what this coordinator knows by itself, including that."""
-        reachable, leads = self._health.trouble(Part.ENGINE) is None, self._dispatcher.leads
-        stats = await self._figures.stats(call.now) if reachable and leads else None
-        return Text(self._metrics.page(stats, leads, self._health.troubles), METRICS_TYPE)
+        """If the engine does not answer, the page has what this coordinator knows by itself, including that."""
+        reachable = self._health.trouble(Part.ENGINE) is None
+        stats = await self._figures.stats(call.now) if reachable else None
+        return Text(self._metrics.page(stats, self._dispatcher.leads, self._health.troubles), METRICS_TYPE)
 
     async def alive(self, call: Call, message: None) -> Health:
         return Health("ok")

@@ -15,11 +15,14 @@ import msgspec
 
 from drumlin.errors import ConfigError, DrumlinError
 from drumlin.lines import tell
+from drumlin.protocol import paths
 from drumlin.protocol.refusals import NOBODY_BEHIND, RefusalCode
 from drumlin.tls import NO_CERTIFICATE_HINT, check_endpoint, client_context, explained
 
 EXIT_COORDINATOR = 7
 ANSWER_S_MAX = 15.0
+ALIVE_S_MAX = 3.0
+"""If several coordinators are named, one that does not say within this time that it is alive is left out."""
 SLOW_S = 2.0
 """After so long, a line says what is being waited for."""
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
@@ -56,7 +59,8 @@ class _UnixConnection(http.client.HTTPConnection):
 
 class Remote:
     """The coordinators of one fleet: `https://HOST:PORT`, `http://HOST:PORT` or `unix:PATH`, asked in this order until
-    one answers."""
+    one answers. One that did not answer is asked last from then on. If several are named, each is first asked whether
+    it is alive, which takes no time: a long answer need not be told from none, and no call is made twice for that."""
 
     standing = False
     """Whether no process of the crawl runs, and this object answers in its place (`drumlin.local.standing`)."""
@@ -81,6 +85,8 @@ class Remote:
         self.endpoints = list(endpoints)
         self._token = token
         self._timeout_s = timeout_s
+        self._alive: dict[str, bool] = {}
+        """Whether a coordinator answered when it was last asked."""
         self._context = client_context(ca, cert, key) if any(e.startswith("https:") for e in endpoints) else None
         for endpoint in endpoints:
             _check_address(endpoint)
@@ -101,42 +107,51 @@ class Remote:
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         failure: CoordinatorError | None = None
-        for endpoint in self.endpoints:
+        for endpoint in sorted(self.endpoints, key=lambda endpoint: not self._alive.get(endpoint, True)):
             try:
-                return self._ask_one(endpoint, method, path, body)
+                self._check_alive(endpoint)
+                return read_answer(endpoint, *self._ask_one(endpoint, method, path, body, self._timeout_s))
             except (OSError, http.client.HTTPException) as cause:
+                self._alive[endpoint] = False
                 failure = failure or _unreachable(endpoint, cause)
         raise failure or CoordinatorError("No coordinator was named.")
 
-    def _ask_one(self, endpoint: str, method: str, path: str, body: bytes | None) -> Any:
-        connection = self._connection(endpoint)
+    def _check_alive(self, endpoint: str) -> None:
+        """Raise what keeps a coordinator from answering. One that refuses is alive."""
+        if len(self.endpoints) > 1 and not self._alive.get(endpoint):
+            self._ask_one(endpoint, "GET", paths.HEALTH, None, min(ALIVE_S_MAX, self._timeout_s))
+            self._alive[endpoint] = True
+
+    def _ask_one(
+        self, endpoint: str, method: str, path: str, body: bytes | None, timeout_s: float
+    ) -> tuple[int, bytes]:
+        """The status and the body of an answer."""
+        connection = self._connection(endpoint, timeout_s)
         headers = {"Accept": "application/json"}
         if body:
             headers["Content-Type"] = "application/json"
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        slow = threading.Timer(
-            SLOW_S, tell, [f"Waiting for the coordinator at {endpoint}, up to {self._timeout_s:g} s."]
-        )
+        slow = threading.Timer(SLOW_S, tell, [f"Waiting for the coordinator at {endpoint}, up to {timeout_s:g} s."])
         slow.daemon = True
         if self.tells_waiting:
             slow.start()
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            return read_answer(endpoint, answer.status, answer.read(ANSWER_BYTES_MAX))
+            return answer.status, answer.read(ANSWER_BYTES_MAX)
         finally:
             slow.cancel()
             connection.close()
 
-    def _connection(self, endpoint: str) -> http.client.HTTPConnection:
+    def _connection(self, endpoint: str, timeout_s: float) -> http.client.HTTPConnection:
         if endpoint.startswith(UNIX_PREFIX):
-            return _UnixConnection(endpoint.removeprefix(UNIX_PREFIX), self._timeout_s)
+            return _UnixConnection(endpoint.removeprefix(UNIX_PREFIX), timeout_s)
         parts = urlsplit(endpoint)
         host = parts.hostname or ""
         if parts.scheme == "https":
-            return http.client.HTTPSConnection(host, parts.port, timeout=self._timeout_s, context=self._context)
-        return http.client.HTTPConnection(host, parts.port, timeout=self._timeout_s)
+            return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=self._context)
+        return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
 
 
 def _check_address(endpoint: str) -> None:

@@ -50,6 +50,7 @@ class NodeFigures:
         self._outcomes = dict.fromkeys([*map(str, Outcome), PUT_OFF], 0)
         self._failures = dict.fromkeys(map(str, FailureKind), 0)
         self._gauges: Gauges | None = None
+        self._cut_off_s = 0.0
         self.look_at = FOREVER
         """When the loop should next say how it stands."""
 
@@ -74,8 +75,14 @@ class NodeFigures:
             self._outcomes[result.outcome] += 1
             self._failures[result.kind] = self._failures.get(result.kind, 0) + 1
 
+    def waits(self, now: float, cut_off_s: float) -> None:
+        """The loop does not run yet, or no more. For how long no coordinator has answered is told all the same."""
+        if now >= self.look_at:
+            self._cut_off_s = cut_off_s
+            self.look_at = now + LOOK_EVERY_S
+
     def looked(self, gauges: Gauges) -> None:
-        self._gauges = gauges
+        self._gauges, self._cut_off_s = gauges, gauges.cut_off_s
         self.look_at = gauges.at + LOOK_EVERY_S
 
     # For who asks
@@ -106,7 +113,7 @@ class NodeFigures:
             one(registry.NODE_UNANSWERED, gauges.unanswered),
             one(registry.NODE_SETTLING_LAG, gauges.settling_lag_s),
             one(registry.NODE_ROWS_LAG, gauges.rows_lag_s),
-            one(registry.NODE_CUT_OFF, gauges.cut_off_s),
+            one(registry.NODE_CUT_OFF, self._cut_off_s),
             one(registry.NODE_SPOOL, gauges.spool_bytes),
             one(registry.NODE_SPOOL_MAX, spool_bytes_max),
             one(registry.NODE_MEMORY_MAX, memory_bytes_max),

@@ -133,6 +133,7 @@ class Node:
         self._joined = False
         self._signals = 0
         self.figures = NodeFigures(options.memory_bytes_max, options.spool_bytes_max if options.bundled else 0)
+        self._gateway.meanwhile = self._meanwhile
 
     def run(self, traces: NodeTraces | None) -> None:
         # `recovering` keeps the leases of this name's last process until its unsent results have been sent.
@@ -143,7 +144,7 @@ class Node:
         self._recover_others(pipeline)
         # Now the leases of the last process end, and its hosts can be given out again.
         self._register(recovering=False)
-        where = f"{self._options.endpoints[0]}, stores in {self._options.out}"
+        where = f"{self._coordinators.endpoint}, stores in {self._options.out}"
         log.info("joined %s", where, extra=event(Event.JOINED, version=__version__, pid=os.getpid()))
         archive = self._archive(config, registered.seeds)
         fetcher = make_fetcher(config, self._options.concurrency)
@@ -177,9 +178,14 @@ class Node:
         log.info("drained: nothing is in flight any more", extra=event(Event.DRAINED))
         # The last bundles may take minutes, and without heartbeats this node would soon count as failed.
         self._pulse = agent.pulse.handed_on(self._gateway)
-        self._gateway.meanwhile = self._pulse.step
         archive.close()
         self._leave(pipeline, settled)
+
+    def _meanwhile(self, now: float) -> None:
+        """While the node's loop does not run, because the node has not joined yet or is leaving."""
+        self.figures.waits(now, self._gateway.cut_off_s)
+        if self._pulse is not None:
+            self._pulse.step(now)
 
     def signalled(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
@@ -320,7 +326,7 @@ class Node:
         """Send no more heartbeats, and wait a little for the last one: if it arrived after the node has left, the node
         would count as present again."""
         pulse, deadline = self._pulse, monotonic() + PROBE_TIMEOUT_S
-        self._gateway.meanwhile = lambda now: None
+        self._pulse = None
         if pulse is not None:
             self._gateway.wait_for(lambda: not pulse.beating or monotonic() > deadline)
 

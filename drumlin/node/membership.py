@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import re
 import secrets
@@ -19,7 +20,7 @@ from drumlin import __version__
 from drumlin.config.processes import ListenAddress
 from drumlin.disk import PRIVATE, storage_error, write_whole
 from drumlin.errors import BusyError, ConfigError
-from drumlin.logs import LogSettings
+from drumlin.logs import Event, LogSettings, event
 from drumlin.node.keeping.archive import CrawlPaths
 from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX
 from drumlin.protocol import NODE_ID_PATTERN, THROUGH_COORDINATOR, Register
@@ -30,6 +31,8 @@ PR_SET_PDEATHSIG = 1
 SPOOL_WAIT_S = 60.0
 NAMES_TRIED_MAX = 1_000
 HOSTNAME_CHARS_MAX = 40
+
+log = logging.getLogger("drumlin.node")
 
 
 class NodeOptions(msgspec.Struct, frozen=True):
@@ -115,8 +118,7 @@ def _take_name(paths: CrawlPaths, wanted: str) -> tuple[str, SpoolLock]:
         if re.match(NODE_ID_PATTERN, wanted) is None:
             hint = "Use up to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit."
             raise ConfigError(f"{wanted!r} cannot be a node's name.", hint)
-        # A neighbour may just be finishing what an earlier process of this name left behind.
-        lock = SpoolLock.take(paths.spool(wanted), wait_s=SPOOL_WAIT_S)
+        lock = SpoolLock.take(paths.spool(wanted)) or _wait_for_name(paths, wanted)
         if lock is None:
             raise BusyError(f"Another process is node {wanted} of {paths.root}.", "Stop it or choose another name.")
         return wanted, lock
@@ -126,6 +128,13 @@ def _take_name(paths: CrawlPaths, wanted: str) -> tuple[str, SpoolLock]:
         if lock is not None:
             return f"{machine}-{number}", lock
     raise BusyError(f"{NAMES_TRIED_MAX} nodes of this machine are at work in {paths.root}.", "Give this one a --name.")
+
+
+def _wait_for_name(paths: CrawlPaths, wanted: str) -> SpoolLock | None:
+    """Wait for a name that is taken: a neighbour may just be finishing what an earlier process of this name left."""
+    sentence = "waiting to join, for up to %.0f s: another process is node %s of %s, or finishes its work"
+    log.warning(sentence, SPOOL_WAIT_S, wanted, paths.root, extra=event(Event.REFUSED, node=wanted))
+    return SpoolLock.take(paths.spool(wanted), wait_s=SPOOL_WAIT_S)
 
 
 def die_with_parent(parent_pid: int) -> None:

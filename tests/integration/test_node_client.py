@@ -316,6 +316,31 @@ def test_calls_that_hang_while_others_are_answered_are_told_of_unless_it_was_the
     assert (f"{server.endpoint} answers some calls, but not others within 1 s" in caplog.text) != busy
 
 
+def test_a_coordinator_that_answers_nothing_while_another_one_does_is_named(
+    server: Server, other: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    hangs = threading.Event()
+
+    def answer(asked: Asked) -> Answer:
+        hangs.wait(WITHIN_S)
+        return OK
+
+    server.answer = answer
+    with client_of(server.endpoint, other.endpoint) as client:
+        failed: list[bool] = []
+        more: dict[str, Any] = {"on_failure": lambda again_s: failed.append(True), "repeat_s": 0.0}
+        client.post("/first", Done(), Done, lambda _: None, **more, timeout_s=0.5)
+        client.post("/second", Done(), Done, lambda _: None, **more, timeout_s=2.0)
+        client.wait_for(lambda: len(failed) == 1)
+        assert caplog.text == "", "nobody has answered yet"
+        say(client)
+        client.wait_for(lambda: len(failed) == 2)
+    hangs.set()
+    said = f"{server.endpoint} has answered nothing for 2 s, while {other.endpoint} answers; calls go there."
+    assert [said in message for message in caplog.messages] == [True]
+    assert "load balancer" not in caplog.text
+
+
 def test_a_caller_that_does_not_wait_for_ever_is_told_who_did_not_answer(dead_endpoint: str) -> None:
     with client_of(dead_endpoint) as client, pytest.raises(CoordinatorGone) as gone:
         say(client, within_s=0.3)

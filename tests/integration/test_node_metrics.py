@@ -9,7 +9,7 @@ from drumlin.errors import EXIT_BUSY
 from tests.harness.crawls import benchmark_web, wait_until
 from tests.harness.outputs import query
 from tests.harness.prometheus import check_page, samples, total
-from tests.harness.standing import free_port, standing
+from tests.harness.standing import Standing, free_port, standing
 
 CRAWL_S_MAX = 180.0
 STEP_S_MAX = 60.0
@@ -70,3 +70,25 @@ def test_a_node_whose_metrics_address_is_taken_says_so_and_does_not_join(tmp_pat
         assert node.wait(STEP_S_MAX) == EXIT_BUSY
         assert f"Another program listens on 127.0.0.1:{crawl.port}." in crawl.log("n0")
         assert crawl.remote.get("/api/v1/nodes")["nodes"] == []
+
+
+def test_a_node_that_has_not_joined_tells_that_it_is_cut_off_and_then_who_let_it_in(tmp_path: Path) -> None:
+    """Its first coordinator is not there; the second one comes later."""
+    port, gone = free_port(), f"http://127.0.0.1:{free_port()}"
+    crawl = Standing(tmp_path, "http://127.0.0.1:9/")
+    try:
+        crawl.node("n0", "--metrics", str(port), endpoints=(gone, crawl.endpoint))
+        wait_until(lambda: cut_off_s(port) > 0, STEP_S_MAX, "a node that is cut off")
+        crawl.start()
+        wait_until(lambda: cut_off_s(port) == 0, STEP_S_MAX, "a node that has joined")
+        wait_until(lambda: '"event":"joined"' in crawl.log("n0"), STEP_S_MAX, "a word of it")
+        assert f"joined {crawl.endpoint}, stores in" in crawl.log("n0")
+    finally:
+        crawl.end()
+
+
+def cut_off_s(port: int) -> float:
+    try:
+        return samples(page_at(port))["drumlin_node_cut_off_seconds"]
+    except OSError:
+        return -1.0

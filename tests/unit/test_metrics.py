@@ -146,6 +146,22 @@ def test_what_changes_is_looked_at_every_second_and_only_if_somebody_may_ask() -
     assert told["drumlin_node_look_age_seconds"] == 2.5
 
 
+def test_for_how_long_a_node_is_cut_off_is_told_before_its_loop_begins_and_after_its_end() -> None:
+    figures = NodeFigures()
+    figures.waits(5.0, 4.0)
+    assert samples(figures.page(5.0).decode())["drumlin_node_cut_off_seconds"] == 0, "nobody may ask"
+    figures.be_watched()
+    figures.waits(100.0, 40.0)
+    figures.waits(100.5, 40.5)
+    told = samples(figures.page(100.5).decode())
+    assert (told["drumlin_node_cut_off_seconds"], told["drumlin_node_look_age_seconds"]) == (40.0, 0.0)
+    figures.looked(Gauges(200.0, in_flight=1))
+    assert samples(figures.page(200.0).decode())["drumlin_node_cut_off_seconds"] == 0
+    figures.waits(300.0, 50.0)
+    told = samples(figures.page(300.0).decode())
+    assert (told["drumlin_node_cut_off_seconds"], told["drumlin_node_look_age_seconds"]) == (50.0, 100.0)
+
+
 def test_a_node_tells_all_its_metrics_and_no_others() -> None:
     ours = {name: str(one.kind) for name, one in METRICS.items() if one.told_by in (Teller.NODE, Teller.PROCESS)}
     assert families(NodeFigures().page(0.0).decode()) == ours

@@ -136,7 +136,9 @@ def test_a_name_that_is_at_work_is_refused(
     monkeypatch.setattr(main, "limit_memory", lambda most: None)
     with Membership.enter(options(tmp_path, "n0")):
         assert run(["node", "--coordinator", HERE, "--store", str(tmp_path), "--name", "n0"]) == EXIT_BUSY
-    assert "Another process is node n0" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "waiting to join" in told, "it says so before it waits"
+    assert "Another process is node n0" in told
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -110,13 +110,18 @@ class TroubleLog:
             extra = event(Event.QUARANTINED, request=refusal.request)
             log.warning("%s %s", refusal.message, refusal.hint, extra=extra)
 
-    def hanging(self, endpoint: str, waited_s: float, now: float) -> None:
-        """A call was not answered while others were."""
-        if now - self._hanging_told_at >= HANGING_TOLD_EVERY_S:
-            self._hanging_told_at = now
+    def hanging(self, endpoint: str, other: str, waited_s: float, now: float) -> None:
+        """A call was not answered while others were: by the coordinator at `other`, or at the same address."""
+        if now - self._hanging_told_at < HANGING_TOLD_EVERY_S:
+            return
+        self._hanging_told_at = now
+        if other:
+            said = f"{endpoint} has answered nothing for {waited_s:.0f} s, while {other} answers; calls go there."
+            hint = "See whether that coordinator hangs, or is cut off."
+        else:
             said = f"{endpoint} answers some calls, but not others within {waited_s:.0f} s, which slows the crawl down."
             hint = "One of the coordinators behind it may hang; then its load balancer must leave that one out."
-            log.warning("%s %s", said, hint, extra=event(Event.COORDINATOR_STRANGE))
+        log.warning("%s %s", said, hint, extra=event(Event.COORDINATOR_STRANGE))
 
 
 def tell_strange_answer(endpoint: str, path: str, status: int, body_bytes: int) -> None:

@@ -138,7 +138,8 @@ class CoordinatorClient:
         self._failing_since = 0.0
         self._troubles = TroubleLog()
         self._heard = False
-        self._answered_at = -FOREVER
+        self._answered_at = [-FOREVER for _ in coordinators.endpoints]
+        """When each coordinator last answered."""
         self._rejoining = False
         self._rejoins = 0
         self._idle: dict[str, list[Any]] = {endpoint: [] for endpoint in coordinators.endpoints}
@@ -148,8 +149,7 @@ class CoordinatorClient:
 
     def __repr__(self) -> str:
         standing = f"cut off for {self.cut_off_s:.0f} s" if self.cut_off else "answered"
-        endpoint = self._coordinators.endpoints[self._coordinators.current]
-        return f"<CoordinatorClient of {endpoint}: {standing}, {len(self._repeat)} calls to repeat>"
+        return f"<CoordinatorClient of {self._coordinators.endpoint}: {standing}, {len(self._repeat)} calls to repeat>"
 
     @property
     def among_strangers(self) -> bool:
@@ -309,14 +309,14 @@ class CoordinatorClient:
         if reply is None:
             self._failed(call, transfer, place)
         else:
-            self._answered(call)
+            self._answered(call, place)
             call.on_reply(reply)
 
-    def _answered(self, call: _Call) -> None:
+    def _answered(self, call: _Call, place: int) -> None:
         self._troubles.answer(self.cut_off_s)
         self._failures = 0
         self._heard = True
-        self._answered_at = self._clocks.boot()
+        self._answered_at[place] = self._clocks.boot()
         if not call.joins:
             self._rejoins = 0
         if call.strange:
@@ -414,12 +414,13 @@ class CoordinatorClient:
     def _note_hanging(self, transfer: Transfer, place: int) -> None:
         """Write a line if some calls are answered while others are not. It is not an outage, so nothing else reports
         it."""
-        now = self._clocks.boot()
-        mixed = transfer.failure is FailureKind.TIMEOUT and self._answered_at > transfer.started
+        now, endpoints = self._clocks.boot(), self._coordinators.endpoints
+        answer = [at > transfer.started for at in self._answered_at]
+        mixed = transfer.failure is FailureKind.TIMEOUT and any(answer)
         # If this process was busy meanwhile, for instance with a page, it could not notice the answer.
-        mixed = mixed and self._fetcher.absent_at < transfer.started
-        if mixed:
-            self._troubles.hanging(self._coordinators.endpoints[place], now - transfer.started, now)
+        if mixed and self._fetcher.absent_at < transfer.started:
+            other = "" if answer[place] else endpoints[answer.index(True)]
+            self._troubles.hanging(endpoints[place], other, now - transfer.started, now)
 
     def _join_again(self, registration: Callable[[], Register], call: _Call, refusal: Refusal) -> float:
         """Register again, because the token expired, was revoked or belongs to another secret, or because the

@@ -33,6 +33,11 @@ class Coordinators:
         self.current = 0
 
     @property
+    def endpoint(self) -> str:
+        """The address of the one that is talked to now."""
+        return self.endpoints[self.current]
+
+    @property
     def several(self) -> bool:
         return len(self.endpoints) > 1
 

@@ -82,6 +82,12 @@ class Seals:
         await self.refresh(engine)
         return True
 
+    async def gave_out(self, engine: Engine, assignment_id: str, url: str, now: float) -> bool:
+        """Whether some coordinator gave out this URL under this id."""
+        if self.assignment(assignment_id, url) is not None:
+            return True
+        return await self.read_again(engine, now) and self.assignment(assignment_id, url) is not None
+
     # Making
 
     def sealed(self, lease_id: str, host: str) -> str:

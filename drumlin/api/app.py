@@ -118,7 +118,7 @@ class CoordinatorApp:
         self._dispatcher, self._engine = dispatcher, dispatcher.engine
         self._access, self._endpoint, self._store = access, endpoint, store
         self._on_broken, self._time = on_broken, engine_time
-        self.health = Health()
+        self.health = Health(dispatcher.happened)
         self.watch = Watch(
             dispatcher.engine,
             store,

@@ -33,6 +33,7 @@ from drumlin.coordinator.totals import Totals, add_up
 from drumlin.engines.base import Added, Engine
 from drumlin.frontier import Budget, priority_of
 from drumlin.logs import Event, event
+from drumlin.logs.events import Happenings
 from drumlin.model import NewURLs
 from drumlin.protocol import (
     LATEST_BOOT,
@@ -92,9 +93,9 @@ class Dispatcher:
         self.name = name
         self.crawl_id = ""
         """Tells crawls apart in logs."""
-        self.state = CrawlState.RUNNING
-        self.stop_reason = ""
-        self.nodes = NodeRegistry(heartbeat_s)
+        self.state, self.stop_reason = CrawlState.RUNNING, ""
+        self.happened = Happenings()
+        self.nodes = NodeRegistry(heartbeat_s, self.happened)
         self.elapsed_s = elapsed_s
         self.leads = False
         self.latest = add_up([])
@@ -163,6 +164,8 @@ class Dispatcher:
         """Change settings of the crawl for all coordinators and nodes; returns the settings before and after."""
         before, after = await self.steering.change(values, now)
         self._heed_settings()
+        if after != before:
+            self.happened.note(Event.SETTINGS_CHANGED)
         return before, after
 
     async def _follow_settings(self) -> None:
@@ -248,7 +251,7 @@ class Dispatcher:
         if successor and record.released and not done:
             await self.engine.release_nodes([node], now + self._margin_s)
         if not message.recovering:
-            log.info("node %s joined from %s", node, address or "here", extra=event(Event.JOINED, node=node))
+            self.nodes.joined(node, address, again=done)
         return record
 
     async def leave(self, node: str, now: float, *, boot: int = LATEST_BOOT) -> None:
@@ -271,8 +274,9 @@ class Dispatcher:
 
     async def change_node(self, node: str, event: NodeEvent) -> bool:
         """Drain, quarantine or release a node; False when no node has this id."""
-        if await self.nodes.find(self.engine, node) is None:
+        if (record := await self.nodes.find(self.engine, node)) is None:
             return False
+        self.nodes.note_order(record, event)
         await self.orders.order(node, event)
         self.nodes.change(node, event)
         await self.nodes.flush(self.engine)
@@ -362,12 +366,6 @@ class Dispatcher:
         if batch.made_up and await self.seals.read_again(self.engine, now):
             batch = read_results(results, self.seals)
         return batch
-
-    async def gave_out(self, assignment_id: str, url: str, now: float) -> bool:
-        """Whether some coordinator gave out this URL under this id."""
-        if self.seals.assignment(assignment_id, url) is not None:
-            return True
-        return await self.seals.read_again(self.engine, now) and self.seals.assignment(assignment_id, url) is not None
 
     async def _are_honest(self, batch: ResultBatch, apart: list[LinksApart]) -> bool:
         """Whether links are in scope, as claimed. The node may have heard of a wider scope before this coordinator."""
@@ -479,6 +477,8 @@ class Dispatcher:
         state = CRAWL_MOVES[event].get(self.state)
         if state is None:
             return
+        if state is not self.state:
+            self.happened.note(Event.CRAWL_STATE, state)
         self._enter(state, reason)
         await self.engine.put_meta(STOP_REASON_KEY, reason.encode())
         await self.engine.put_meta(STATE_KEY, state.encode())

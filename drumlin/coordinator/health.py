@@ -21,6 +21,7 @@ import msgspec
 from drumlin.errors import Cause, DrumlinError
 from drumlin.http.refusal import Refused
 from drumlin.logs import Event, event
+from drumlin.logs.events import Happenings
 
 TROUBLED_ANSWER_S = 1.0
 CAUGHT_ANSWER_S = 0.25
@@ -59,7 +60,8 @@ class Trouble(msgspec.Struct, frozen=True):
 class Health:
     """Knows what is wrong. `now` must be a time that passes even while the engine is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, happened: Happenings | None = None) -> None:
+        self._happened = happened or Happenings()
         self._troubles: dict[Part, Trouble] = {}
         self._reported: dict[Part, float] = {}
         self._told: dict[tuple[Part, str], float] = {}
@@ -96,6 +98,8 @@ class Health:
         since = now if before is None else before.since
         self._troubles[part] = Trouble(part, code, problem.message, problem.hint, since)
         self._tell(part, f"the {part} cannot be used: {problem}", code, now)
+        if before is None:
+            self._happened.note(LOST[part], code.replace("_", " "))
         if part is Part.ENGINE and before is None:
             # Requests that wait for the engine wait in vain, and have done so since the test began.
             for limit in self._waiting:
@@ -107,6 +111,7 @@ class Health:
         if trouble is not None:
             self._told = {key: at for key, at in self._told.items() if key[0] is not part}
             log.warning("the %s can be used again, after %.0f s", part, now - trouble.since, extra=event(BACK[part]))
+            self._happened.note(BACK[part])
 
     def _tell(self, part: Part, sentence: str, code: str, now: float) -> None:
         """Write a trouble to the log: at once when it is new, and then every `TOLD_EVERY_S`."""

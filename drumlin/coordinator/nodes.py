@@ -26,12 +26,14 @@ from drumlin.coordinator.breathing import Breathe, go_on
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError
 from drumlin.logs import Event
-from drumlin.logs import event as happened
+from drumlin.logs import event as logged
+from drumlin.logs.events import Happenings
 from drumlin.protocol import GONE, NODE_MOVES, PRESENT, Effort, Heartbeat, NodeEvent, NodeRecord, NodeStatus, Register
 
 TABLE = "nodes"
 BEATS_TABLE = "beats"
 SIZE_KEY = "nodes"
+FAILED_KEY = "nodes.failed"
 HEARTBEAT_MIN_S = 2.0
 HEARTBEAT_MAX_S = 20.0
 NODES_PER_HEARTBEAT_S = 500.0
@@ -98,7 +100,8 @@ _decode_beat = msgspec.msgpack.Decoder(Beat).decode
 class NodeRegistry:
     """The records of the nodes that talk to this coordinator; `all` reads those of the whole fleet."""
 
-    def __init__(self, heartbeat_s: float | None = None) -> None:
+    def __init__(self, heartbeat_s: float | None = None, happened: Happenings | None = None) -> None:
+        self._happened = happened or Happenings()
         self._records: dict[str, NodeRecord] = {}
         self._changed: set[str] = set()
         self._heartbeat_s = heartbeat_s
@@ -109,7 +112,9 @@ class NodeRegistry:
         self._names: tuple[int, list[str]] = (-1, [])
         self.reviewed: tuple[float, list[NodeRecord]] | None = None
         """What the last review found, and when; for the leader only."""
-        self._failed: frozenset[str] = frozenset()
+        self._failed: dict[str, float] | None = None
+        """The nodes that had failed at the last review by any leader, and when each had registered; None: to be read
+        from the engine."""
         self._decoded: dict[str, tuple[bytes | None, bytes | None, NodeRecord]] = {}
         """The entries of each node as they were last read, and the record that they make: most stay as they are for
         many seconds, and to decode those of 10,000 nodes each second would be a tenth of a core."""
@@ -197,6 +202,17 @@ class NodeRegistry:
             boot=message.boot,
         )
 
+    def joined(self, node: str, address: str, *, again: bool) -> None:
+        """A node is at work; `again` if the same process was before, and only registers anew."""
+        log.info("node %s joined from %s", node, address or "here", extra=logged(Event.JOINED, node=node))
+        if not again:
+            self._happened.note(Event.JOINED, node)
+
+    def note_order(self, record: NodeRecord, event: NodeEvent) -> None:
+        """Note what a person, or a coordinator, orders of a node, if that changes anything."""
+        if event in ORDERED and NODE_MOVES[event].get(record.status, record.status) is not record.status:
+            self._happened.note(ORDERED[event][1], record.node_id)
+
     def check_entry(self, before: NodeRecord, message: Register, successor: bool, proof: Proof, now: float) -> None:
         """Refuse a node whose name another node uses. It may always take its own name: it shows the instance, which
         only a successor knows, or the node's own token. A crawl without tokens believes a node that has no instance."""
@@ -264,7 +280,7 @@ class NodeRegistry:
             self._touch(record)
             if event in ORDERED:
                 level, kind, sentence = ORDERED[event]
-                log.log(level, "node %s %s", node, sentence, extra=happened(kind, node=node))
+                log.log(level, "node %s %s", node, sentence, extra=logged(kind, node=node))
 
     async def leave(self, engine: Engine, node: str, now: float) -> None:
         """A node leaves cleanly: it stays in the list, as inactive, until it is forgotten. This is written at once with
@@ -274,7 +290,8 @@ class NodeRegistry:
             _end(record, NodeEvent.LEAVES)
             record.last_seen = now
             await self.keep(engine, record)
-            log.info("node %s left", node, extra=happened(Event.LEFT, node=node))
+            log.info("node %s left", node, extra=logged(Event.LEFT, node=node))
+            self._happened.note(Event.LEFT, node)
 
     async def note_failure(self, engine: Engine, node: str, sentence: str) -> None:
         """Note why a node cannot go on. People find this in its record until it registers again."""
@@ -282,6 +299,7 @@ class NodeRegistry:
         if record is not None:
             record.metadata = {**record.metadata, FAILURE: sentence}
             await self.keep(engine, record)
+            self._happened.note(Event.FAILED, node)
 
     def _touch(self, record: NodeRecord) -> None:
         self._changed.add(record.node_id)
@@ -330,7 +348,7 @@ class NodeRegistry:
         if leads:
             await self.review(engine, now, breathe)
         else:
-            self.reviewed = None
+            self.reviewed = self._failed = None
             await self.learn_size(engine)
 
     async def learn_size(self, engine: Engine) -> None:
@@ -369,7 +387,7 @@ class NodeRegistry:
                     own.status = record.status
                     _clear_figures(own)
                     self._touch(own)
-        self._note_returns(records)
+        await self._note_returns(engine, records)
         self.reviewed = now, records
         await engine.put_meta(SIZE_KEY, b"%d" % self.known)
         if failed:
@@ -386,14 +404,26 @@ class NodeRegistry:
         if meaning is NodeEvent.FALLS_SILENT:
             silent_s = now - record.last_seen
             sentence = "node %s has said nothing for %.0f s; its hosts go to others when its leases end"
-            log.warning(sentence, record.node_id, silent_s, extra=happened(Event.SILENT, node=record.node_id))
+            log.warning(sentence, record.node_id, silent_s, extra=logged(Event.SILENT, node=record.node_id))
+            self._happened.note(Event.SILENT, record.node_id)
 
-    def _note_returns(self, records: list[NodeRecord]) -> None:
-        """Say which nodes are back that had failed at the last review, so alarms about their silence can end."""
+    async def _note_returns(self, engine: Engine, records: list[NodeRecord]) -> None:
+        """Say which nodes are back that had failed at the last review, so alarms about their silence can end. The
+        engine keeps which had, since another coordinator may lead by then."""
+        if self._failed is None:
+            saved = await engine.get_meta(FAILED_KEY)
+            self._failed = msgspec.msgpack.decode(saved, type=dict[str, float]) if saved else {}
+        before = self._failed
         for record in records:
-            if record.node_id in self._failed and record.status in PRESENT:
-                log.warning("node %s is back", record.node_id, extra=happened(Event.BACK, node=record.node_id))
-        self._failed = frozenset(record.node_id for record in records if record.status is NodeStatus.FAILED)
+            node = record.node_id
+            if node in before and record.status in PRESENT:
+                log.warning("node %s is back", node, extra=logged(Event.BACK, node=node))
+                if record.registered_at == before[node]:
+                    # Otherwise another process has joined under its name, which was noted then.
+                    self._happened.note(Event.BACK, node)
+        self._failed = {one.node_id: one.registered_at for one in records if one.status is NodeStatus.FAILED}
+        if self._failed != before:
+            await engine.put_meta(FAILED_KEY, msgspec.msgpack.encode(self._failed))
 
     def let_go(self, now: float) -> None:
         """Drop the records of nodes that have not talked to this coordinator for long."""

@@ -6,6 +6,7 @@ all of them.
 
 from __future__ import annotations
 
+from collections import deque
 from contextvars import ContextVar
 from enum import StrEnum
 
@@ -51,6 +52,28 @@ class Event(StrEnum):
     TRACED = "traced"
     TRACES_LOST = "traces_lost"
     TRACES_BACK = "traces_back"
+
+
+HAPPENED_MAX = 20_000
+
+
+class Happenings:
+    """What happened since somebody last took it, and to whom: noted beside entries of the log that people should see in
+    the crawl's history too. If nobody takes it, the oldest is forgotten."""
+
+    def __init__(self) -> None:
+        self._noted: deque[tuple[Event, str]] = deque(maxlen=HAPPENED_MAX)
+
+    def note(self, kind: Event, who: str = "") -> None:
+        self._noted.append((kind, who))
+
+    def take(self) -> list[tuple[Event, str]]:
+        taken = list(self._noted)
+        self._noted.clear()
+        return taken
+
+    def put_back(self, taken: list[tuple[Event, str]]) -> None:
+        self._noted.extendleft(reversed(taken))
 
 
 current_request: ContextVar[str] = ContextVar("current_request", default="")

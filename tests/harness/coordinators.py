@@ -138,8 +138,8 @@ class RunningCoordinator:
                 self._ready.set()
                 while not self._ending.is_set():
                     await self.access.refresh(engine)
-                    await self.dispatcher.tick(await self.time.now(), 0.0)
-                    self.app.work_may_have_come()
+                    now = await self.time.now()
+                    await self.app.ticked(await self.dispatcher.tick(now, 0.0), now)
                     await asyncio.sleep(TICK_S)
         await engine.close()
 

@@ -349,6 +349,19 @@ def test_events_tell_figures_and_changes_as_they_come(coordinator: RunningCoordi
         assert listener.next("node") == {"node_id": "newcomer", "status": "active"}
 
 
+def test_events_tell_marks_as_the_history_has_them(coordinator: RunningCoordinator) -> None:
+    RemoteNode(coordinator, "before")
+    until(lambda: coordinator.get("/api/v1/history").json["marks"], "the first mark")
+    with Listener(coordinator) as listener:
+        # The second of these is from the first look at the crawl.
+        listener.next("stats")
+        listener.next("stats")
+        RemoteNode(coordinator, "newcomer")
+        told = listener.next("mark")
+    assert told["text"] == "newcomer joined"
+    assert told in coordinator.get("/api/v1/history").json["marks"]
+
+
 def test_events_are_one_look_for_those_who_ask_for_no_stream(coordinator: RunningCoordinator) -> None:
     answer = coordinator.get("/api/v1/events")
     assert answer.headers["content-type"] == "text/event-stream"

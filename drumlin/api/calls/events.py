@@ -1,4 +1,4 @@
-"""Live events for people: the figures every second, and changes of the crawl's state and of its nodes.
+"""Live events for people: the figures every second, changes of the crawl's state and of its nodes, and new marks.
 
 One task collects events for all clients; it runs only while somebody listens. A client that is too slow misses events
 and does not hold up others: at most `EVENTS_WAITING_MAX` wait for each.
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from drumlin.api.calls.figures import Figures
+from drumlin.api.calls.marks import Mark, Marks
 from drumlin.api.explaining.shown import on_calendar
 from drumlin.api.messages.people import NodeStatusChange, StateChange, Stats
 from drumlin.api.routing import Stream
@@ -38,8 +39,9 @@ _encode = msgspec.json.Encoder().encode
 class Events:
     """Watches the crawl for those who listen."""
 
-    def __init__(self, figures: Figures, engine_time: EngineTime, health: Health) -> None:
+    def __init__(self, figures: Figures, marks: Marks, engine_time: EngineTime, health: Health) -> None:
         self._figures = figures
+        self._marks = marks
         self._health = health
         self._time = engine_time
         self._clients: dict[asyncio.Queue[bytes | None], str] = {}
@@ -47,6 +49,7 @@ class Events:
         self._watching: asyncio.Task[None] | None = None
         self._state = ""
         self._nodes: dict[str, str] = {}
+        self._marked: set[Mark] = set()
 
     def listen(self, subject: str = "") -> Stream:
         """Events from now on, until the client is gone. `subject` is whose token the client showed; empty where no
@@ -103,6 +106,8 @@ class Events:
             return _trouble(broken)
 
     async def _watch(self) -> None:
+        # What happened while nobody listened is no news; the history has it.
+        self._state, self._nodes = "", {}
         while self._clients:
             try:
                 async with self._health.patience():
@@ -119,9 +124,18 @@ class Events:
         now = await self._time.now()
         stats = await self._figures.stats(now)
         nodes = {node.node_id: str(node.status) for node in await self._figures.nodes(now)}
-        events = [*self._changes(stats, nodes), _event("stats", on_calendar(stats, self._time.calendar))]
+        events = [*self._changes(stats, nodes), *await self._new_marks()]
+        events.append(_event("stats", on_calendar(stats, self._time.calendar)))
         self._state, self._nodes = str(stats.state), nodes
         return events
+
+    async def _new_marks(self) -> list[bytes]:
+        """The marks since the last look; at the first look none is new."""
+        marks, before = await self._marks.read(), self._marked
+        self._marked = set(marks)
+        shown = self._time.calendar.shown
+        new = [Mark(shown(mark.time), mark.text) for mark in marks if mark not in before] if self._state else []
+        return [_event("mark", mark) for mark in new]
 
     def _changes(self, stats: Stats, nodes: dict[str, str]) -> list[bytes]:
         changes: list[bytes] = []

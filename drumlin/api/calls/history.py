@@ -2,8 +2,8 @@
 
 The leading coordinator writes samples of the crawl's counters into the engine, so every coordinator, a browser that is
 opened later, and a crawl that is over show the same. Counters only grow, so a rate is the difference of two samples,
-and samples may be missing. There are three series, each a ring of fixed size: the last hour, day and month. Marks are
-sentences of a few words; the newest `MARKS_MAX` are kept.
+and samples may be missing. There are three series, each a ring of fixed size: the last hour, day and month. What
+happened is marked beside them (`marks`).
 """
 
 from __future__ import annotations
@@ -13,27 +13,18 @@ from typing import Literal
 import msgspec
 
 from drumlin.access.tokens import Permission
+from drumlin.api.calls.marks import Mark, Marks
 from drumlin.api.routing import Call, Route
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.totals import Totals
-from drumlin.lines import counted
-from drumlin.protocol import CrawlState, NodeStatus, paths
+from drumlin.logs import Event
+from drumlin.protocol import paths
 
 SERIES = {"hour": (5, 720), "day": (60, 1440), "month": (900, 2976)}
 """Seconds between two samples, and how many are kept."""
-MARKS_TABLE = "history_marks"
-MARKS_MAX = 200
-TRIM_EVERY = 50
-NODES_NAMED = 3
-"""If more nodes than this change at once, they are counted and not named."""
-STATE_WORDS = {
-    CrawlState.RUNNING: "goes on",
-    CrawlState.PAUSED: "paused",
-    CrawlState.DRAINING: "stopping",
-    CrawlState.FINISHED: "finished",
-}
-NODE_WORDS = {NodeStatus.ACTIVE: "joined", NodeStatus.INACTIVE: "left", NodeStatus.FAILED: "lost"}
 TOO_MANY_REQUESTS = "429"
+LED_KEY = "led_by"
+"""Where the engine keeps which coordinator led last."""
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
@@ -46,13 +37,6 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     moved: int
     refused: int
     broken: int
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """Something that happened."""
-
-    time: float
-    text: str
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,10 +59,8 @@ class HistoryCalls:
         self._dispatcher = dispatcher
         self._engine = dispatcher.engine
         self._slots: dict[str, int] = {}
-        self._state: CrawlState | None = None
-        self._nodes: dict[str, NodeStatus] = {}
-        self._version = 0
-        self._marks = 0
+        self._marks = Marks(dispatcher.engine)
+        self._led = False
 
     def routes(self) -> list[Route]:
         return [
@@ -94,9 +76,14 @@ class HistoryCalls:
         ]
 
     async def note(self, totals: Totals, now: float) -> None:
-        """To be called after each tick. Only the coordinator that leads writes."""
-        if not self._dispatcher.leads:
-            self._state = None
+        """To be called after each tick. Every coordinator writes what it noticed; samples are written by the one that
+        leads."""
+        leads = self._dispatcher.leads
+        if leads and not self._led:
+            await self._note_lead()
+        self._led = leads
+        await self._marks.write(self._dispatcher.happened, now)
+        if not leads:
             return
         for span, (step_s, kept) in SERIES.items():
             slot = int(now // step_s)
@@ -104,31 +91,15 @@ class HistoryCalls:
                 self._slots[span] = slot
                 entry = {f"{slot % kept:05d}": msgspec.msgpack.encode(sample_of(totals, now))}
                 await self._engine.put_entries(_table(span), entry)
-        for text in self._changes():
-            await self._mark(text, now)
 
-    def _changes(self) -> list[str]:
-        """What has changed since the last look; nothing at the first."""
-        dispatcher = self._dispatcher
-        nodes = {node.node_id: node.status for node in dispatcher.nodes.records()}
-        state, before, version = self._state, self._nodes, self._version
-        self._state, self._nodes, self._version = dispatcher.state, nodes, dispatcher.steering.version
-        if state is None:
-            return []
-        told = [STATE_WORDS[self._state]] if self._state is not state else []
-        told += ["settings changed"] if self._version != version else []
-        for status in NodeStatus:
-            names = [name for name, now in nodes.items() if now is status and before.get(name) is not status]
-            told += _nodes_told(names, NODE_WORDS.get(status, str(status)))
-        return told
-
-    async def _mark(self, text: str, now: float) -> None:
-        self._marks += 1
-        key = f"{int(now * 1000):015d}-{self._marks % 1000:03d}"
-        await self._engine.put_entries(MARKS_TABLE, {key: msgspec.msgpack.encode(Mark(now, text))})
-        if self._marks % TRIM_EVERY == 0:
-            keys = sorted(await self._engine.get_entries(MARKS_TABLE))
-            await self._engine.delete_entries(MARKS_TABLE, keys[:-MARKS_MAX])
+    async def _note_lead(self) -> None:
+        """Note that this coordinator leads, if another one led before."""
+        mine = self._dispatcher.name.encode()
+        before = await self._engine.get_meta(LED_KEY)
+        if before != mine:
+            await self._engine.put_meta(LED_KEY, mine)
+            if before:
+                self._dispatcher.happened.note(Event.LEADS, self._dispatcher.name)
 
     async def history(self, call: Call, query: HistoryQuery) -> HistoryView:
         step_s, kept = SERIES[query.span]
@@ -136,8 +107,7 @@ class HistoryCalls:
         found = [msgspec.msgpack.decode(entry, type=Sample) for entry in entries.values()]
         oldest = max((sample.time for sample in found), default=0.0) - step_s * kept
         samples = sorted((one for one in found if one.time >= oldest), key=lambda one: one.time)
-        stored = await self._engine.get_entries(MARKS_TABLE)
-        marks = [msgspec.msgpack.decode(stored[key], type=Mark) for key in sorted(stored)[-MARKS_MAX:]]
+        marks = await self._marks.read()
         shown = call.calendar.shown
         return HistoryView(
             step_s,
@@ -157,12 +127,6 @@ def sample_of(totals: Totals, now: float) -> Sample:
     without_answer = max(0, totals.counters.get("outcome.failed", 0) - failed_with_answer)
     broken = answers["5"] + without_answer
     return Sample(now, totals.pages, totals.bytes, answers["2"], answers["3"], answers["4"], broken)
-
-
-def _nodes_told(names: list[str], word: str) -> list[str]:
-    if len(names) > NODES_NAMED:
-        return [f"{counted(len(names), 'node')} {word}"]
-    return [f"{name} {word}" for name in sorted(names)]
 
 
 def _table(span: str) -> str:

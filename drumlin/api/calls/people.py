@@ -19,6 +19,7 @@ from drumlin.api.calls.dead_letters import DeadLetterCalls
 from drumlin.api.calls.events import MEDIA_TYPE as EVENTS_TYPE
 from drumlin.api.calls.events import Events
 from drumlin.api.calls.figures import Figures
+from drumlin.api.calls.marks import Marks
 from drumlin.api.calls.metrics import CoordinatorMetrics
 from drumlin.api.explaining.bounds import Seen, bound_by
 from drumlin.api.explaining.why import troubled, why_idle
@@ -84,7 +85,7 @@ class PeopleCalls:
         self._figures = Figures(dispatcher, health)
         self._letters = DeadLetterCalls(dispatcher.engine, self._figures, work_may_have_come)
         self._time = engine_time
-        self._events = Events(self._figures, engine_time, health)
+        self._events = Events(self._figures, Marks(dispatcher.engine), engine_time, health)
         self._work_may_have_come = work_may_have_come
 
     def ticked(self, totals: Totals, now: float) -> None:

@@ -71,7 +71,8 @@ class Intake:
         capture, result = telling.capture, telling.result
         if capture is None:
             return
-        if not await self._dispatcher.gave_out(result.assignment_id, result.url, await self._time.now()):
+        seals, engine = self._dispatcher.seals, self._dispatcher.engine
+        if not await seals.gave_out(engine, result.assignment_id, result.url, await self._time.now()):
             telling.capture, result.links = None, []
             return
         engine = self._dispatcher.engine

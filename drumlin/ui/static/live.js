@@ -20,10 +20,6 @@ const SILENT_MS = 8000;
 /** Two looks further apart than this many steps have a gap between them. */
 const GAP_STEPS = 3;
 
-const STATE_WORDS = /** @type {Record<string, string>} */ ({
-  running: "goes on", paused: "paused", draining: "stopping", finished: "finished",
-});
-
 /** How many answers of each class there were, from the totals by status. @param {Stats} stats */
 export function answers(stats) {
   const of = { ok: 0, moved: 0, refused: 0, broken: 0 };
@@ -88,8 +84,7 @@ export class Live extends EventTarget {
     this.stop();
     const source = (this.source = new EventSource(EVENTS));
     source.addEventListener("stats", (event) => this.take(JSON.parse(event.data)));
-    source.addEventListener("crawl", (event) => this.mark(STATE_WORDS[JSON.parse(event.data).status] ?? ""));
-    source.addEventListener("node", (event) => this.node(JSON.parse(event.data)));
+    source.addEventListener("mark", (event) => this.mark(JSON.parse(event.data)));
     source.addEventListener("trouble", (event) => this.trouble(JSON.parse(event.data)));
     source.addEventListener("end", () => this.ended());
     source.addEventListener("error", () => this.lost());
@@ -160,14 +155,9 @@ export class Live extends EventTarget {
     const since = this.first[0];
     const before = [...samples.filter((sample) => sample[0] < since), this.first];
     this.points = [...pointsOf({ step_s, samples: before }), ...this.points.filter((point) => point.from >= since)];
-    this.marks = [...marks.filter((mark) => mark.time < since), ...this.marks.filter((mark) => mark.time >= since)];
+    const known = new Set(marks.map((mark) => `${mark.time} ${mark.text}`));
+    this.marks = [...marks, ...this.marks.filter((mark) => !known.has(`${mark.time} ${mark.text}`))];
     this.tell("mark");
-  }
-
-  /** @param {{node_id: string, status: string}} change */
-  node({ node_id, status }) {
-    const words = /** @type {Record<string, string>} */ ({ active: "joined", inactive: "left", failed: "lost" });
-    this.mark(`${node_id} ${words[status] ?? status}`);
   }
 
   /** @param {import("./api.js").Trouble} trouble */
@@ -177,10 +167,10 @@ export class Live extends EventTarget {
     this.tell("stats");
   }
 
-  /** @param {string} text */
-  mark(text) {
-    if (!text) return;
-    this.marks.push({ time: this.stats?.time ?? Date.now() / 1000, text });
+  /** @param {Mark} mark */
+  mark(mark) {
+    if (this.marks.some((known) => known.time === mark.time && known.text === mark.text)) return;
+    this.marks.push(mark);
     this.marks.splice(0, this.marks.length - MARKS_MAX);
     this.tell("mark");
   }

@@ -479,7 +479,7 @@ def _check_head(call: Call) -> None:
 async def _respond(send: Send, call: Call, answer: Any, is_allowed: Callable[[], bool]) -> int:
     status = call.route.status
     if isinstance(answer, Stream):
-        await send_stream(send, call.receive, answer, is_allowed, head_only=call.method == HEAD)
+        await send_stream(send, call, answer, is_allowed)
     elif isinstance(answer, Text):
         await reply(send, status, answer.body, answer.media_type)
     elif answer is None:

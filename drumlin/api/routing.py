@@ -40,6 +40,12 @@ GONE = "drumlin.gone"
 ARRIVED = "drumlin.arrived"
 """The key whose value says whether the whole body of a request is here."""
 
+STREAMS = "drumlin.streams"
+"""The key whose value is called before a stream: it bounds what waits for a reader that is slow, and returns what cuts
+the connection."""
+READ_S_MAX = 30.0
+"""A client of a stream that has read nothing for so long is cut off, or it would keep its place for ever."""
+
 GET, HEAD = "GET", "HEAD"
 ESCAPED_SLASH = b"%2f"
 
@@ -53,6 +59,10 @@ NOBODY = Identity(Role.VIEWER, "")
 
 PLAIN = Calendar()
 """A calendar without gaps, for calls that need no engine."""
+
+
+def _nothing() -> None:
+    pass
 
 
 def _never() -> bool:
@@ -84,6 +94,7 @@ class Call:
         "receive",
         "route",
         "secure",
+        "streams",
     )
 
     def __init__(
@@ -108,6 +119,8 @@ class Call:
         """Whether the sender has stopped waiting for the answer."""
         self.arrived: Callable[[], bool] = scope.get(ARRIVED, _never)
         """Whether the whole body is here."""
+        self.streams: Callable[[], Callable[[], None]] = scope.get(STREAMS, lambda: _nothing)
+        """To be called before the answer is a stream; returns what cuts the connection."""
         self.body_unread = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         self.identity = NOBODY
         self.parameters: dict[str, str] = {}
@@ -337,24 +350,27 @@ def read_query(query: bytes, takes: type[Any]) -> Any:
         raise Refused(422, "invalid", f"The query string does not fit this call: {plainly(wrong)}.") from wrong
 
 
-async def send_stream(
-    send: Send, receive: Receive, stream: Stream, is_allowed: Callable[[], bool], *, head_only: bool
-) -> None:
-    """Send the pieces until there are no more, or until the client hangs up or may not have them any longer."""
+async def send_stream(send: Send, call: Call, stream: Stream, is_allowed: Callable[[], bool]) -> None:
+    """Send the pieces until there are no more, or until the client hangs up, reads nothing, or may not have them any
+    longer."""
     headers = [(b"content-type", stream.media_type.encode()), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    if head_only:
+    if call.method == HEAD:
         await stream.pieces.aclose()
         await send({"type": "http.response.body", "body": b""})
         return
-    gone = asyncio.ensure_future(_until_gone(receive))
+    cut = call.streams()
+    gone = asyncio.ensure_future(_until_gone(call.receive))
     try:
         async with aclosing(stream.pieces) as pieces:
             async for piece in pieces:
                 if gone.done() or not is_allowed():
                     break
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                async with asyncio.timeout(READ_S_MAX):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+    except TimeoutError:
+        cut()
     finally:
         gone.cancel()
 

@@ -11,11 +11,13 @@ call and a wake-up of the reader.
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from drumlin.api.routing import ARRIVED, GONE
+from drumlin.api.routing import ARRIVED, GONE, STREAMS
 
 HEAD_BYTES_MAX = 96 * 1024
 """More than the application accepts, so its better answer is given where possible."""
@@ -23,6 +25,8 @@ PARSED_TARGET_BYTES_MAX = 65_535
 """The longest path and query that the parser can read."""
 HEAD_S_MAX = 10.0
 SILENT_S_MAX = 30.0
+STREAM_UNREAD_BYTES_MAX = 16 * 1024
+"""How much of a stream may wait here, and in the kernel, for a client that does not read."""
 
 
 def _refusal(status: bytes, code: bytes, message: bytes, hint: bytes) -> bytes:
@@ -102,6 +106,15 @@ class LimitedProtocol(HttpToolsProtocol):
         scope, cycle = cast("dict[str, Any]", self.scope), self.cycle
         scope[GONE] = self.transport.is_closing
         scope[ARRIVED] = lambda: not cycle.more_body
+        scope[STREAMS] = self._stream_begins
+
+    def _stream_begins(self) -> Callable[[], None]:
+        """Let little wait for a reader that does not read, so it is noticed soon. Returns what cuts the connection."""
+        self.transport.set_write_buffer_limits(high=STREAM_UNREAD_BYTES_MAX)
+        line = self.transport.get_extra_info("socket")
+        if line is not None:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_UNREAD_BYTES_MAX)
+        return self.transport.abort
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -14,7 +14,8 @@ from urllib.parse import quote
 import pytest
 
 from drumlin.access.tokens import Role
-from drumlin.api import watch
+from drumlin.api import routing, watch
+from drumlin.api.calls import events
 from drumlin.api.calls.events import CLIENTS_EACH_MAX, CLIENTS_MAX
 from drumlin.errors import EngineError
 from drumlin.metrics.registry import METRICS, Teller
@@ -360,6 +361,18 @@ def test_events_tell_marks_as_the_history_has_them(coordinator: RunningCoordinat
         told = listener.next("mark")
     assert told["text"] == "newcomer joined"
     assert told in coordinator.get("/api/v1/history").json["marks"]
+
+
+def test_a_listener_that_never_reads_loses_its_place(
+    coordinator: RunningCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "EVERY_S", 0.001)
+    monkeypatch.setattr(routing, "READ_S_MAX", 0.5)
+    with Listener(coordinator) as listener:
+        listening = coordinator.app._people._events._clients
+        assert len(listening) == 1
+        until(lambda: not listening, "an end of the stream")
+        assert listener.response.fp is not None, "the client has not hung up"
 
 
 def test_events_are_one_look_for_those_who_ask_for_no_stream(coordinator: RunningCoordinator) -> None:

@@ -130,12 +130,22 @@ def status(loaded: Loaded) -> None:
         return
     console = results(loaded.process)
     console.print(_processes_table(record))
-    line(console, f"The fleet is {state}.{' ' + record.failure if record.failure else ''}")
+    line(console, f"The fleet is {state}.{' ' + record.failure if record.failure else ''}{_frozen(record)}")
     if record.running:
         try:
             line(console, f"The crawl is {status_line(remote_of(paths).get(STATS))}")
         except DrumlinError as unknown:
             line(console, f"The state of the crawl is not known: {unknown}")
+
+
+def _frozen(record: FleetRecord) -> str:
+    """Which processes are alive and do nothing; what needs them waits."""
+    frozen = [process for process in record.processes if process.frozen]
+    pids = " ".join(str(process.mark.pid) for process in frozen if process.mark is not None)
+    if not frozen:
+        return ""
+    names = ", ".join(process.name for process in frozen)
+    return f" Frozen: {names}; what needs them waits. `kill -CONT {pids}` lets them go on."
 
 
 def _processes_table(record: FleetRecord) -> Table:
@@ -146,7 +156,7 @@ def _processes_table(record: FleetRecord) -> Table:
     for column in ("process", "state", "pid", "starts", "address"):
         table.add_column(column, justify="right" if column in ("pid", "starts") else "left", no_wrap=True)
     for process in record.processes:
-        state, style = _standing(process.alive, process.exit_code)
+        state, style = ("frozen", "red") if process.frozen else _standing(process.alive, process.exit_code)
         pid = str(process.mark.pid) if process.mark is not None and process.alive else ""
         table.add_row(process.name, Text(state, style=style), pid, str(process.starts), process.address)
     return table

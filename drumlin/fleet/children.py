@@ -53,9 +53,13 @@ class Child:
         self.record.starts += 1
         self.record.exit_code = None
 
-    def reap(self) -> bool:
-        """Whether the process has ended since the last call."""
-        if self._process is None or self._process.poll() is None:
+    def reap(self, within_s: float = 0.0) -> bool:
+        """Whether the process has ended since the last call, or ends within this time."""
+        if self._process is None:
+            return False
+        try:
+            self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
             return False
         self.record.exit_code = self._process.returncode
         self.record.mark = None

@@ -62,6 +62,10 @@ class FleetProcess(msgspec.Struct):
     def alive(self) -> bool:
         return self.mark is not None and self.mark.alive
 
+    @property
+    def frozen(self) -> bool:
+        return self.mark is not None and self.mark.frozen
+
 
 class FleetRecord(msgspec.Struct):
     """The content of `fleet.json`. While the supervisor lives, only the supervisor writes it."""

@@ -13,6 +13,7 @@ BOOT_ID = PROC / "sys/kernel/random/boot_id"
 # Field 22 of proc_pid_stat(5), counted from the state, the first field after the name in parentheses.
 STARTED_FIELD = 19
 GONE_STATES = frozenset("ZXx")
+FROZEN_STATES = frozenset("Tt")
 
 
 class ProcessMark(msgspec.Struct, frozen=True):
@@ -35,6 +36,12 @@ class ProcessMark(msgspec.Struct, frozen=True):
         """Whether this very process is still alive; a zombie is not."""
         return _started(self.pid) == self.started
 
+    @property
+    def frozen(self) -> bool:
+        """Whether the process is stopped (SIGSTOP), or a debugger holds it: it is alive and does nothing."""
+        fields = _fields(self.pid)
+        return self.alive and fields is not None and fields[0] in FROZEN_STATES
+
     def send(self, number: signal.Signals) -> bool:
         """Send a signal to this very process; False if it is gone."""
         try:
@@ -53,13 +60,18 @@ class ProcessMark(msgspec.Struct, frozen=True):
         return True
 
 
-def _started(pid: int) -> str | None:
+def _fields(pid: int) -> list[str] | None:
     try:
-        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        boot = BOOT_ID.read_text().strip()
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (OSError, UnicodeDecodeError):
         return None
-    return None if fields[0] in GONE_STATES else f"{boot}/{fields[STARTED_FIELD]}"
+
+
+def _started(pid: int) -> str | None:
+    fields = _fields(pid)
+    if fields is None or fields[0] in GONE_STATES:
+        return None
+    return f"{BOOT_ID.read_text().strip()}/{fields[STARTED_FIELD]}"
 
 
 def ending_of(code: int) -> str:

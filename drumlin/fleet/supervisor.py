@@ -32,6 +32,8 @@ from drumlin.tls import CertificateFiles
 
 TICK_S = 0.1
 ASK_S = 1.0
+ENDED_S_MAX = 5.0
+"""How long the kernel may take to say how a process ended whose last threads are just ending."""
 READY_S_MAX = 120.0
 # The states of a crawl in which it needs its nodes.
 WORKING_STATES = ("running", "paused")
@@ -94,7 +96,8 @@ class Supervisor:
         self._enter(FleetState.STOPPING)
         log.info("ending the processes of the fleet", extra=event(Event.STOPPING))
         end_all(self._record, on_poll=self._reap)
-        self._reap()
+        for child in self._children:
+            child.reap(ENDED_S_MAX)
         self._record.supervisor = None
         self._enter(FleetState.FAILED if self._record.failure else FleetState.DOWN)
         log.info("stopped", extra=event(Event.STOPPED))
@@ -216,7 +219,8 @@ class Supervisor:
         return True
 
     def _crawl_state(self) -> str:
-        """The state of the crawl. Coordinators are asked at most once a second, since this is called often."""
+        """The state of the crawl; also notes which nodes people have sent away. Coordinators are asked at most once a
+        second, since this is called often."""
         if time.monotonic() - self._asked >= ASK_S:
             self._asked = time.monotonic()
             try:

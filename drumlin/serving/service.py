@@ -364,7 +364,10 @@ async def found_crawl(engine: Engine, config: CrawlConfig | None, seeds: list[st
     if config is not None and config != known and config != await _in_force(engine, known):
         crawl = settings_of("crawl")
         differing = ", ".join(one.name for one in crawl if getattr(config, one.field) != getattr(known, one.field))
-        hint = "Leave these options out to join the crawl as it is; `drumlin set` changes some of them while it runs."
+        hint = (
+            "Leave these options out to join the crawl as it is; `drumlin set` changes some of them while it runs. "
+            "To begin another crawl, end --engine with another name."
+        )
         raise ConfigError(f"The crawl on this engine was founded with other values of {differing}.", hint)
     stored = await engine.get_meta(SEEDS_KEY)
     return known, msgspec.msgpack.decode(stored, type=list[str]) if stored else []

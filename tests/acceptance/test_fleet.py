@@ -87,6 +87,18 @@ def test_fleet_status_shows_every_process(running: Fleet) -> None:
     assert "The fleet is ready." in shown
 
 
+def test_fleet_status_names_what_is_frozen(running: Fleet) -> None:
+    victim = running.of(ProcessRole.COORDINATOR)[1]
+    assert victim.mark is not None
+    victim.mark.send(signal.SIGSTOP)
+    try:
+        wait_until(lambda: victim.frozen, WAIT_S_MAX, "a frozen coordinator")
+        shown = drumlin(running.root.parent, "fleet", "status", "--out", str(running.root)).stdout
+    finally:
+        victim.mark.send(signal.SIGCONT)
+    assert f"Frozen: {victim.name}; what needs them waits. `kill -CONT {victim.mark.pid}`" in " ".join(shown.split())
+
+
 def test_no_secret_is_on_a_command_line_or_readable_by_others(running: Fleet) -> None:
     paths = running.paths
     secrets = [read_secret(path) for path in (paths.redis_password, paths.operator_token, paths.join_token)]

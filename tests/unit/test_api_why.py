@@ -75,8 +75,23 @@ def test_an_empty_frontier_says_whether_anything_was_ever_known() -> None:
 def test_without_nodes_nothing_can_be_fetched() -> None:
     assert codes(totals(queued=5, hosts_ready=1)) == ["no_nodes"]
     (reason,) = reasons(totals(queued=5, hosts_ready=1), node(NodeStatus.QUARANTINED), node(NodeStatus.FAILED))
-    assert "1 failed" in reason.message
-    assert "1 quarantined" in reason.message
+    assert reason.message == (
+        "No node is active: 1 failed (n), 1 quarantined (n). Their logs say why; start them again."
+    )
+
+
+def test_nodes_that_are_not_active_are_named_with_what_to_do() -> None:
+    def said(status: NodeStatus, *names: str) -> str:
+        nodes = [msgspec.structs.replace(node(status), node_id=name) for name in names]
+        return reasons(totals(queued=5, hosts_ready=1), *nodes)[0].message
+
+    assert said(NodeStatus.FAILED, "m2", "m1") == (
+        "No node is active: 2 failed (m1, m2). Their logs say why; start them again."
+    )
+    assert "`drumlin nodes release NAME`" in said(NodeStatus.DRAINING, "m1")
+    many = said(NodeStatus.INACTIVE, *(f"m{number}" for number in range(7)))
+    assert "7 inactive (m0, m1, m2, m3, m4, …)" in many
+    assert "`drumlin node --coordinator …` starts one" in many
 
 
 def test_retries_that_wait_say_until_when() -> None:

@@ -10,6 +10,7 @@ from drumlin.api.messages.people import Reason
 from drumlin.api.watch import Look
 from drumlin.coordinator.nodes import lately_of
 from drumlin.coordinator.totals import Totals
+from drumlin.model import HostState
 from drumlin.protocol import Effort, NodeRecord, NodeStatus
 
 NOW = 1_000.0
@@ -115,3 +116,24 @@ def test_what_a_node_did_lately_counts_the_less_the_older_it_is() -> None:
     anew = lately_of(later, Effort(time_s=105.0, cpu_s=50.0), Effort(time_s=2.0, cpu_s=1.0))
     assert anew == Effort(time_s=2.0, cpu_s=1.0), "a process that was started again"
     assert lately_of(anew, anew, None) is None
+
+
+def held(name: str) -> HostState:
+    return HostState(f"{name}.example", NOW, None, 9, 9, 0, 0, "lease", name, NOW + 10.0)
+
+
+def test_a_node_that_has_missed_heartbeats_and_holds_hosts_is_a_cause() -> None:
+    """Also before it counts as failed, and after that until its leases end."""
+
+    def said(last_seen: float, status: NodeStatus = NodeStatus.ACTIVE, leases: int = 0, holds: bool = False) -> list[str]:
+        silent = NodeRecord("m2", "", last_seen, status, 1.0, 0.0, 0, NOW, {}, leases=leases, last_beat=last_seen)
+        seen = Seen(totals(queued=99, hosts_ready=5), [node(), silent], WELL, [1.0], [], NOW)
+        return [reason.message for reason in bound_by(seen._replace(held=[held("m2")] if holds else []))]
+
+    (told,) = said(NOW - 5.0, leases=19)
+    assert told == (
+        "Silent nodes: m2 has said nothing for 5 s. The hosts that it holds go to others when the leases end."
+    )
+    assert said(NOW - 12.0, NodeStatus.FAILED, holds=True) != []
+    assert said(NOW - 3.0, leases=19) == [], "one heartbeat may be late"
+    assert said(NOW - 5.0) == said(NOW - 90.0, NodeStatus.FAILED) == [], "it holds nothing"

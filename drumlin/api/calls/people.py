@@ -202,7 +202,8 @@ class PeopleCalls:
             return WhyIdle(idle=True, reasons=reasons)
         delays = [self._delay_s(host) for host in (*held, *waiting) if not host.in_backoff]
         rates = (await self._figures.stats(now)).bytes_per_s
-        seen = Seen(totals, nodes, self._watch.lately, delays, backing_off, now, rates)
+        beats_s = dispatcher.nodes.heartbeat_s
+        seen = Seen(totals, nodes, self._watch.lately, delays, backing_off, now, rates, held, beats_s)
         return WhyIdle(idle=False, reasons=[], bound_by=bound_by(seen))
 
     def _delay_s(self, host: HostState) -> float:

@@ -17,7 +17,7 @@ from drumlin.api.watch import Look
 from drumlin.config.quantities import show_duration, show_size
 from drumlin.coordinator.totals import Totals
 from drumlin.model import HostState
-from drumlin.protocol import Effort, NodeRecord, NodeStatus
+from drumlin.protocol import PRESENT, Effort, NodeRecord, NodeStatus
 
 BUSY_SHARE: Final = 0.8
 """A node or coordinator that computes for so much of its time can hardly do more."""
@@ -32,6 +32,9 @@ USED_SHARE: Final = 0.6
 """How much of what the hosts permit is used by a crawl that its hosts limit."""
 NOTED_SHARE: Final = 0.25
 """A part of a whole that is worth naming."""
+SILENT_HEARTBEATS: Final = 2
+"""A node that is so many heartbeats late may hang, or be cut off."""
+SILENT_NAMED: Final = 3
 SLOW_S: Final = 0.2
 """An answer that takes less is not called slow."""
 
@@ -47,6 +50,9 @@ class Seen(NamedTuple):
     backing_off: Sequence[HostState]
     now: float
     bytes_per_s: float = 0.0
+    held: Sequence[HostState] = ()
+    """Some of the hosts that nodes hold."""
+    heartbeat_s: float = 2.0
 
 
 def bound_by(seen: Seen) -> list[Reason]:
@@ -58,7 +64,7 @@ def bound_by(seen: Seen) -> list[Reason]:
     reasons = [*_cpu(efforts), *_disk(efforts, seen.look), *_engine(efforts, seen.look), *_coordinator(seen.look)]
     if not reasons:
         reasons += _settling(efforts, active)
-    return [*reasons, *_hosts(efforts, seen), *_out_of_reach(seen)]
+    return [*_silent(seen), *reasons, *_hosts(efforts, seen), *_out_of_reach(seen)]
 
 
 def _sum(efforts: Sequence[Effort]) -> Effort:
@@ -67,6 +73,28 @@ def _sum(efforts: Sequence[Effort]) -> Effort:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+def _silent(seen: Seen) -> list[Reason]:
+    """Nodes that have missed heartbeats and hold hosts, which nobody else may contact until their leases end."""
+    holders = {host.node for host in seen.held}
+    silent = [node for node in seen.nodes if _is_silent(node, node.node_id in holders, seen)]
+    if not silent:
+        return []
+    names = ", ".join(node.node_id for node in silent[:SILENT_NAMED])
+    more = f" and {len(silent) - SILENT_NAMED:,} more" if len(silent) > SILENT_NAMED else ""
+    has, they = ("has", "it holds") if len(silent) == 1 else ("have", "they hold")
+    for_s = seen.now - max(node.last_seen for node in silent)
+    said = f"Silent nodes: {names}{more} {has} said nothing for {show_duration(for_s)}."
+    then = f"The hosts that {they} go to others when the leases end."
+    return [Reason("silent_nodes", f"{said} {then}", {"nodes": len(silent), "silent_s": round(for_s, 1)})]
+
+
+def _is_silent(node: NodeRecord, holds: bool, seen: Seen) -> bool:
+    if node.status is NodeStatus.FAILED:
+        return holds
+    missed = bool(node.last_beat) and seen.now - node.last_seen > SILENT_HEARTBEATS * seen.heartbeat_s
+    return node.status in PRESENT and missed and (holds or node.leases > 0)
 
 
 def _cpu(efforts: Sequence[Effort]) -> list[Reason]:

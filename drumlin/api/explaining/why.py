@@ -17,9 +17,11 @@ from drumlin.coordinator.totals import Totals
 from drumlin.lines import counted
 from drumlin.model import HostState
 from drumlin.protocol import PRESENT, CrawlState, NodeRecord, NodeStatus
+from drumlin.protocol.states import ORDERS
 
 SETTLED_LATELY_S = 3.0
 SLOWED_SHOWN = 3
+NODES_NAMED = 5
 TOO_OFTEN = "Some hosts said that they were asked too often (status 429), and are asked less often for a while"
 
 
@@ -111,9 +113,25 @@ def _nobody(totals: Totals, nodes: Sequence[NodeRecord]) -> list[Reason]:
     standings = [_standing(node) for node in nodes]
     if NodeStatus.ACTIVE in standings:
         return []
-    counts = {status: standings.count(status) for status in NodeStatus}
-    listed = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    return [Reason("no_active_nodes", f"No node is active: {listed}.{_last_failure(nodes)}")]
+    listed = ", ".join(_listed(status, nodes) for status in NodeStatus if status in standings)
+    failure = _last_failure(nodes)
+    return [Reason("no_active_nodes", f"No node is active: {listed}.{failure}{_how_to_get_one(set(standings))}")]
+
+
+def _listed(status: NodeStatus, nodes: Sequence[NodeRecord]) -> str:
+    """How many nodes have this standing, and the names of some."""
+    names = sorted(node.node_id for node in nodes if _standing(node) is status)
+    more = ", …" if len(names) > NODES_NAMED else ""
+    return f"{len(names):,} {status} ({', '.join(names[:NODES_NAMED])}{more})"
+
+
+def _how_to_get_one(standings: set[NodeStatus]) -> str:
+    """What to do, by the standing that is mended first."""
+    if NodeStatus.FAILED in standings:
+        return " Their logs say why; start them again."
+    if standings & set(ORDERS.values()):
+        return " `drumlin nodes release NAME` lets one work again."
+    return " `drumlin node --coordinator …` starts one."
 
 
 def _standing(node: NodeRecord) -> NodeStatus:

@@ -255,6 +255,7 @@ def test_foreground_crawls_to_the_end_and_leaves_nothing_running(tmp_path: Path)
         done = drumlin(tmp_path, "fleet", "up", "--foreground", *shape, "-i", str(web.seeds))
         assert done.returncode == 0, done.stderr
         assert not one.record.running
+        assert {process.name for process in one.record.processes if process.exit_code is None} == set()
         check_every_page_stored_once(web, one.store)
         assert {path.name for path in one.store.iterdir()} >= {"warc", "tables", "report.json"}
         assert (one.store / "warc" / "index.cdxj").exists()

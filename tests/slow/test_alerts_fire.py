@@ -171,6 +171,11 @@ class Scene:
         pages = self.watcher.query("max without (instance) (rate(drumlin_pages_total[5s]))")
         return bool(pages) and float(pages[0]["value"][1]) > 0 and not self.watcher.firing()
 
+    def leads(self, name: str) -> bool:
+        port = self.fleet.coordinators[int(name.removeprefix("c"))]
+        found = self.watcher.query(f'drumlin_leader{{instance="127.0.0.1:{port}"}}')
+        return bool(found) and found[0]["value"][1] == "1"
+
     def fire(self, *alerts: str) -> None:
         wait_until(lambda: set(alerts) <= self.watcher.firing(), FIRES_S_MAX, f"{alerts}")
 
@@ -285,6 +290,21 @@ def test_an_alert_fires_by_its_cause_and_clears(
         undo()
     scene.clear(*alerts)
     fired.update(alerts)
+
+
+def test_pages_count_once_when_the_lead_goes_back_and_forth(scene: Scene) -> None:
+    wait_until(scene.is_well, CLEARS_S_MAX, "pages, and no alert")
+    for leader in ("c0", "c1", "c0"):
+        other = "c1" if leader == "c0" else "c0"
+        scene.fleet.processes[other].send_signal(signal.SIGSTOP)
+        try:
+            wait_until(lambda leader=leader: scene.leads(leader), FIRES_S_MAX, f"{leader} to lead")  # type: ignore[misc]
+        finally:
+            scene.fleet.processes[other].send_signal(signal.SIGCONT)
+    counted = float(scene.watcher.query("max without (instance) (increase(drumlin_pages_total[1h]))")[0]["value"][1])
+    told = scene.fleet.remote.get("/api/v1/stats")["pages"]
+    # Prometheus extends an increase by up to half a scrape on both sides.
+    assert 0.5 * told < counted < 1.1 * told
 
 
 def test_every_alert_has_fired(scene: Scene) -> None:

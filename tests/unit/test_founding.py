@@ -43,8 +43,9 @@ def test_who_was_overtaken_with_other_settings_is_told_so() -> None:
 
 
 def test_what_differs_is_called_by_the_name_of_its_option() -> None:
-    with pytest.raises(ConfigError, match="founded with other values of time_max, delay\\."):
+    with pytest.raises(ConfigError, match="founded with other values of time_max, delay\\.") as refused:
         drive(found_crawl(Overtaken(1), CrawlConfig(delay_s=7.0, time_max_s=5.0), OTHER))
+    assert "To begin another crawl, end --engine with another name." in refused.value.hint
 
 
 def test_a_crawl_whose_founder_died_halfway_is_founded_by_the_next() -> None:

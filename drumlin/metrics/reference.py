@@ -16,18 +16,17 @@ Coordinators and nodes tell how they do at `/metrics`, in Prometheus' text forma
 [Monitor a crawl](../how-to/monitor.md) says how to have them scraped, and has alert rules and a dashboard.
 
 - Names end in their unit: `_seconds`, `_bytes`. Counters end in `_total`; those of a process begin at 0 when it starts.
-- What **each process** counts for itself can be added up: `sum(rate(x[5m]))`. Of `..._lag_seconds`, `..._age_seconds` and
-  the like take `max`.
-- What concerns **the whole crawl** is told by every coordinator alike, so that it is known whoever leads or is down. Take
-  the largest: `max without (instance) (rate(x[5m]))`. A sum would count it once for each coordinator.
+- What **each process** counts for itself can be added up: `sum(rate(x[5m]))`. Of `..._lag_seconds`, `..._age_seconds`
+  and the like take `max`.
+- What concerns **the whole crawl** is told by every coordinator alike, so that it is known whoever leads or is down.
+  Take the largest: `max without (instance) (rate(x[5m]))`. A sum would count it once for each coordinator.
 - No label holds a host, a URL or anything else that a site chooses.
 - A histogram `x` has the series `x_bucket{le="..."}`, `x_sum` and `x_count`.
 """
 TITLES = {
     Teller.CRAWL: (
         "The crawl",
-        "Told by every coordinator alike: take `max without (instance)`. They are counted in the engine and outlive "
-        "restarts of coordinators, so these counters do not begin anew.",
+        "Every coordinator tells them alike: take `max without (instance)`. The engine counts them, through restarts.",
     ),
     Teller.COORDINATOR: ("Each coordinator", "What a coordinator does and sees itself."),
     Teller.NODE: ("Each node", "Told by a `drumlin node` that was started with `--metrics`."),

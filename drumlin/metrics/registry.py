@@ -126,7 +126,9 @@ TROUBLE = _gauge(
     "1 for what is wrong with the engine or the store; nothing while all is well.",
     code="what is wrong, as in `/readyz`",
 )
-LEADS = _gauge(_COORDINATOR, "drumlin_leader", "Whether this coordinator leads: it ends leases that ran out, and notices the end.")
+LEADS = _gauge(
+    _COORDINATOR, "drumlin_leader", "Whether this coordinator leads: it ends leases that ran out, and notices the end."
+)
 _ROUTE = "method and path, with the names of parameters"
 REQUESTS = _counter(
     _COORDINATOR, "drumlin_requests_total", "Requests answered.", route=_ROUTE, status="the HTTP status sent"

@@ -101,7 +101,9 @@ CASES = {
 }
 """What makes each alert fire. Where a rule has two conditions, one of them holds all the time."""
 
-MONITOR_SPEED, MONITOR_PAGES = re.findall(r"^(max without \(instance\) \(.*\)) +# pages", MONITOR.read_text(), re.MULTILINE)
+MONITOR_SPEED, MONITOR_PAGES = re.findall(
+    r"^(max without \(instance\) \(.*\)) +# pages", MONITOR.read_text(), re.MULTILINE
+)
 """What the guide says to ask for pages a second, and for pages in the last hour."""
 LABELS = '{job="drumlin-coordinators"}'
 

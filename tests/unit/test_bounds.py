@@ -125,7 +125,9 @@ def held(name: str) -> HostState:
 def test_a_node_that_has_missed_heartbeats_and_holds_hosts_is_a_cause() -> None:
     """Also before it counts as failed, and after that until its leases end."""
 
-    def said(last_seen: float, status: NodeStatus = NodeStatus.ACTIVE, leases: int = 0, holds: bool = False) -> list[str]:
+    def said(
+        last_seen: float, status: NodeStatus = NodeStatus.ACTIVE, leases: int = 0, holds: bool = False
+    ) -> list[str]:
         silent = NodeRecord("m2", "", last_seen, status, 1.0, 0.0, 0, NOW, {}, leases=leases, last_beat=last_seen)
         seen = Seen(totals(queued=99, hosts_ready=5), [node(), silent], WELL, [1.0], [], NOW)
         return [reason.message for reason in bound_by(seen._replace(held=[held("m2")] if holds else []))]

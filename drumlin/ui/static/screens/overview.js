@@ -28,7 +28,7 @@ const LEADS = {
   nothing_queued: "Nothing left to do.", all_scheduled: "Waiting to try again.", all_given: "Nearly done.",
   no_nodes: "No node.", no_active_nodes: "No node at work.", backoff: "Hosts out of reach.", all_leased: "Waiting for hosts.",
   all_waiting: "Waiting for hosts.", blocked: "Hosts blocked.", budgeted: "Budgets of hosts.", slowed: "Slowed down.",
-  between: "Between two pages.", not_running: "Not running.",
+  between: "Between two pages.", not_running: "Not running.", silent_nodes: "Nodes are silent.",
 };
 const STATES = /** @type {Record<string, string>} */ ({ running: "Running", paused: "Paused", draining: "Stopping", finished: "Finished" });
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links
+from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
 from drumlin.disk import AppendFile
 from drumlin.model import Duplicate, Outcome
-from drumlin.node.keeping.journal import Answer, Entry, Journal, JournalBatch
+from drumlin.node.keeping.journal import Answer, ContactEntry, Entry, Journal, JournalBatch
 from drumlin.node.outcomes import fetch_record, result_without_capture
 from drumlin.protocol import Assignment, KnownPage
 from drumlin.store.files import DirectoryFiles
 from drumlin.store.frames import framed
 from drumlin.store.tables.lookup import StoredFetch
+from drumlin.store.tables.rows import FetchRecord
 
 TWIN = Duplicate("http://a.test/first", 1.0, "")
 
@@ -48,6 +49,18 @@ def test_a_page_is_found_as_soon_as_it_is_in_the_journal_and_then_counts(tmp_pat
     assert len(found(tmp_path, "http://a.test/3?a=2&b=1")) == 1, "another spelling"
     written.delete()
     assert found(tmp_path, "http://a.test/1") == []
+
+
+def test_what_was_asked_of_a_host_is_found_with_its_robots_txt(tmp_path: Path) -> None:
+    robots = FetchRecord("http://a.test/robots.txt", "a.test", 1.0, "robots", 404, node="n0")
+    other = entry("http://b.test/1")
+    other.result.links = ["http://a.test/linked"]
+    contact = ContactEntry(robots, "lease", "w.warc.gz", 7)
+    journal(tmp_path).append(JournalBatch([entry("http://a.test/1"), other], [contact]))
+    found_here = unshown_of_host(DirectoryFiles(tmp_path), "a.test", lambda: True)
+    assert [one.url for one in found_here] == ["http://a.test/1", robots.url]
+    (one,) = found(tmp_path, robots.url)
+    assert (one.outcome, one.warc_offset, one.page, one.unsettled) == ("robots", 7, False, False)
 
 
 def test_a_torn_or_strange_journal_hides_nothing_else(tmp_path: Path) -> None:

@@ -36,8 +36,11 @@ def always() -> bool:
     return True
 
 
-def written(store: Path, name: str = "n0-1", stored: list[str] | None = None) -> None:
-    """A segment whose every page links to `TARGET`, and whose first fetch leads to `AIM`. Row groups have two rows."""
+def written(
+    store: Path, name: str = "n0-1", stored: list[str] | None = None, *, at: int = 1, ended: float = WRITTEN
+) -> None:
+    """A segment whose every page links to `TARGET`, and whose first fetch leads to `AIM`. Row groups have two rows. The
+    fetches are a microsecond apart and begin with the one `at` this; the files were written when it `ended`."""
     urls = STORED if stored is None else stored
     count = len(urls)
     rows: dict[str, list[dict[str, Any]]] = {
@@ -51,12 +54,12 @@ def written(store: Path, name: str = "n0-1", stored: list[str] | None = None) ->
     rows["fetches"][0]["redirect_to"] = AIM
     for table, made in rows.items():
         for place, row in enumerate(made):
-            row["fetch_time"] = place + 1
+            row["fetch_time"] = at + place
         folder = store / "tables" / table
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.parquet"
         pq.write_table(pa.Table.from_pylist(made, SCHEMAS[table]), path, row_group_size=max(1, min(2, count)))
-        os.utime(path, (WRITTEN, WRITTEN))
+        os.utime(path, (ended, ended))
 
 
 @pytest.fixture(params=["indexed", "read through"])
@@ -101,6 +104,25 @@ def test_the_last_attempts_on_a_host_are_found(reader: StoreReader) -> None:
     assert complete
     assert [one.url for one in found] == [STORED[3], STORED[1]]
     assert reader.host_fetches("z.test", 2, always) == ([], True)
+
+
+def test_the_last_attempts_on_a_host_are_those_of_all_nodes(tmp_path: Path) -> None:
+    """Segments of several nodes overlap in time: one that was complete last need not have the newest rows."""
+    began = round(WRITTEN * 1e6)
+    written(tmp_path, "n0-1", ["http://a.test/0", "http://a.test/2"], at=began, ended=WRITTEN + 20)
+    written(tmp_path, "n1-1", ["http://a.test/9", "http://a.test/8"], at=began + 1_000_000, ended=WRITTEN + 10)
+    written(tmp_path, "n2-1", ["http://a.test/old"], at=began - 600_000_000, ended=WRITTEN - 600)
+    opened: list[str] = []
+
+    class Watched(DirectoryFiles):
+        def open(self, path: str) -> BinaryIO:
+            opened.append(path)
+            return super().open(path)
+
+    found, complete = StoreReader(Watched(tmp_path)).host_fetches("a.test", 2, always)
+    assert complete
+    assert [one.url for one in found] == ["http://a.test/8", "http://a.test/9"]
+    assert not any("n2-1" in path for path in opened), "all of it is older than what was found"
 
 
 def test_a_search_that_runs_out_of_time_says_so(reader: StoreReader) -> None:

@@ -1,4 +1,4 @@
-"""What the journals of nodes say about one URL, before readers of the tables can see it.
+"""What the journals of nodes say about one URL or one host, before readers of the tables can see it.
 
 A row can be read up to a minute after its page, and a page that has been fetched but not settled has no row at all. A
 node that shares the store has both in its journal. A journal is read as bytes and searched for the URL; only batches
@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from drumlin.model import Outcome
-from drumlin.node.keeping.journal import Answer, Entry, JournalBatch, batches_with
+from drumlin.node.keeping.journal import Answer, ContactEntry, Entry, JournalBatch, batches_with
 from drumlin.store.files import StoreFiles
 from drumlin.store.spools import JOURNAL_SUFFIX, SPOOLS
 from drumlin.store.tables.lookup import REDIRECT, StoredFetch, StoredLink, of_record
-from drumlin.urls import identities, identity
+from drumlin.urls import host_of, identities, identity
 
 JOURNAL_BYTES_MAX: Final = 256 * 1024 * 1024
 """What of one journal is read. Segments end long before; this bounds what a strange file can cost."""
@@ -37,14 +37,19 @@ class _Found(NamedTuple):
 def unshown_fetches(files: StoreFiles, url: str, in_time: Callable[[], bool]) -> list[StoredFetch]:
     """The attempts on a URL in the journals of nodes that use this store."""
     page = identity(url)
-    return [one.fetch for one in _results(files, page, in_time) if identity(one.fetch.url) == page]
+    return [one.fetch for one in _results(files, _needle(page), in_time) if identity(one.fetch.url) == page]
+
+
+def unshown_of_host(files: StoreFiles, host: str, in_time: Callable[[], bool]) -> list[StoredFetch]:
+    """The attempts on the URLs of a host in the same journals."""
+    return [one.fetch for one in _results(files, f"//{host}/".encode(), in_time) if host_of(one.fetch.url) == host]
 
 
 def unshown_links(files: StoreFiles, url: str, in_time: Callable[[], bool]) -> list[StoredLink]:
     """Links and redirects to a URL in the same journals. A node tells a link with the first page that has it alone, and
     only a link that it follows."""
     page, found = identity(url), list[StoredLink]()
-    for fetch, links in _results(files, page, in_time):
+    for fetch, links in _results(files, _needle(page), in_time):
         if fetch.redirect_to and identity(fetch.redirect_to) == page:
             found.append(StoredLink(fetch.url, REDIRECT, "", 0, nofollow=False, soft_404=False))
         elif page in identities(links):
@@ -52,9 +57,13 @@ def unshown_links(files: StoreFiles, url: str, in_time: Callable[[], bool]) -> l
     return found
 
 
-def _results(files: StoreFiles, page: str, in_time: Callable[[], bool]) -> Iterator[_Found]:
-    """The results that are near the URL with this identity: in batches that contain it."""
-    needle = _SPELLED.split(page, maxsplit=1)[0].encode()
+def _needle(page: str) -> bytes:
+    """What all spellings of a URL with this identity begin with."""
+    return _SPELLED.split(page, maxsplit=1)[0].encode()
+
+
+def _results(files: StoreFiles, needle: bytes, in_time: Callable[[], bool]) -> Iterator[_Found]:
+    """The results and contacts that are in batches with the `needle`."""
     for folder in files.folders(SPOOLS):
         for file in files.files(f"{SPOOLS}/{folder}", JOURNAL_SUFFIX):
             if not in_time():
@@ -92,12 +101,22 @@ def _counted(batch: JournalBatch, answer: Answer | None, segment: str) -> Iterat
             if twin := twins.get(place):
                 found.duplicate_of, found.duplicate_kind = twin.url, "exact" if twin.exact else "near"
             yield _Found(found, entry.result.links)
+    for contact in batch.contacts:
+        # They settle no URL, so they count in any case.
+        yield _Found(_shown_later(contact, segment), [])
 
 
 def _stored(entry: Entry, segment: str, *, unsettled: bool) -> StoredFetch:
+    found = _shown_later(entry, segment)
+    found.found_on, found.redirects, found.unsettled = entry.found_on, entry.result.redirect_chain, unsettled
+    found.page = bool(entry.warc_filename) and entry.fetch.outcome == Outcome.FETCHED
+    return found
+
+
+def _shown_later(entry: Entry | ContactEntry, segment: str) -> StoredFetch:
+    """An attempt that tables show later, and where its answer is in the archive, if there was one."""
     found = of_record(entry.fetch, segment)
-    found.found_on, found.unshown, found.unsettled = entry.found_on, True, unsettled
+    found.unshown = True
     if entry.warc_filename:
         found.warc_filename, found.warc_offset = entry.warc_filename, entry.warc_offset
-        found.page = entry.fetch.outcome == Outcome.FETCHED
     return found

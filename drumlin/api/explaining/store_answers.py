@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links
+from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
 from drumlin.clock import monotonic
 from drumlin.logs import Event, event
 from drumlin.model import Capture
@@ -24,6 +24,7 @@ from drumlin.store.files import DirectoryFiles
 from drumlin.store.tables.contents import ContentsReader, Summed
 from drumlin.store.tables.lookup import StoredFetch, StoredLink, StoreReader
 from drumlin.store.tables.reading import InTime
+from drumlin.urls import host_of, identity
 
 LOOK_S_MAX = 2.0
 """How long a store is searched for one question."""
@@ -61,9 +62,10 @@ NO_STORE = Attempts([], complete=False, has_store=False)
 
 
 class StoreAnswers:
-    """Answers from a store. `recent` tells what this coordinator itself has stored of a URL and no table shows yet."""
+    """Answers from a store. `recent` tells what this coordinator itself has stored for workers of others, by the
+    identities of URLs, and no table shows yet."""
 
-    def __init__(self, store: Path | None, recent: Callable[[str], list[StoredFetch]]) -> None:
+    def __init__(self, store: Path | None, recent: Callable[[], Mapping[str, Sequence[StoredFetch]]]) -> None:
         self._files = DirectoryFiles(store) if store is not None else None
         self._reader = StoreReader(self._files) if self._files is not None else None
         self._contents = ContentsReader(self._files) if self._files is not None else None
@@ -77,7 +79,7 @@ class StoreAnswers:
         reader, files = self._reader, self._files
         if reader is None or files is None:
             return NO_STORE
-        recent, in_time = self._recent(url), _within(LOOK_S_MAX)
+        recent, in_time = self._recent().get(identity(url), ()), _within(LOOK_S_MAX)
         async with self._look():
             # Journals first: a segment that is completed meanwhile is then found at least once.
             unshown = await asyncio.to_thread(unshown_fetches, files, url, in_time)
@@ -85,12 +87,16 @@ class StoreAnswers:
         return Attempts(_each_once([*found, *recent, *unshown]), complete, has_store=True)
 
     async def host_fetches(self, host: str, limit: int) -> Attempts:
-        """The last attempts on a host's URLs that the tables show."""
-        if self._reader is None:
+        """The last attempts on a host's URLs, newest first."""
+        reader, files = self._reader, self._files
+        if reader is None or files is None:
             return NO_STORE
+        recent = [one for attempts in self._recent().values() for one in attempts if host_of(one.url) == host]
+        in_time = _within(LOOK_S_MAX)
         async with self._look():
-            found, complete = await asyncio.to_thread(self._reader.host_fetches, host, limit, _within(LOOK_S_MAX))
-        return Attempts(found, complete, has_store=True)
+            unshown = await asyncio.to_thread(unshown_of_host, files, host, in_time)
+            found, complete = await asyncio.to_thread(reader.host_fetches, host, limit, in_time)
+        return Attempts(_each_once([*found, *recent, *unshown])[:limit], complete, has_store=True)
 
     async def linkers(self, url: str) -> Linkers:
         """Some of the stored pages that link to a URL."""

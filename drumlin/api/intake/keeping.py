@@ -16,7 +16,7 @@ import asyncio
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -217,10 +217,14 @@ class Keeper:
         if segment is not None:
             self._ended.append(segment)
 
-    def recent(self, url: str) -> list[StoredFetch]:
-        """What was stored for a URL and is not in a complete table yet."""
+    def recent(self) -> Mapping[str, Sequence[StoredFetch]]:
+        """What was stored and is not in a complete table yet, by the identities of URLs."""
         segments = [*self._ended, *([self._segment] if self._segment is not None else [])]
-        return [found for segment in segments for found in segment.urls.get(identity(url), [])]
+        found = defaultdict[str, list[StoredFetch]](list)
+        for segment in segments:
+            for page, attempts in segment.urls.items():
+                found[page] += attempts
+        return found
 
     # As time passes
 

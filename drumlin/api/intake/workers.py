@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from drumlin import __version__
@@ -95,9 +95,9 @@ class Intake:
             return await settle()
         return await self._keeper.keep(tellings, settle, self._time.today())
 
-    def recent(self, url: str) -> list[StoredFetch]:
-        """What this coordinator has stored of a URL and no complete table has yet."""
-        return self._keeper.recent(url) if self._keeper is not None else []
+    def recent(self) -> Mapping[str, Sequence[StoredFetch]]:
+        """What this coordinator has stored and no complete table has yet, by the identities of URLs."""
+        return self._keeper.recent() if self._keeper is not None else {}
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -78,7 +78,7 @@ StoreSearch = Literal["none", "partly", "whole"]
 class HostView(msgspec.Struct):
     """One host: its queue, pace and lease, and why it is in this state; `delay_why` says who asked for its delay.
     `rate_limit` is in contacts a second, null without one. `last_crawled_by` is the node that holds it now; earlier
-    holders are not remembered. The call about one host also tells its `last_fetches`, newest first, as the tables show
+    holders are not remembered. The call about one host also tells its `last_fetches`, newest first, as the store has
     them, and in `store` how much of them was searched; other calls do not, and there `store` is null."""
 
     host: str

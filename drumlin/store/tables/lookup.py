@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, BinaryIO, Final
 
@@ -54,6 +55,7 @@ _PAGE_COLUMNS: Final = [
     "found_on",
     "duplicate_of",
     "duplicate_kind",
+    "redirects",
 ]
 _TOLD_COLUMNS: Final = [
     "url",
@@ -66,6 +68,8 @@ _TOLD_COLUMNS: Final = [
     "body_bytes",
 ]
 SAME_MOMENT_S: Final = 1e-3
+CLOCKS_DIFFER_S: Final = 60.0
+"""By how much the clock of a node may be ahead of the one by which the store notes when a file was written."""
 _SPELLED: Final = re.compile("[%?;]")
 _ESCAPABLE: Final = re.compile("[A-Za-z0-9._~-]")
 ESCAPABLE_CHARS_MAX: Final = 200
@@ -99,6 +103,7 @@ class StoredFetch(msgspec.Struct):
     url: str = ""
     unshown: bool = False
     unsettled: bool = False
+    redirects: Sequence[str] = ()
 
     @property
     def tells_origin(self) -> bool:
@@ -197,18 +202,19 @@ class StoreReader:
         return found, False
 
     def host_fetches(self, host: str, limit: int, in_time: InTime) -> tuple[list[StoredFetch], bool]:
-        """The last attempts on a host's URLs, newest first, and whether the search ended by itself. Row groups say
-        between which hosts theirs are, so most of a large store is not read."""
+        """The last attempts on a host's URLs, newest first, and whether the search ended by itself. Several nodes write
+        at once, so their segments overlap in time: the search ends with the first that was complete before the oldest
+        attempt that is kept."""
         found: list[StoredFetch] = []
         with suppress(TimeUp):
             for versions in self._segments():
-                if len(found) >= limit:
+                if versions[PAGES].written < _oldest(found, limit) - CLOCKS_DIFFER_S:
                     break
                 check_time(in_time)
                 with self._segment(versions) as segment:
-                    found += _of_host(segment, host, limit, in_time)
-            return _newest(found, limit), True
-        return _newest(found, limit), False
+                    found = _of_host(segment, host, limit, found, in_time)
+            return found, True
+        return found, False
 
     def page(self, url: str, segment: str, fetched: float, in_time: InTime) -> dict[str, Any]:
         """What the table of pages says in one segment about the capture of this moment; empty if it has no row, or if
@@ -325,24 +331,41 @@ def _redirects(segment: _Segment, url: str, limit: int, in_time: InTime) -> list
     return [StoredLink(row["url"], REDIRECT, "", 0, nofollow=False, soft_404=False) for row in rows]
 
 
-def _of_host(segment: _Segment, host: str, limit: int, in_time: InTime) -> list[StoredFetch]:
-    """The last attempts on a host that a segment has."""
-    pc, found = _compute(), list[StoredFetch]()
+def _of_host(
+    segment: _Segment, host: str, limit: int, found: list[StoredFetch], in_time: InTime
+) -> list[StoredFetch]:
+    """The last attempts on a host, of those found and those that a segment has. Row groups say between which hosts and
+    times theirs are, so most of a large store is not read."""
     with pq.ParquetFile(segment.opened(FETCHES)) as file:
-        column = file.schema_arrow.get_field_index("host")
         for group in reversed(range(file.num_row_groups)):
-            said = file.metadata.row_group(group).column(column).statistics
-            if said is not None and said.has_min_max and not said.min <= host <= said.max:
-                continue
-            places = _places(file, group, "host", lambda hosts: _true(pc.equal(hosts, host)), in_time)[-limit:]
-            rows = rows_at(file, group, _FETCH_COLUMNS, places, in_time)
-            found += [_stored(row, None, segment.name) for row in rows]
-            if len(found) >= limit:
-                break
+            if _may_have(file, group, host, _oldest(found, limit)):
+                rows = _rows_of_host(file, group, host, limit, in_time)
+                found = newest([*found, *(_stored(row, None, segment.name) for row in rows)], limit)
     return found
 
 
-def _newest(found: list[StoredFetch], limit: int) -> list[StoredFetch]:
+def _may_have(file: pq.ParquetFile, group: int, host: str, since: float) -> bool:
+    """Whether a row group may have an attempt on this host that is as late as this."""
+    columns, said = file.schema_arrow, file.metadata.row_group(group)
+    hosts, times = (said.column(columns.get_field_index(name)).statistics for name in ("host", "fetch_time"))
+    if hosts is not None and hosts.has_min_max and not hosts.min <= host <= hosts.max:
+        return False
+    return times is None or not times.has_min_max or bool(times.max.timestamp() >= since)
+
+
+def _rows_of_host(file: pq.ParquetFile, group: int, host: str, limit: int, in_time: InTime) -> list[dict[str, Any]]:
+    """The last rows of a host in a row group, whose rows stand in the order in which attempts were settled."""
+    pc = _compute()
+    places = _places(file, group, "host", lambda hosts: _true(pc.equal(hosts, host)), in_time)[-limit:]
+    return list(rows_at(file, group, _FETCH_COLUMNS, places, in_time))
+
+
+def _oldest(found: list[StoredFetch], limit: int) -> float:
+    """Since when attempts are worth looking for, if these are the newest so far."""
+    return found[-1].fetched if len(found) >= limit else -math.inf
+
+
+def newest(found: list[StoredFetch], limit: int) -> list[StoredFetch]:
     return sorted(found, key=lambda one: -one.fetched)[:limit]
 
 
@@ -452,4 +475,5 @@ def _stored(row: dict[str, Any], page_row: dict[str, Any] | None, segment: str) 
         attempt=row.get("attempt") or 0,
         depth=page.get("depth"),
         url=row["url"],
+        redirects=page.get("redirects") or (),
     )

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable
 
 RED, PLAIN = "\x1b[1;31m", "\x1b[0m"
 CONTINUED_INDENT = 2
@@ -63,3 +64,12 @@ def tell(sentence: str, marked: str = "") -> None:
         safe = f"{RED}{marked}{PLAIN}{safe.removeprefix(marked)}"
     sys.stderr.write(f"{safe}\n")
     sys.stderr.flush()
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint with the known name that is most like `name`, or "" if none is. difflib is imported here because it is
+    slow to load and seldom needed."""
+    import difflib
+
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"Did you mean {matches[0]!r}?" if matches else ""

@@ -190,7 +190,7 @@ class CoordinatorApp:
         routes = [
             *self._nodes.routes(),
             *SingleCalls(dispatcher, self._gate, self._intake, self.work_may_have_come).routes(),
-            *HostCalls(dispatcher, self._answers).routes(),
+            *HostCalls(dispatcher, self._answers, passes=self._time.passes).routes(),
             *DataCalls(self._answers, self._store).routes(),
             *self._history.routes(),
             *SettingsCalls(dispatcher, self.work_may_have_come).routes(),

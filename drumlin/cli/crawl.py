@@ -139,5 +139,18 @@ def _named(input_file: str) -> str:
 
 
 def with_scheme(href: str) -> str:
-    """A bare name such as example.com/docs or example.com:8080 means its web site; mailto:someone does not."""
-    return href if "://" in href or _OTHER_SCHEME.match(href) else f"http://{href}"
+    """A bare name such as example.com/docs or example.com:8080 means its web site; mailto:someone does not, and a path
+    such as /docs names no site."""
+    bare = href and not href.startswith("/") and "://" not in href and not _OTHER_SCHEME.match(href)
+    return f"http://{href}" if bare else href
+
+
+def web_address(href: str) -> str:
+    """The canonical URL that a person means."""
+    from drumlin.urls import canonical
+
+    url = canonical(with_scheme(href))
+    if url is None:
+        shown = href[:HREF_SHOWN_CHARS]
+        raise ConfigError(f"{shown!r} is not a web address.", "Write the whole of it: https://example.org/page.")
+    return url

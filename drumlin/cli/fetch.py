@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drumlin.cli.console import line, results, write_json
+from drumlin.cli.crawl import web_address
 from drumlin.cli.help import Verb
 from drumlin.config import CrawlConfig, Loaded, config_options
 from drumlin.config.quantities import show_duration, show_size
@@ -112,11 +113,8 @@ class Explained:
     def run(self, href: str) -> None:
         from drumlin.node.main import contact_settings, make_fetcher
         from drumlin.node.single import SingleFetch
-        from drumlin.urls import canonical
 
-        url = canonical(href if "://" in href else f"http://{href}")
-        if url is None:
-            raise ConfigError(f"{href!r} is not a web address.", "Give an http:// or https:// URL.")
+        url = web_address(href)
         fetcher = make_fetcher(self._config, 4)
         settings = contact_settings(self._config)
         try:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 ROUNDED_FROM = 10
+TENTHS_FROM = 0.1
 STATUS_STYLES = {"2xx": "green", "3xx": "cyan", "4xx": "yellow", "5xx": "red"}
 
 
@@ -36,6 +37,13 @@ def queue_now(totals: Mapping[str, Any]) -> str:
 def in_flight(mean: float) -> str:
     """The average number of requests under way, which at a polite pace may be less than one."""
     return f"{mean:,.0f}" if mean >= ROUNDED_FROM or not mean else f"{max(mean, 0.1):,.1f}"
+
+
+def pace(per_s: float) -> str:
+    """A speed. That of a polite crawl of few hosts is below one, and still is one."""
+    if per_s >= ROUNDED_FROM or not per_s:
+        return f"{per_s:,.0f}"
+    return f"{per_s:.1f}" if per_s >= TENTHS_FROM else f"{per_s:.1g}"
 
 
 def nodes_now(counts: Mapping[str, int]) -> str:

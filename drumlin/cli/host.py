@@ -22,7 +22,7 @@ _STATE_WORDS = {"leased": "being fetched"}
 _NO_FETCHES = {
     "none": "not known: this coordinator has no store",
     "partly": "none in the newest tables; the others were not searched",
-    "whole": "none that the tables show",
+    "whole": "none that is stored",
 }
 
 

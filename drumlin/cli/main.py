@@ -15,7 +15,7 @@ import click
 from drumlin import __version__
 from drumlin.cli.help import write_examples
 from drumlin.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_STORAGE, EXIT_USAGE, DrumlinError
-from drumlin.lines import tell
+from drumlin.lines import did_you_mean, tell
 from drumlin.logs import log_for_people, log_last_words, safe_lines, unforgeable, without_secrets
 
 # If the reader of our output has gone away, a shell expects 128 + SIGPIPE.
@@ -88,7 +88,7 @@ class VerbGroup(click.Group):
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.list_commands(context):
-            context.fail(f"There is no command {args[0]!r}.{_nearest_verb(args[0])}")
+            context.fail(f"There is no command {args[0]!r}. {did_you_mean(args[0], VERBS)}".rstrip())
         return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -101,13 +101,6 @@ class VerbGroup(click.Group):
 
 def _module(verb: str) -> str:
     return verb.replace("-", "_")
-
-
-def _nearest_verb(name: str) -> str:
-    import difflib
-
-    matches = difflib.get_close_matches(name, VERBS, n=1)
-    return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
 @click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

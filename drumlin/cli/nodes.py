@@ -9,7 +9,7 @@ from urllib.parse import quote
 import click
 
 from drumlin.cli.console import line, results, say, write_json
-from drumlin.cli.figures import in_flight
+from drumlin.cli.figures import in_flight, pace
 from drumlin.cli.remote import ListsByDefault, remote_options
 from drumlin.config import Loaded
 from drumlin.config.quantities import show_duration
@@ -102,7 +102,7 @@ def nodes_table(nodes: list[dict[str, Any]], now: float, *, wide: bool = True) -
         cells = [
             node["node_id"],
             Text(status, style=STYLES.get(status, "")),
-            f"{node['pages_per_s']:,.1f}",
+            pace(node["pages_per_s"]),
             in_flight(node["current_load"]),
             f"{node['leases']:,}",
             f"{node['total_crawled']:,}",

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from drumlin.cli.console import line
 from drumlin.cli.estimate import Estimate, Sample
-from drumlin.cli.figures import answers, hosts_now, in_flight, pages_now, status_classes
+from drumlin.cli.figures import answers, hosts_now, in_flight, pace, pages_now, status_classes
 from drumlin.config.quantities import show_duration, show_size
 from drumlin.lines import counted, one_line
 
@@ -100,14 +100,14 @@ class Progress:
         troubles = "".join(f"; {trouble}" for trouble in crawl.troubles)
         return one_line(
             f"{show_duration(round(crawl.elapsed_s))}{left}: {counted(totals.pages, 'page')} done, "
-            f"{totals.pending:,} to go, {pages_s:,.0f} pages/s, {show_size(bytes_s)}/s, "
+            f"{totals.pending:,} to go, {pace(pages_s)} pages/s, {show_size(bytes_s)}/s, "
             f"{classes}, {counted(_errors(totals), 'error')}, {_under_way(crawl)}, "
             f"hosts: {_hosts(totals)}{bounds}{troubles}"
         )
 
     def _panel(self, totals: Totals, crawl: LocalCrawl) -> Table:
         pages_s, bytes_s = self._rates()
-        speed = f"{pages_s:,.0f} pages/s · {show_size(bytes_s)}/s · {_under_way(crawl)}"
+        speed = f"{pace(pages_s)} pages/s · {show_size(bytes_s)}/s · {_under_way(crawl)}"
         left = f", {left}" if (left := self._left(crawl)) else ""
         used = f"{show_duration(round(crawl.elapsed_s))}{left}"
         table = Table.grid(padding=(0, 2))

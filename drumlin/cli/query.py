@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import signal
 import sys
 from datetime import datetime
@@ -17,7 +18,7 @@ from drumlin.cli.help import Verb
 from drumlin.cli.report import store_of
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
-from drumlin.lines import one_line
+from drumlin.lines import did_you_mean, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 ROWS_SHOWN_MAX = 100
 PLAIN_COLUMNS = 80
 COLUMN_CHARS_MIN = 6
+BETWEEN = 2
+_NAME = re.compile(r"[\w-]+")
 NOTHING = ""
 """How NULL is shown in a table and in CSV."""
 
@@ -51,6 +54,9 @@ def command(loaded: Loaded, sql: str | None, as_csv: bool) -> None:
     from drumlin.sql.database import answering
 
     question = QUESTIONS.get(sql.strip())
+    if question is None and _NAME.fullmatch(sql.strip()):
+        nearest = did_you_mean(sql.strip(), QUESTIONS)
+        raise ConfigError(f"There is no ready question {sql.strip()!r}.", nearest or "`drumlin query` lists them.")
     # As Ctrl-C: a large question has files beside the memory, which must not stay.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with answering(store_of(loaded) / "tables", question.sql if question else sql) as answer:
@@ -107,6 +113,9 @@ def _print_table(console: Console, names: list[str], rows: list[list[str]], numb
     room = console.width if console.is_terminal else PLAIN_COLUMNS
     heads = [one_line(name) for name in names]
     widths = fitting([max(map(cell_len, column)) for column in zip(heads, *rows, strict=True)], room)
+    if sum(widths) + BETWEEN * (len(widths) - 1) > room:
+        _print_records(console, heads, rows, room)
+        return
     right = numbers or [False] * len(heads)
     console.print(Text(_row(heads, widths, right), "bold"), soft_wrap=True)
     console.print(Text("  ".join("─" * width for width in widths)), soft_wrap=True)
@@ -114,10 +123,24 @@ def _print_table(console: Console, names: list[str], rows: list[list[str]], numb
         console.print(Text(_row(row, widths, right)), soft_wrap=True)
 
 
+def _print_records(console: Console, names: list[str], rows: list[list[str]], room: int) -> None:
+    """Rows of more columns than fit side by side: one value a line, a blank line between two rows."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    wide = max(map(cell_len, names))
+    for place, row in enumerate(rows):
+        if place:
+            console.print()
+        for name, value in zip(names, row, strict=True):
+            kept = min(cell_len(value), room - wide - BETWEEN)
+            console.print(Text(_row([name, value], [wide, kept], [False, False])), soft_wrap=True)
+
+
 def fitting(wanted: list[int], width: int) -> list[int]:
     """The widths of columns, with two blanks between them: as wanted if they fit, and otherwise the widest are cut to
-    the same width. If there are very many columns, lines become longer."""
-    room = width - 2 * (len(wanted) - 1)
+    the same width, but to no less than `COLUMN_CHARS_MIN`."""
+    room = width - BETWEEN * (len(wanted) - 1)
     if sum(wanted) <= room:
         return wanted
     most = max(wanted)

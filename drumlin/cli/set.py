@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from drumlin.client.remote import Remote
 
 
+GO_ON = "Raise it with `drumlin set {name} ...`; then `drumlin resume` goes on."
+
+
 @click.command("set", cls=Verb)
 @click.argument(
     "name",
@@ -48,6 +51,8 @@ def command(loaded: Loaded, remote: Remote, name: str, values: tuple[str, ...]) 
         write_json(answer)
         return
     lines = [_line(field, change["before"], change["after"]) for field, change in answer["changed"].items()]
+    if answer["spent"]:
+        lines.append(f"So much is spent already: the crawl stops. {GO_ON.format(name=answer['spent'])}")
     if name == SEEDS:
         lines.append(f"{counted(answer['seeds_added'], 'seed')} added.")
     for sentence in lines or [f"{name} has this value already."]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumlin.cli.console import line, results, write_json
-from drumlin.cli.figures import histogram, hosts_of, in_flight, nodes_now, pages_now, queue_now
+from drumlin.cli.figures import histogram, hosts_of, in_flight, nodes_now, pace, pages_now, queue_now
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded
@@ -93,13 +93,13 @@ def status_line(stats: dict[str, Any]) -> str:
     totals = stats["totals"]
     return (
         f"{state_of(stats)}: {stats['pages']:,} pages done, {totals['pending']:,} to go, "
-        f"{stats['pages_per_s']:,.0f} pages/s, {nodes_now(stats['nodes'])}"
+        f"{pace(stats['pages_per_s'])} pages/s, {nodes_now(stats['nodes'])}"
         + "".join(f"; {one['message']}" for one in stats["troubles"])
     )
 
 
 def _speed(stats: dict[str, Any]) -> list[tuple[str, str]]:
-    speed = f"{stats['pages_per_s']:,.0f} pages/s · {show_size(stats['bytes_per_s'])}/s"
+    speed = f"{pace(stats['pages_per_s'])} pages/s · {show_size(stats['bytes_per_s'])}/s"
     return [("speed", speed), ("in flight", in_flight(stats["in_flight"]))]
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from drumlin.api.explaining.causes import cause
 from drumlin.api.explaining.report import REPORT_NAME, Report
 from drumlin.cli.console import line
-from drumlin.cli.figures import histogram
+from drumlin.cli.figures import histogram, pace
 from drumlin.config import SETTINGS
 from drumlin.config.quantities import show_duration, show_size
 from drumlin.coordinator.patience import PATIENCE
@@ -128,7 +128,7 @@ def tell_fruitless_seeds(console: Console, report: Report, out: Path) -> None:
 def _rows(report: Report) -> list[tuple[str, str]]:
     """The figures by name. What did not happen is left out."""
     duplicates, exact, near = report.duplicates, report.duplicates["exact"], report.duplicates["near"]
-    speed = f" · {report.pages_per_s:,.1f} pages/s" if report.pages_per_s else ""
+    speed = f" · {pace(report.pages_per_s)} pages/s" if report.pages_per_s else ""
     hosts = [f"{host.host} {host.pages:,}" for host in report.top_hosts[:HOSTS_SHOWN] if host.pages]
     given_up = ", ".join(f"{count:,} {cause(kind)}" for kind, count in report.dead_letters.items())
     return [

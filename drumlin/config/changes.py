@@ -14,6 +14,7 @@ import msgspec
 from drumlin.config.key import Setting
 from drumlin.config.settings import SETTINGS, CrawlConfig, settings_of
 from drumlin.errors import ConfigError
+from drumlin.lines import did_you_mean
 from drumlin.logs import Event, event
 
 CHANGEABLE: dict[str, Setting] = {
@@ -39,7 +40,8 @@ def changeable(name: str) -> Setting:
         )
     if name in SETTINGS:
         raise ConfigError(f"{name} cannot change while a crawl runs.", CHANGEABLE_HINT)
-    raise ConfigError(f"There is no setting called {name}.", CHANGEABLE_HINT)
+    nearest = did_you_mean(name, [*CHANGEABLE, SEEDS])
+    raise ConfigError(f"There is no setting called {name}.", f"{nearest} {CHANGEABLE_HINT}".strip())
 
 
 def convert(setting: Setting, value: object) -> object:

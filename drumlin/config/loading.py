@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from drumlin.config.processes import ClientConfig, CoordinatorConfig, FleetConfi
 from drumlin.config.settings import SECTIONS, SETTINGS, CrawlConfig, settings_of
 from drumlin.config.trust import who_else_may_write
 from drumlin.errors import ConfigError
+from drumlin.lines import did_you_mean
 
 CONFIG_FILENAME = "drumlin.toml"
 CONFIG_FILE_BYTES_MAX = 2**20
@@ -107,7 +108,7 @@ def _shown(given: Given) -> str:
 def _from_flags(flags: Mapping[str, object]) -> Iterator[Given]:
     for name, value in flags.items():
         if name not in SETTINGS:
-            raise ConfigError(f"There is no setting {name!r}.", _nearest(name, SETTINGS))
+            raise ConfigError(f"There is no setting {name!r}.", did_you_mean(name, SETTINGS))
         if value is not None and value != ():
             setting = SETTINGS[name]
             yield Given(setting, value, Origin("flag", setting.flag))
@@ -121,7 +122,8 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Given]:
         if not variable.startswith(VARIABLE_PREFIX) or variable.startswith(TEST_VARIABLE_PREFIX):
             continue
         if variable not in variables:
-            raise ConfigError(f"The environment variable {variable} is not a setting.", _nearest(variable, variables))
+            nearest = did_you_mean(variable, variables)
+            raise ConfigError(f"The environment variable {variable} is not a setting.", nearest)
         # An empty variable sets a list to nothing. For any other setting it counts as not set, as is usual in shells.
         if value or variables[variable].key.kind in LISTS:
             yield Given(variables[variable], value, Origin("environment", variable))
@@ -180,7 +182,7 @@ def _setting_in(shown: str, section: str, name: str) -> Setting:
         return setting
     if elsewhere := _sections_with(name):
         raise ConfigError(f"{shown} has {name!r} in [{section}].", f"It belongs in {elsewhere}.")
-    raise ConfigError(f"{shown} has an unknown key {name!r} in [{section}].", _nearest(name, known))
+    raise ConfigError(f"{shown} has an unknown key {name!r} in [{section}].", did_you_mean(name, known))
 
 
 def _sections_with(name: str) -> str:
@@ -195,13 +197,4 @@ def _unknown_section(shown: str, section: str, *, is_section: bool) -> ConfigErr
         return ConfigError(f"{shown} has {section!r} outside a section.", f"Put it in {places}.")
     what = "section" if is_section else "key"
     names = [setting.name for setting in SETTINGS.values()]
-    return ConfigError(f"{shown} has an unknown {what} {section!r}.", _nearest(section, [*SECTIONS, *names]))
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """A hint with the known name that is most like `name`, or "" if none is. difflib is imported here because it is
-    slow to load and seldom needed."""
-    import difflib
-
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"Did you mean {matches[0]!r}?" if matches else ""
+    return ConfigError(f"{shown} has an unknown {what} {section!r}.", did_you_mean(section, [*SECTIONS, *names]))

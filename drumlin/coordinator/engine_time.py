@@ -42,6 +42,8 @@ ASKED_S = 0.4
 """Longer than `TOLD_EVERY_S`, so every other coordinator has told its time at least once."""
 ASKED_S_MAX = 1.2
 TOLD_LAST_S = 1.0
+MOMENT_S = 0.001
+"""By how much time moves on for a change to a crawl that does not run: it is later than all that was before."""
 LOOK_EVERY_S = 30.0
 """Clocks of two machines drift apart by less than a millisecond a second: within this time by less than `AGREED_S`."""
 
@@ -55,6 +57,9 @@ def agreed_s(engine: Engine) -> float:
 
 class EngineTime:
     """One coordinator's idea of engine time. `monotonic` is the clock that carries it; `wall` is read once."""
+
+    passes = True
+    """Whether time passes."""
 
     def __init__(
         self,
@@ -185,6 +190,13 @@ class EngineTime:
 
 class StandingTime(EngineTime):
     """The time of a crawl that no coordinator runs: the last time that was told. Reading it writes nothing."""
+
+    passes = False
+
+    async def move_on(self) -> None:
+        """Let a moment pass, and note on which day it is: what somebody changes now happens now."""
+        self._latest = await self._engine.keep_time(await self.now() + MOMENT_S)
+        await self.calendar.note(self._engine, self._latest, self.today())
 
     async def _catch_up(self) -> None:
         self._latest = max(self._latest, await self._engine.keep_time(0.0))

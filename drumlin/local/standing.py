@@ -23,6 +23,7 @@ import msgspec
 from drumlin.access.tokens import SECRET_BYTES, OpenAccess, Permission, Role
 from drumlin.api.app import CoordinatorApp
 from drumlin.api.explaining.report import elapsed_before_s
+from drumlin.api.explaining.why import left
 from drumlin.api.messages.people import Reason, WhyIdle
 from drumlin.api.routing import Call, Route
 from drumlin.client.remote import CoordinatorError, Remote, read_answer
@@ -58,6 +59,7 @@ class StandingCrawl(Remote):
         self._engine: Engine | None = None
         self._app: CoordinatorApp
         self._dispatcher: Dispatcher
+        self._time: StandingTime
 
     def show(self, on_page: Callable[[str], None]) -> None:
         """Serve the page of this crawl until a signal comes. It can be looked at and not changed, so nothing has to be
@@ -93,6 +95,8 @@ class StandingCrawl(Remote):
             raise CoordinatorError(f"No crawl is running in {self._out}.", self._runner.run(self._go_on()))
         if not self._writes:
             self._write_if_needed(must=method != "GET")
+        if method != "GET":
+            self._runner.run(self._time.move_on())
         status, answer = self._runner.run(self._answer(method, path, body or b""))
         return read_answer(str(self._out), status, answer)
 
@@ -153,7 +157,7 @@ class StandingCrawl(Remote):
             ends=False,
         )
         await self._dispatcher.open()
-        engine_time = StandingTime(engine)
+        engine_time = self._time = StandingTime(engine)
         # Calls that need no engine go by the time as it was last read, and sessions expire by it.
         await engine_time.now()
         if self._writes:
@@ -193,10 +197,13 @@ class StandingCrawl(Remote):
         return sent[0]["status"], b"".join(event.get("body", b"") for event in sent[1:])
 
     async def _why_idle(self) -> WhyIdle:
-        if self._dispatcher.state is CrawlState.FINISHED:
-            return WhyIdle(idle=True, reasons=[Reason("finished", "The crawl is finished.")])
-        said = f"No process of this crawl runs. {await self._go_on()}"
-        return WhyIdle(idle=True, reasons=[Reason("not_running", said)])
+        dispatcher = self._dispatcher
+        if dispatcher.state is not CrawlState.FINISHED:
+            said = f"No process of this crawl runs. {await self._go_on()}"
+            return WhyIdle(idle=True, reasons=[Reason("not_running", said)])
+        queued = left(await dispatcher.totals(0.0), len(dispatcher.orders.budgets))
+        said = " ".join(["The crawl is finished.", *([queued, await self._go_on()] if queued else [])])
+        return WhyIdle(idle=True, reasons=[Reason("finished", said)])
 
     async def _go_on(self) -> str:
         """A sentence that says how to resume the crawl. If a budget is spent, it would stop again at once."""

@@ -17,8 +17,8 @@ class Question(msgspec.Struct, frozen=True):
 QUESTIONS: Final[dict[str, Question]] = {
     "statuses": Question(
         "How did sites answer?",
-        "SELECT fetch_status, count(*) AS answers FROM fetches WHERE fetch_status IS NOT NULL\n"
-        "GROUP BY ALL ORDER BY answers DESC",
+        "SELECT fetch_status, count(*) AS answers FROM fetches\n"
+        "WHERE fetch_status IS NOT NULL AND outcome <> 'robots' GROUP BY ALL ORDER BY answers DESC",
     ),
     "outcomes": Question(
         "What became of the URLs, and why?",
@@ -43,8 +43,8 @@ QUESTIONS: Final[dict[str, Question]] = {
     ),
     "denied": Question(
         "What does robots.txt keep us from?",
-        "SELECT host, count(*) AS urls, any_value(error) AS rule FROM fetches WHERE outcome = 'denied'\n"
-        "GROUP BY host ORDER BY urls DESC LIMIT 20",
+        "SELECT host, error AS rule, count(*) AS urls FROM fetches WHERE outcome = 'denied'\n"
+        "GROUP BY ALL ORDER BY urls DESC, host, rule LIMIT 20",
     ),
     "types": Question(
         "Which types of content are there, and how large?",

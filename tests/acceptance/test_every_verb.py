@@ -87,8 +87,15 @@ def test_every_verb_on_a_crawl_that_does_not_run(tmp_path: Path, web: FakeWeb) -
     assert "No process of this crawl runs." in say(tmp_path, "why", web.url("site", f"/{PAGES - 1}"))
     unknown = say(tmp_path, "why", home.removeprefix("http://") + "mistyped", code=EXIT_COORDINATOR)
     assert f"Nothing is known of {home}mistyped." in unknown, "it is named as it was looked for"
-    assert "'mailto:a@b' is not a web address." in say(tmp_path, "why", "mailto:a@b", code=EXIT_COORDINATOR)
-    assert "`drumlin host " in say(tmp_path, "why", web.url("site", "/robots.txt"), code=EXIT_COORDINATOR)
+    for wrong in ("mailto:a@b", "htp://a.example/", "/path.html", ""):
+        assert f"{wrong!r} is not a web address." in say(tmp_path, "why", wrong, code=EXIT_USAGE)
+    robots = say(tmp_path, "why", web.url("site", "/robots.txt"))
+    assert "asked for before the pages of its host" in robots
+    assert "Asked for by " in robots
+    assert f"drumlin host {home.split('/')[2]}" in robots
+    spelled = say(tmp_path, "why", f"{home}?utm_source=x")
+    assert f"The same page as {home}, the spelling by which the crawl knows it:" in spelled
+    assert json.loads(say(tmp_path, "why", f"{home}?utm_source=x", "--json"))["url"] == home
     assert f"goes on with `drumlin crawl {home}`" in say(tmp_path, "crawl", "--out", "crawl", code=EXIT_USAGE)
     assert "No such command 'a.example'. See `drumlin hosts --help`." in say(
         tmp_path, "hosts", "a.example", code=EXIT_USAGE
@@ -106,6 +113,13 @@ def test_every_verb_on_a_crawl_that_does_not_run(tmp_path: Path, web: FakeWeb) -
     assert crawl(tmp_path, home, *NO_PATIENCE, "--out", "crawl").returncode == EXIT_OK
     assert web.url("site", "/new") in web.requested
     assert "The crawl is finished." in say(tmp_path, "why")
+    assert "1 URL added" in say(tmp_path, "enqueue", web.url("site", "/later"))
+    left = "The crawl is finished. 1 URL has been queued since. The same `drumlin crawl` command goes on with it."
+    assert left in " ".join(say(tmp_path, "why").split())
+    later = say(tmp_path, "why", web.url("site", "/later"))
+    assert left in " ".join(later.split())
+    assert "It is given to the first node when the crawl goes on." in later
+    assert crawl(tmp_path, home, *NO_PATIENCE, "--out", "crawl").returncode == EXIT_OK
     assert "No host has URLs left." in say(tmp_path, "hosts")
     assert "finished" in say(tmp_path, "status")
 

@@ -62,6 +62,25 @@ def test_an_answer_is_a_table_that_fits_80_columns(folder: Path) -> None:
     assert "\u202e" not in said
 
 
+def test_rows_of_more_columns_than_fit_are_shown_a_value_a_line(folder: Path) -> None:
+    lines = asked(folder, "SELECT * FROM pages ORDER BY url LIMIT 2").splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert len(lines) == 2 * len(COLUMNS["pages"]) + 1
+    assert [line.split()[0] for line in lines[: len(COLUMNS["pages"])]] == list(COLUMNS["pages"])
+
+
+def test_a_mistyped_question_is_led_to_the_nearest(folder: Path) -> None:
+    assert "There is no ready question 'outcome'. Did you mean 'outcomes'?" in asked(folder, "outcome", code=EXIT_USAGE)
+    assert "`drumlin query` lists them." in asked(folder, "xyz", code=EXIT_USAGE)
+
+
+def test_statuses_are_counted_as_in_the_report(folder: Path) -> None:
+    """A robots.txt is no page of the crawl."""
+    counted = json.loads(asked(folder, "statuses", "--json"))
+    report = json.loads((folder / "crawl" / "report.json").read_text())
+    assert {str(one["fetch_status"]): one["answers"] for one in counted} == report["statuses"]
+
+
 def test_json_and_csv_have_all_rows_in_full(folder: Path) -> None:
     sql = "SELECT title, fetch_status, fetch_time, length(text) AS chars, redirects FROM pages ORDER BY url"
     records = json.loads(asked(folder, sql, "--json"))

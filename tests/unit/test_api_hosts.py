@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from drumlin.api.calls.hosts import NOTES_SHOWN_BYTES_MAX, HostCalls
-from drumlin.api.explaining.host_views import host_view
+from drumlin.api.explaining.host_views import RUNS, CrawlStands, host_view
 from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.api.messages.hosts import HostsQuery, HostView
 from drumlin.api.routing import Call
@@ -30,7 +30,7 @@ def test_a_list_shows_robots_rules_up_to_a_bound_and_one_host_always() -> None:
     note = msgspec.msgpack.encode(HostNote({"http": msgspec.msgpack.encode(rules)}))
     leases = Asker(made).work(0.0, hosts=100)
     made.results(batch_of([], [release(lease, note=note) for lease in leases]), 1.0, "n0")
-    calls = HostCalls(made.made, StoreAnswers(None, lambda url: []))
+    calls = HostCalls(made.made, StoreAnswers(None, dict))
     call = cast(Call, SimpleNamespace(now=2.0, parameters={"host": leases[-1].host}))
     views = drive(calls.hosts(call, HostsQuery(limit=1_000))).hosts
     assert len(views) == len(leases) == count
@@ -38,9 +38,9 @@ def test_a_list_shows_robots_rules_up_to_a_bound_and_one_host_always() -> None:
     assert drive(calls.host(call, None)).robots
 
 
-def view_of(state: HostState) -> HostView:
+def view_of(state: HostState, stands: CrawlStands = RUNS) -> HostView:
     crawl = {"delay_default_s": 0.5, "product_token": "drumlin", "blocked": False, "budget": None, "per_host": 1}
-    return host_view(state, 0, 100.0, **cast(Any, crawl))
+    return host_view(state, 0, 100.0, **cast(Any, crawl), crawl=stands)
 
 
 def test_the_pace_of_a_host_that_was_asked_too_often_is_shown() -> None:
@@ -57,6 +57,18 @@ def test_a_wait_is_said_to_be_the_delay_or_a_pause() -> None:
     assert view_of(HostState("a.test", 700.0, None, 9, 9, 0, 0)).why == (
         "It may be contacted in 10 min: it asked for a pause, or seemed overloaded."
     )
+
+
+def test_what_a_host_waits_for_is_true_of_a_crawl_that_is_paused_or_does_not_run() -> None:
+    ready, waiting = HostState("a.test", 0.0, None, 9, 9, 0, 0), HostState("a.test", 103.0, None, 9, 9, 0, 0)
+    done = HostState("a.test", 0.0, None, 0, 9, 0, 0)
+    at_rest, paused = CrawlStands(gives=False, passes=False), CrawlStands(gives=False)
+    for stands in (at_rest, paused):
+        assert view_of(ready, stands).why == "It is given to the first node when the crawl goes on."
+    assert view_of(waiting, at_rest).why.startswith("It may be contacted 3 s after the crawl goes on:")
+    assert view_of(waiting, paused).why.startswith("It may be contacted in 3 s:")
+    assert "some may wait to be tried again" in view_of(done).why
+    assert view_of(done, CrawlStands(finished=True)).why == "All of its URLs are done or given up."
 
 
 def test_a_delay_says_who_asked_for_it() -> None:

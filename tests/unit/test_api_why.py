@@ -59,6 +59,16 @@ def test_a_paused_a_stopping_and_a_finished_crawl_say_so() -> None:
     assert codes(totals(), state=CrawlState.FINISHED) == ["finished"]
 
 
+def test_a_finished_crawl_says_what_was_queued_since() -> None:
+    for pending, budgeted, said in (
+        (0, 1, "The crawl is finished."),
+        (1, 0, "The crawl is finished. 1 URL has been queued since. `drumlin resume` goes on."),
+        (2, 1, "2 URLs have been queued since, or are beyond the budgets of their hosts. `drumlin resume` goes on."),
+    ):
+        (one,) = reasons(totals(queued=pending), state=CrawlState.FINISHED, budgeted=budgeted)
+        assert one.message.endswith(said)
+
+
 def test_a_crawl_that_has_stopped_says_how_it_goes_on() -> None:
     left = node(NodeStatus.INACTIVE)
     (stopped,) = reasons(totals(queued=5), left, state=CrawlState.DRAINING, stop_reason="stopped by an operator")

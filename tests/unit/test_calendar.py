@@ -7,6 +7,7 @@ import msgspec
 from drumlin.api.explaining.shown import PARTS, TIMES, TIMES_MS, on_calendar
 from drumlin.api.messages.people import DeadLettersView, DeadLetterView
 from drumlin.coordinator.calendar import GAPS_MAX, NEGLIGIBLE_S, TABLE, Calendar
+from drumlin.coordinator.engine_time import StandingTime
 from drumlin.engines.blocking import drive
 from drumlin.engines.memory.engine import MemoryEngine
 
@@ -33,6 +34,20 @@ def test_going_on_without_a_gap_notes_nothing() -> None:
     drive(calendar.note(engine, 2_000.0, 2_000.0 + DAY_S))
     drive(calendar.note(engine, 2_500.0, 2_500.0 + DAY_S))
     assert len(drive(engine.get_entries(TABLE))) == 1
+
+
+def test_what_is_changed_while_no_process_runs_is_dated_with_that_day() -> None:
+    """Engine time stands still then; two changes are each told with their own day, and what was before with its."""
+    engine, today = MemoryEngine(1), 5_000.0
+    drive(engine.keep_time(1_000.0))
+    moments = []
+    for _ in range(2):
+        today += DAY_S
+        time = StandingTime(engine, monotonic=lambda: 0.0, wall=lambda now=today: now)
+        drive(time.move_on())
+        moments.append((drive(time.now()), today))
+    assert [round(time.calendar.shown(at), 3) for at, _ in moments] == [day for _, day in moments]
+    assert time.calendar.shown(1_000.0) == 1_000.0
 
 
 def test_only_so_many_gaps_are_remembered_and_the_latest_counts() -> None:

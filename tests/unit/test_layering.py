@@ -50,7 +50,7 @@ ALLOWED = {
     "metrics": {"errors", "clock", "http", "logs"},
     # The dashboard's files, which browsers load.
     "ui": set[str](),
-    "config": {"model", "errors", "urls", "robots", "http", "logs"},
+    "config": {"model", "errors", "lines", "urls", "robots", "http", "logs"},
     "tls": {"errors", "disk"},
     # The law of contact knows no clock and no fetcher: those who perform what it decides do.
     "contact": {"model", "errors", "protocol", "http", "urls", "frontier", "robots", "config"},

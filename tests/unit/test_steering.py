@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumlin.api.calls.settings import CrawlChange, SettingsCalls
+from drumlin.api.routing import Call
 from drumlin.config import SETTINGS, CrawlConfig
 from drumlin.config.changes import CHANGEABLE, changeable, changed
 from drumlin.coordinator.dispatch import Dispatcher
@@ -45,6 +48,9 @@ def test_only_settings_that_all_can_follow_may_change_and_the_refusal_names_them
             changeable(name)
         assert "delay, per_host" in refused.value.hint
         assert name in refused.value.message
+    with pytest.raises(ConfigError) as mistyped:
+        changeable("dleay")
+    assert mistyped.value.hint.startswith("Did you mean 'delay'?")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +177,10 @@ def test_a_budget_that_is_lowered_ends_the_crawl_at_the_next_look_and_one_that_i
     leases = Asker(made).work(0.0)
     made.results(batch_of([result(lease.assignments[0]) for lease in leases[:3]]), 1.0)
     made.tick(1.5)
-    change(made, 2.0, pages_max=3)
+    calls, call = SettingsCalls(made.made, lambda: None), cast(Call, SimpleNamespace(now=2.0, note=""))
+    assert drive(calls.change(call, CrawlChange(pages_max=4))).spent == ""
+    assert drive(calls.change(call, CrawlChange(pages_max=3))).spent == "pages_max"
+    assert drive(calls.change(call, CrawlChange(delay_s=7.0))).spent == "", "that is not what was changed"
     assert Asker(made, "n1").work(2.1) == []
     made.tick(2.5)
     assert (made.state, made.made.stop_reason) == (CrawlState.DRAINING, "pages_max")

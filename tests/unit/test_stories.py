@@ -136,6 +136,28 @@ def test_what_is_in_a_journal_only_says_so() -> None:
     assert "its row is in the journal nodes/n1/n1-1-1.journal, and no coordinator has counted it yet." in said
     fresh.unsettled = False
     assert "and in the tables within a minute." in told(TaskState.DONE, fresh)[0]
+    assert "and in the tables when the crawl goes on." in told(TaskState.DONE, fresh, passes=False)[0]
+
+
+def test_a_page_that_is_done_says_through_how_many_redirects_it_was_reached() -> None:
+    moved = ["http://a.example/r1", "http://a.example/r2"]
+    story = tale(TaskState.DONE, fetch("fetched", 200, page=True, found_on=SEED, depth=1, redirects=moved))
+    assert story.story[0] == f"Found on {SEED}, reached through 2 redirects, 1 link from a seed."
+    assert story.redirects == moved
+
+
+def test_a_robots_txt_is_in_no_queue_and_its_host_says_what_it_allows() -> None:
+    asked = fetch("robots", 404, url="http://a.example/robots.txt")
+    first, second, last = told(TaskState.DONE, asked)
+    assert "asked for before the pages of its host" in first
+    assert second == f"Asked for by n1 at {DAY} with status 404; {ROW}."
+    assert last == "`drumlin host a.example` says what it allows."
+
+
+def test_what_robots_deny_was_not_asked_for() -> None:
+    denied, asked = fetch("denied", 0, "robots", "rules", at=T + 60), fetch("fetched", 200)
+    assert tale(TaskState.DONE, denied).last_crawled is None
+    assert tale(TaskState.DONE, denied, asked).last_crawled == T
 
 
 def test_many_attempts_are_not_all_told() -> None:

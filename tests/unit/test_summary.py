@@ -10,6 +10,7 @@ from rich.console import Console
 
 from drumlin.api.calls.people import STOPPED_BY_PERSON
 from drumlin.api.explaining.report import Report, make_report
+from drumlin.cli.figures import pace
 from drumlin.cli.summary import ending, print_report
 from drumlin.config.record import CrawlRecord, Run
 from drumlin.engines.blocking import drive
@@ -72,3 +73,14 @@ def test_a_crawl_on_one_machine_is_gone_on_with_by_its_own_command() -> None:
     assert ending(report).endswith("The same `drumlin crawl` command goes on.")
     report.crawl = CrawlRecord()
     assert ending(report).endswith("`drumlin resume` goes on.")
+
+
+def test_a_slow_crawl_has_a_speed() -> None:
+    assert [pace(per_s) for per_s in (0.0, 0.02, 0.46, 9.96, 12.4, 1234.5)] == [
+        "0",
+        "0.02",
+        "0.5",
+        "10.0",
+        "12",
+        "1,234",
+    ]

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from drumlin.access.tokens import Permission
-from drumlin.api.explaining.host_views import host_view, robots_of
+from drumlin.api.explaining.host_views import CrawlStands, host_view, robots_of
 from drumlin.api.explaining.store_answers import Linkers, StoreAnswers
-from drumlin.api.explaining.stories import Known, fetch_view, searched, url_story
+from drumlin.api.explaining.stories import Known, fetch_view, last_asked, searched, url_story
 from drumlin.api.explaining.unfollowed import BY_TODAYS_RULES, Rules, unfollowed_story, why_refused
 from drumlin.api.messages.hosts import (
     HostChange,
@@ -26,8 +26,8 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.orders import HOSTS_APART_MAX
 from drumlin.http.refusal import Refused
 from drumlin.lines import one_line
-from drumlin.model import HostStanding, HostState
-from drumlin.protocol import paths
+from drumlin.model import HostStanding, HostState, TaskState, TaskStory
+from drumlin.protocol import CrawlState, paths
 from drumlin.robots import ROBOTS_PATH
 from drumlin.urls import canonical, host_of
 
@@ -35,13 +35,17 @@ NOTES_SHOWN_BYTES_MAX = 4 * 1024 * 1024
 """A list of hosts shows robots rules only until their notes have this size together: a thousand may be huge."""
 URL_SHOWN_CHARS = 200
 LAST_FETCHES = 10
+ASKED_APART = TaskStory(TaskState.DONE, None)
+"""What there is to say of a robots.txt, which is in no queue."""
 
 
 class HostCalls:
     """The calls about hosts and URLs."""
 
-    def __init__(self, dispatcher: Dispatcher, answers: StoreAnswers) -> None:
+    def __init__(self, dispatcher: Dispatcher, answers: StoreAnswers, *, passes: bool = True) -> None:
+        """`passes` says whether time passes for this crawl: whether it runs."""
         self._dispatcher = dispatcher
+        self._passes = passes
         self._answers = answers
         self._engine = dispatcher.engine
 
@@ -127,12 +131,12 @@ class HostCalls:
         return self._view(state or HostState(host, 0.0, None, 0, 0, 0, 0), now)
 
     async def host(self, call: Call, message: None) -> HostView:
-        """Everything about one host, also what was tried on it last, as far as tables show it."""
+        """Everything about one host, also what was tried on it last, as far as the store shows it."""
         state = await self._known(call.parameters["host"])
         view = self._view(state, call.now)
         tried = await self._answers.host_fetches(state.host, LAST_FETCHES)
         view.last_fetches = [fetch_view(one) for one in tried.fetches]
-        view.last_crawled_at = view.last_fetches[0].crawl_time if view.last_fetches else None
+        view.last_crawled_at = last_asked(tried.fetches)
         view.store = searched(tried.complete, tried.has_store)
         return view
 
@@ -173,32 +177,47 @@ class HostCalls:
             blocked=state.host in self._dispatcher.orders.blocked,
             budget=self._dispatcher.orders.budgets.get(state.host),
             per_host=self._dispatcher.config.per_host,
+            crawl=self._stands(),
+        )
+
+    def _stands(self) -> CrawlStands:
+        state = self._dispatcher.state
+        return CrawlStands(
+            gives=self._passes and state is CrawlState.RUNNING,
+            passes=self._passes,
+            finished=state is CrawlState.FINISHED,
         )
 
     # One URL
 
     async def url(self, call: Call, query: URLQuery) -> URLStory:
         url = canonical(query.url)
-        story = await self._engine.story(self._engine.shard_of(host_of(url)), url) if url else None
         if url is None:
             shown = one_line(query.url[:URL_SHOWN_CHARS])
-            raise Refused(
-                404, "no_such_url", f"{shown!r} is not a web address.", "One looks like https://example.org/a."
-            )
-        if story is None:
-            return await self._unfollowed(url, call)
+            hint = "One looks like https://example.org/a."
+            raise Refused(404, "no_such_url", f"{shown!r} is not a web address.", hint)
+        story = await self._engine.story(self._engine.shard_of(host_of(url)), url)
+        if story is not None:
+            return await self._story(url, story, call)
+        if urlsplit(url).path == ROBOTS_PATH and (await self._answers.attempts(url)).fetches:
+            return await self._story(url, ASKED_APART, call)
+        return await self._unfollowed(url, call)
+
+    async def _story(self, url: str, story: TaskStory, call: Call) -> URLStory:
         host = host_of(url)
         shard = self._engine.shard_of(host)
         state = await self._engine.host_state(shard, host)
-        # The frontier knows a page by the first spelling of its URL, which may differ from the one asked about.
-        url = story.task.url if story.task else url
         attempts = await self._answers.attempts(url)
+        # A page is known by the first spelling of its URL, which may differ from the one asked about.
+        known_as = [story.task.url] if story.task else [one.url for one in attempts.fetches]
+        url = known_as[0] if known_as else url
         if story.task is None and attempts.fetches and not any(one.tells_origin for one in attempts.fetches):
             # Only the table of pages says where a URL was found; otherwise pages that link to it are searched.
             attempts = attempts._replace(linkers=(await self._answers.linkers(url)).links)
         view = self._view(state, call.now) if state else None
         denial = self._denial(url, state) if state else ""
-        return url_story(Known(url, story, state, story.letter, attempts, view, call.calendar, denial, call.now))
+        known = Known(url, story, state, story.letter, attempts, view, call.calendar, denial, call.now, self._passes)
+        return url_story(known)
 
     def _denial(self, url: str, state: HostState) -> str:
         """Why the robots.txt of its host, as it was last read, does not allow a URL; empty if it does."""
@@ -219,7 +238,7 @@ class HostCalls:
         refused = why_refused(url, rules)
         hint = " ".join([_no_links(linkers), *([BY_TODAYS_RULES] if refused else []), *refused])
         if urlsplit(url).path == ROBOTS_PATH:
-            hint = f"It is asked for before the pages of its host: `drumlin host {host}` says what it says."
+            hint = f"It is asked for before the pages of its host: `drumlin host {host}` tells what it says."
         # The URL is named as it was looked for: whoever has mistyped it sees that here.
         raise Refused(404, "no_such_url", f"Nothing is known of {url[:URL_SHOWN_CHARS]}.", hint)
 

@@ -6,7 +6,7 @@ with their next heartbeat. The message's type is made from the table of settings
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from drumlin.access.tokens import Permission
 from drumlin.api.messages.people import WebURL
 from drumlin.api.routing import Call, Route
-from drumlin.config import CrawlConfig, settings_of
+from drumlin.config import SETTINGS, CrawlConfig, settings_of
 from drumlin.config.changes import CHANGEABLE, SEEDS
 from drumlin.config.key import Kind, Setting
 from drumlin.coordinator.dispatch import Dispatcher
@@ -104,12 +104,14 @@ class AllSettings(msgspec.Struct):
 
 class SettingsView(msgspec.Struct):
     """The outcome of a change. `version` counts the changes since the crawl was founded; `seeds_added` is how many of
-    the seeds were new."""
+    the seeds were new. `spent` names a changed budget that is spent already, so a crawl that runs stops; empty if none
+    is."""
 
     version: int
     config_hash: str
     changed: dict[str, SettingChange]
     seeds_added: int = 0
+    spent: str = ""
 
 
 class SettingsCalls:
@@ -161,7 +163,14 @@ class SettingsCalls:
         call.note = msgspec.json.encode({**changed, **({SEEDS: seeds} if seeds else {})}).decode()
         added = await self._add_seeds(seeds, call.now)
         self._work_may_have_come()
-        return SettingsView(self._dispatcher.steering.version, after.config_hash(), changed, added)
+        version, spent = self._dispatcher.steering.version, await self._spent(changed, call.now)
+        return SettingsView(version, after.config_hash(), changed, added, spent)
+
+    async def _spent(self, changed: Mapping[str, object], now: float) -> str:
+        """The budget among these settings that is spent already; empty if none is."""
+        dispatcher, totals = self._dispatcher, await self._dispatcher.totals(now)
+        spent = dispatcher.budget.exhausted(totals.pages, totals.bytes, dispatcher.elapsed_s)
+        return spent if spent and SETTINGS[spent].field in changed else ""
 
     async def _add_seeds(self, seeds: list[str], now: float) -> int:
         offered = [NewURLs(host, urls, priority_of(0)) for host, urls in by_host(seeds).items()]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-from drumlin.api.explaining.why import in_backoff
+from drumlin.api.explaining.why import after, in_backoff
 from drumlin.api.messages.hosts import BackOffView, HostView
 from drumlin.api.messages.people import HostStandingName, RobotsRules
 from drumlin.config.quantities import show_duration
@@ -17,6 +18,20 @@ from drumlin.urls import domain_of
 
 SAME_S = 0.001
 """Delays that differ by less are the same one."""
+NONE_QUEUED = "None of its URLs is queued; some may wait to be tried again later."
+WHEN_IT_GOES_ON = "It is given to the first node when the crawl goes on."
+ALL_DONE = "All of its URLs are done or given up."
+
+
+class CrawlStands(NamedTuple):
+    """Whether the crawl of a host gives out work, whether time passes for it, and whether it is finished."""
+
+    gives: bool = True
+    passes: bool = True
+    finished: bool = False
+
+
+RUNS = CrawlStands()
 
 
 def robots_of(note: bytes) -> dict[str, Decision]:
@@ -48,10 +63,11 @@ def host_view(
     blocked: bool,
     budget: int | None,
     per_host: int,
+    crawl: CrawlStands = RUNS,
 ) -> HostView:
     delay_s = max(state.delay_s or 0.0, delay_default_s, slow_s_of(state.note))
     robots = robots_of(state.note)
-    standing, why = _standing(state, now, delay_s, blocked=blocked, budget=budget)
+    standing, why = _standing(state, now, delay_s, crawl, blocked=blocked, budget=budget)
     return HostView(
         host=state.host,
         domain=domain_of(state.host),
@@ -103,7 +119,7 @@ def _backoff_view(backoff: BackOff) -> BackOffView:
 
 
 def _standing(
-    state: HostState, now: float, delay_s: float, *, blocked: bool, budget: int | None
+    state: HostState, now: float, delay_s: float, crawl: CrawlStands, *, blocked: bool, budget: int | None
 ) -> tuple[HostStandingName, str]:
     """Where the host stands, and a sentence that says why."""
     if blocked:
@@ -112,15 +128,15 @@ def _standing(
         left = show_duration(state.deadline - now)
         return "leased", f"{state.node} may contact it for another {left}{_slowly(state)}."
     if not state.queued:
-        return "idle", "None of its URLs is queued; some may wait to be tried again later."
+        return "idle", ALL_DONE if crawl.finished else NONE_QUEUED
     if budget is not None and not pages_left(state, budget):
         return "idle", f"Its budget of pages is spent ({budget:,})."
-    wait_s = state.next_contact - now
+    wait_s, passes = state.next_contact - now, crawl.passes
     if wait_s > 0 and math.isfinite(wait_s):
         if state.in_backoff:
-            return "waiting", in_backoff(state, now)
-        return "waiting", f"It may be contacted in {show_duration(wait_s)}{_pause(state, wait_s, delay_s)}."
-    return "ready", "It is given to the next node that asks."
+            return "waiting", in_backoff(state, now, passes=passes)
+        return "waiting", f"It may be contacted {after(wait_s, passes=passes)}{_pause(state, wait_s, delay_s)}."
+    return "ready", "It is given to the next node that asks." if crawl.gives else WHEN_IT_GOES_ON
 
 
 def _slowly(state: HostState) -> str:

@@ -4,6 +4,7 @@ the store knows of, and how it stands now."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, cast, get_args
 
@@ -28,6 +29,7 @@ from drumlin.model import DeadLetter, FailureKind, HostState, Outcome, Task, Tas
 from drumlin.protocol import NAMED_BY_ROBOTS
 from drumlin.store.spools import JOURNAL_SUFFIX, SPOOLS
 from drumlin.store.tables.lookup import StoredFetch
+from drumlin.store.tables.rows import ROBOTS_OUTCOME
 from drumlin.store.tables.schema import FETCHES, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 from drumlin.urls import host_of
@@ -38,14 +40,19 @@ DENIED_BY_ROBOTS, ROBOTS_RULES = "robots", "rules"
 EXACT, WARC = "exact", "warc"
 SITEMAP_HINT_MAX = 1
 """By how much a sitemap may change a priority; what changed it by more was a person."""
-_OUTCOMES: dict[str, str] = {Outcome.NOT_MODIFIED: "Found unchanged", Outcome.DENIED: "Not requested"}
+_OUTCOMES: dict[str, str] = {
+    Outcome.NOT_MODIFIED: "Found unchanged",
+    Outcome.DENIED: "Not requested",
+    ROBOTS_OUTCOME: "Asked for",
+}
 _STEPS = frozenset(get_args(StepName))
 DAY_FORM = "%Y-%m-%d %H:%M:%S UTC"
 
 
 class Known(NamedTuple):
     """All that a coordinator has found out about a URL. `denial` says why the robots.txt of its host, as it was last
-    read, does not allow it; empty if it does, or is not known."""
+    read, does not allow it; empty if it does, or is not known. `passes` says whether time passes: whether the crawl
+    runs."""
 
     url: str
     story: TaskStory
@@ -56,6 +63,7 @@ class Known(NamedTuple):
     calendar: Calendar
     denial: str = ""
     now: float = 0.0
+    passes: bool = True
 
 
 def url_story(known: Known) -> URLStory:
@@ -71,7 +79,7 @@ def url_story(known: Known) -> URLStory:
         host=host_of(url),
         state=shown,
         found_on=found_on,
-        redirects=list(task.redirects) if task else [],
+        redirects=list(task.redirects if task else _redirects(attempts)),
         priority=task.priority if task else None,
         depth=task.depth if task else None,
         attempts=task.failures if task else None,
@@ -87,12 +95,17 @@ def url_story(known: Known) -> URLStory:
         discovered_from=found_on,
         next_fetch_after=retry_at,
         status=shown,
-        last_crawled=attempts.fetches[0].fetched if attempts.fetches else None,
+        last_crawled=last_asked(attempts.fetches),
         fetches=[fetch_view(one) for one in attempts.fetches],
         steps=steps,
         priority_parts=PriorityParts(*priority_parts(task.priority, task.depth)) if task else None,
         store=searched(attempts.complete, attempts.has_store),
     )
+
+
+def last_asked(fetches: Sequence[StoredFetch]) -> float | None:
+    """When the site was asked last. What robots.txt denies is not asked for."""
+    return next((one.fetched for one in fetches if one.outcome != Outcome.DENIED), None)
 
 
 def searched(complete: bool, has_store: bool) -> StoreSearch:
@@ -111,17 +124,26 @@ def _beginning(known: Known) -> list[StoryStep]:
         return _origin_by(known.attempts)
     added = known.calendar.shown(task.added) if task.added else None
     on = f" at {_day(added)}" if added else ""
-    through = f", reached through {counted(len(task.redirects), 'redirect')}" if task.redirects else ""
-    far = f", {counted(task.depth, 'link')} from a seed" if task.depth else ""
     origin = "A seed, or enqueued by somebody"
     if task.found_on == NAMED_BY_ROBOTS:
         origin = "A sitemap that robots.txt names, found"
     elif task.found_on:
         origin = f"Found on {task.found_on}"
     return [
-        StoryStep("found", f"{origin}{through}{far}{on}.", added),
+        StoryStep("found", f"{origin}{_way(task.redirects, task.depth)}{on}.", added),
         StoryStep("queued", f"Queued with priority {task.priority} of 9: {_parts(task)}.", added),
     ]
+
+
+def _way(redirects: Sequence[str], depth: int | None) -> str:
+    """How a URL was reached from where it was found, and how far it is from a seed."""
+    through = f", reached through {counted(len(redirects), 'redirect')}" if redirects else ""
+    return through + (f", {counted(depth, 'link')} from a seed" if depth else "")
+
+
+def _redirects(attempts: Attempts) -> Sequence[str]:
+    """The URLs that redirected to one that is done, if the store says so."""
+    return next((one.redirects for one in attempts.fetches if one.redirects), ())
 
 
 def _parts(task: Task) -> str:
@@ -143,11 +165,13 @@ def _origin_by(attempts: Attempts) -> list[StoryStep]:
     if told is not None and told.found_on == NAMED_BY_ROBOTS:
         return [StoryStep("found", "A sitemap that robots.txt names.")]
     if told is not None:
-        far = f", {counted(told.depth, 'link')} from a seed" if told.depth else ""
-        return [StoryStep("found", f"Found on {told.found_on}{far}.")]
+        return [StoryStep("found", f"Found on {told.found_on}{_way(_redirects(attempts), told.depth)}.")]
     if any(one.depth == 0 for one in attempts.fetches):
         # The tables tell these apart no further.
-        return [StoryStep("found", "A seed, enqueued by somebody, or a sitemap that robots.txt names.")]
+        through = _way(_redirects(attempts), 0)
+        return [StoryStep("found", f"A seed, enqueued by somebody, or a sitemap that robots.txt names{through}.")]
+    if any(one.outcome == ROBOTS_OUTCOME for one in attempts.fetches):
+        return [StoryStep("found", "A robots.txt: it is asked for before the pages of its host, and is in no queue.")]
     return [StoryStep("found", linked)] if linked else []
 
 
@@ -158,7 +182,8 @@ def _attempts(known: Known) -> list[StoryStep]:
     """What the store says, in the order in which it happened."""
     newest = known.attempts.fetches[:ATTEMPTS_TOLD_MAX]
     more = len(known.attempts.fetches) - len(newest)
-    steps = [_attempt(one, again=place > 0 or _is_alive(known)) for place, one in enumerate(newest)]
+    alive = _is_alive(known)
+    steps = [_attempt(one, again=place > 0 or alive, passes=known.passes) for place, one in enumerate(newest)]
     earlier = [StoryStep("store", f"{counted(more, 'earlier attempt')} not told here.")] if more else []
     return [*earlier, *reversed(steps)]
 
@@ -167,8 +192,8 @@ def _is_alive(known: Known) -> bool:
     return known.story.state not in (TaskState.DONE, TaskState.DEAD)
 
 
-def _attempt(one: StoredFetch, *, again: bool) -> StoryStep:
-    """One attempt; `again` says that it was not the last."""
+def _attempt(one: StoredFetch, *, again: bool, passes: bool) -> StoryStep:
+    """One attempt; `again` says that it was not the last, `passes` that the crawl runs."""
     status = f" with status {one.status}" if one.status else ""
     target = f" to {one.redirect_to}" if one.redirect_to else ""
     reason = f": {said}" if (said := _denial(one) or _cause(one.kind, one.error)) else ""
@@ -179,7 +204,9 @@ def _attempt(one: StoredFetch, *, again: bool) -> StoryStep:
     )
     retried = f"; tried again, as {why}" if again and (why := _why_again(one)) else ""
     what = cast(StepName, one.outcome) if one.outcome in _STEPS else "fetched"
-    return StoryStep(what, f"{begun}{reason}{_twin(one)}; {_place(one)}{retried}.", one.fetched, one.node)
+    return StoryStep(
+        what, f"{begun}{reason}{_twin(one)}; {_place(one, passes=passes)}{retried}.", one.fetched, one.node
+    )
 
 
 def _why_again(one: StoredFetch) -> str:
@@ -188,14 +215,19 @@ def _why_again(one: StoredFetch) -> str:
     return rule.why if rule is not None and rule.retries else ""
 
 
-def _place(one: StoredFetch) -> str:
+def _place(one: StoredFetch, *, passes: bool) -> str:
     """Where its row and its record are."""
     record = f", its record at byte {one.warc_offset} of {WARC}/{one.warc_filename}" if one.warc_filename else ""
     if one.unshown:
-        counts = ", and no coordinator has counted it yet" if one.unsettled else ", and in the tables within a minute"
+        shown = f", and in the tables {_soon(passes)}"
+        counts = ", and no coordinator has counted it yet" if one.unsettled else shown
         return f"its row is in the journal {SPOOLS}/{one.node}/{one.segment}{JOURNAL_SUFFIX}{record}{counts}"
     table = PAGES if one.page else FETCHES
     return f"its row is in tables/{table}/{one.segment}{PARQUET_SUFFIX}{record}"
+
+
+def _soon(passes: bool) -> str:
+    return "within a minute" if passes else "when the crawl goes on"
 
 
 def _twin(one: StoredFetch) -> str:
@@ -272,6 +304,8 @@ def _dead(letter: DeadLetter, calendar: Calendar) -> StoryStep:
 
 def _done(attempts: Attempts) -> StoryStep:
     last = attempts.fetches[0].outcome if attempts.fetches else ""
+    if last == ROBOTS_OUTCOME:
+        return StoryStep("done", f"`drumlin host {host_of(attempts.fetches[0].url)}` says what it allows.")
     if last == Outcome.FAILED:
         dropped = "Given up, and dropped from the dead letters by somebody: it is not fetched again."
         return StoryStep("dropped", dropped)
@@ -306,7 +340,7 @@ def _unknown(known: Known) -> list[StoryStep]:
     elif task is not None:
         return []
     else:
-        when = "a node shows its rows within a minute, unless it stores elsewhere"
+        when = f"a node shows its rows {_soon(known.passes)}, unless it stores elsewhere"
         told = f"No table and no journal in the store has a row of it yet, which would say how it ended: {when}."
     return [StoryStep("store", told)]
 

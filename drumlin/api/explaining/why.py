@@ -22,6 +22,7 @@ from drumlin.protocol.states import ORDERS
 SETTLED_LATELY_S = 3.0
 SLOWED_SHOWN = 3
 NODES_NAMED = 5
+RESUME = "`drumlin resume` goes on."
 TOO_OFTEN = "Some hosts said that they were asked too often (status 429), and are asked less often for a while"
 
 
@@ -42,7 +43,7 @@ def why_idle(
     wait, those due first, `backing_off` some that are in back-off, `held` some that nodes hold. `settled_s` is how long
     ago the last result came in."""
     gone = not totals.leased and not any(node.status in PRESENT for node in nodes)
-    stopped = _stopped(state, stop_reason, gone)
+    stopped = _stopped(state, stop_reason, gone, left(totals, budgeted))
     if stopped is not None:
         # Also while the last pages come in: they are not why nothing more will.
         return [stopped]
@@ -69,8 +70,8 @@ def troubled(troubles: Sequence[Trouble], now: float) -> list[Reason]:
     ]
 
 
-def _stopped(state: CrawlState, stop_reason: str, gone: bool) -> Reason | None:
-    """Why a crawl gives out no work; `gone` says that its nodes have left."""
+def _stopped(state: CrawlState, stop_reason: str, gone: bool, left_over: str) -> Reason | None:
+    """Why a crawl gives out no work; `gone` says that its nodes have left, `left_over` what a finished one has left."""
     budget = SETTINGS.get(stop_reason)
     because = f": {budget.flag} is spent" if budget is not None else f": {stop_reason}" if stop_reason else ""
     if state is CrawlState.DRAINING and gone:
@@ -78,15 +79,26 @@ def _stopped(state: CrawlState, stop_reason: str, gone: bool) -> Reason | None:
     sentences = {
         CrawlState.PAUSED: "The crawl is paused; `drumlin resume` lets it go on.",
         CrawlState.DRAINING: f"The crawl is stopping{because}; what is in flight is finished.",
-        CrawlState.FINISHED: f"The crawl is finished{because}.",
+        CrawlState.FINISHED: f"The crawl is finished{because}.{left_over and f' {left_over} {RESUME}'}",
     }
     return Reason(str(state), sentences[state]) if state in sentences else None
+
+
+def left(totals: Totals, budgeted: int) -> str:
+    """What a finished crawl has left, in a sentence; empty if it is nothing."""
+    if not totals.pending:
+        return ""
+    beyond = ", or is beyond the budget of its host" if budgeted else ""
+    several = ", or are beyond the budgets of their hosts" if budgeted else ""
+    if totals.pending == 1:
+        return f"1 URL has been queued since{beyond}."
+    return f"{totals.pending:,} URLs have been queued since{several}."
 
 
 def _how_to_go_on(stop_reason: str) -> str:
     if stop_reason in SETTINGS:
         return f"Raise that with `drumlin set {stop_reason} ...`; then `drumlin resume` goes on."
-    return "`drumlin resume` goes on."
+    return RESUME
 
 
 def _nothing_queued(totals: Totals, now: float) -> list[Reason]:
@@ -188,8 +200,8 @@ def _are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def in_backoff(host: HostState, now: float) -> str:
-    """Why a host is in back-off, and when it is tried next."""
+def in_backoff(host: HostState, now: float, *, passes: bool = True) -> str:
+    """Why a host is in back-off, and when it is tried next. `passes` says whether time passes."""
     if not (backoffs := backoffs_of(host.note)):
         return "It is out of reach."
     one = max(backoffs.values(), key=lambda backoff: backoff.tried)
@@ -198,8 +210,13 @@ def in_backoff(host: HostState, now: float) -> str:
     asked = ", as it asked us to" if one.as_asked else ""
     return (
         f"It has been out of reach for {show_duration(now - one.since)} ({why}; {tries} in vain). "
-        f"It is tried again in {show_duration(host.next_contact - now)}{asked}."
+        f"It is tried again {after(host.next_contact - now, passes=passes)}{asked}."
     )
+
+
+def after(wait_s: float, *, passes: bool) -> str:
+    """How long something waits. While no process of a crawl runs, its time stands still."""
+    return f"in {show_duration(wait_s)}" if passes else f"{show_duration(wait_s)} after the crawl goes on"
 
 
 def out_of_reach(host: HostState, now: float) -> str:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from drumlin.cli.figures import answers, hosts_of, in_flight, nodes_now, pages_now, queue_now
+from drumlin.cli.figures import answers, hosts_of, in_flight, nodes_now, pace, pages_now, queue_now
 from drumlin.cli.screen.history import chart, rates
 from drumlin.cli.screen.lists import Listing, clock, listing
 from drumlin.cli.screen.sampling import Sample, Seen
 from drumlin.cli.screen.view import PANES, View
 from drumlin.cli.status import state_of
 from drumlin.cli.why import told
-from drumlin.config.quantities import TENTHS_BELOW, show_duration, show_size
+from drumlin.config.quantities import show_duration, show_size
 from drumlin.lines import folded, one_line
 
 WIDE = 110
@@ -158,7 +158,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 def _figures(sample: Sample, width: int) -> list[Text]:
     """The figures by name; beside them, or below, the chart."""
     stats, totals = sample.stats, sample.stats["totals"]
-    speed = f"{stats['pages_per_s']:,.1f} pages/s · {show_size(stats['bytes_per_s'])}/s"
+    speed = f"{pace(stats['pages_per_s'])} pages/s · {show_size(stats['bytes_per_s'])}/s"
     errors = stats["outcomes"].get("failed", 0)
     rows = [
         _named("pages", pages_now(stats["pages"], totals["known"], totals["pending"])),
@@ -197,8 +197,7 @@ def _chart(sample: Sample, width: int, rows: int, label: str = "") -> list[Text]
 
 def _caption(values: Sequence[float], step_s: float) -> str:
     most = max(values)
-    shown = f"{most:,.0f}" if most >= TENTHS_BELOW or not most else f"{most:.1f}"
-    return f" at most {shown}/s in {show_duration(len(values) * step_s)}"
+    return f" at most {pace(most)}/s in {show_duration(len(values) * step_s)}"
 
 
 def _named(label: str, value: str) -> Text:

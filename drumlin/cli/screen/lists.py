@@ -12,7 +12,7 @@ from rich.text import Text
 
 from drumlin.api.explaining.causes import cause
 from drumlin.api.explaining.why import next_try
-from drumlin.cli.figures import in_flight
+from drumlin.cli.figures import in_flight, pace
 from drumlin.cli.screen.sampling import Sample
 from drumlin.config.quantities import show_duration
 from drumlin.lines import one_line
@@ -129,7 +129,7 @@ def _nodes(sample: Sample) -> list[list[str]]:
         [
             node["node_id"],
             node["status"],
-            f"{node['pages_per_s']:,.1f}",
+            pace(node["pages_per_s"]),
             in_flight(node["current_load"]),
             f"{node['leases']:,}",
             f"{node['total_crawled']:,}",

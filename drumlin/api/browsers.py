@@ -20,9 +20,16 @@ from urllib.parse import urlsplit
 from drumlin.access.tokens import SESSION_SCHEME
 from drumlin.http.names import LOCAL_NAME, LOOPBACK, is_address, is_own_name, name_in
 from drumlin.http.refusal import Refused
+from drumlin.lines import one_line
 from drumlin.protocol.paths import PAGE_HEADER
 
 HINT = "Use tokens, or send it from a program."
+OWN_PAGE_ALONE = "Only this crawl's own page may change something with a cookie"
+PROXY_HINT = (
+    "If both are this crawl, its proxy must pass on the Host that it gets, with the port (nginx: proxy_set_header Host "
+    "$http_host), or coordinators need --public."
+)
+ADDRESS_SHOWN_CHARS = 100
 READING = ("GET", "HEAD")
 OWN_SITES = ("", "same-origin", "none")
 """What `Sec-Fetch-Site` says of a request of our own page, or of one that a person typed; programs send none."""
@@ -68,10 +75,12 @@ def check_own_page(method: str, headers: Headers, endpoint: str) -> None:
     a proxy may have added TLS."""
     if method in READING:
         return
-    own, origin = (_text(headers, b"host"), urlsplit(endpoint).netloc.lower()), _origin(headers)
-    if PAGE_HEADER_NAME not in headers or not origin or origin not in own:
-        hint = "Use the page, or a token."
-        raise Refused(403, "foreign_page", "Only this crawl's own page may change something with a cookie.", hint)
+    host, origin = _text(headers, b"host"), _origin(headers)
+    if PAGE_HEADER_NAME not in headers or not origin:
+        raise Refused(403, "foreign_page", f"{OWN_PAGE_ALONE}.", "Use the page, or a token.")
+    if origin not in (host, urlsplit(endpoint).netloc.lower()):
+        said = f"{OWN_PAGE_ALONE}: this was sent by a page at {_shown(origin)}, to {_shown(host)}"
+        raise Refused(403, "foreign_page", f"{said}.", PROXY_HINT)
 
 
 def comes_by_tls(headers: Headers, endpoint: str) -> bool:
@@ -94,3 +103,7 @@ def _text(headers: Headers, name: bytes) -> str:
 def _origin(headers: Headers) -> str:
     """The host and port of the page that caused a request; empty if the browser does not say."""
     return _text(headers, b"origin").partition("://")[2]
+
+
+def _shown(address: str) -> str:
+    return one_line(address[:ADDRESS_SHOWN_CHARS])

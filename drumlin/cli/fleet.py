@@ -59,12 +59,15 @@ def up(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, foreground
 
 
 def _print_summary(loaded: Loaded, record: FleetRecord, out: Path) -> None:
+    from drumlin.fleet.layout import FleetPaths
+
     plan = record.plan
     console = results(loaded.process)
     copies = f" with {counted(plan.replicas, 'replica')} each" if plan.replicas else ""
     crew = f"{counted(len(plan.coordinator_ports), 'coordinator')}, {counted(plan.nodes, 'node')}"
     line(console, f"The fleet is up: {crew}, {counted(plan.masters, 'Redis master')}{copies}.")
     line(console, f"coordinators  {' '.join(record.coordinators)} (TLS)")
+    line(console, f"dashboard     {record.coordinators[0]}/, with the token in {FleetPaths(out).operator_token}")
     line(console, f"store         {out / 'store'}")
     line(console, f"logs          {out / 'logs'}")
     option = _option(out)

@@ -44,7 +44,7 @@ _ORDER = (OWN, *GROUPS, *ACCESS, SHOWING)
 
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "sim": (
-        ("some dozens of nodes, with faults", "drumlin sim --seed 7 --short"),
+        ("12 to 40 nodes, with faults", "drumlin sim --seed 7 --short"),
         ("what a fleet would do", "drumlin sim --nodes 500 --hours 0.5 --churn 0.3 --plot fleet.svg"),
     ),
     "crawl": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ _NO_FETCHES = {
 def command(loaded: Loaded, remote: Remote, host: str) -> None:
     """Show everything about one host: its state and why, its delay and who asked for it, what its robots.txt says, its
     budget, and what was tried on it last."""
-    print_host(loaded, remote.get(host_path(host)))
+    print_host(loaded, remote.get(host_path(host)), standing=remote.standing)
 
 
 def host_path(host: str) -> str:
@@ -46,14 +47,15 @@ def host_path(host: str) -> str:
     return paths.HOST.format(host=quote(host, safe=":"))
 
 
-def print_host(loaded: Loaded, host: dict[str, Any]) -> None:
+def print_host(loaded: Loaded, host: dict[str, Any], *, standing: bool) -> None:
+    """Print a host of a crawl that runs, or of a `standing` one."""
     if loaded.process.json:
         write_json(host)
         return
     from rich.table import Table
 
     table = Table.grid(padding=(0, 3))
-    for name, value in _rows(host):
+    for name, value in _rows(host, standing=standing):
         table.add_row(name, one_line(value))
     console = results(loaded.process)
     console.print(table)
@@ -61,7 +63,7 @@ def print_host(loaded: Loaded, host: dict[str, Any]) -> None:
         line(console, _fetch(one))
 
 
-def _rows(host: dict[str, Any]) -> list[tuple[str, str]]:
+def _rows(host: dict[str, Any], *, standing: bool) -> list[tuple[str, str]]:
     budget = "none"
     if host["budget"] is not None:
         budget = f"{host['budget']:,} pages, {host['pages_left']:,} of them left"
@@ -71,7 +73,7 @@ def _rows(host: dict[str, Any]) -> list[tuple[str, str]]:
         ("host", f"{host['host']} (domain {host['domain']}, shard {host['shard']})"),
         ("state", f"{_STATE_WORDS.get(host['state'], host['state'])}: {host['why']}"),
         *_lease(host),
-        ("next contact", _day(host["next_contact"]) if host["next_contact"] else "at once"),
+        *_next_contact(host, standing=standing),
         ("delay", f"{show_duration(host['delay_s'])}: {host['delay_why']}"),
         ("URLs", f"{host['urls']:,} known, {host['queued']:,} queued"),
         ("pages", f"{host['pages']:,} ({show_size(host['bytes'])})"),
@@ -80,6 +82,17 @@ def _rows(host: dict[str, Any]) -> list[tuple[str, str]]:
         *((f"out of reach ({scheme})", _backoff(one)) for scheme, one in host["backoff"].items()),
         *last,
     ]
+
+
+def _next_contact(host: dict[str, Any], *, standing: bool) -> list[tuple[str, str]]:
+    """When it is contacted next, if it has URLs to fetch."""
+    if host["state"] == "leased":
+        return [("next contact", f"as its node decides, {show_duration(host['delay_s'])} after the last one or later")]
+    if not host["queued"]:
+        return []
+    if standing:
+        return [("next contact", "when the crawl goes on")]
+    return [("next contact", _day(host["next_contact"]) if host["next_contact"] > time.time() else "at once")]
 
 
 def _lease(host: dict[str, Any]) -> list[tuple[str, str]]:
@@ -98,7 +111,9 @@ def _backoff(one: dict[str, Any]) -> str:
     asked = ", as it asked us to" if one["asked"] else ""
     why = ", ".join(part for part in (one["kind"], one["error"]) if part)
     tries = f"{one['tries']:,} tries in vain" if one["tries"] != 1 else "1 try in vain"
-    return f"{why}; {tries} since {_day(one['since'])}; next try {_day(one['next_try'])}{asked}"
+    # That of a host that has nothing left to fetch has passed.
+    again = f"; next try {_day(one['next_try'])}{asked}" if one["next_try"] > time.time() else ""
+    return f"{why}; {tries} since {_day(one['since'])}{again}"
 
 
 def _fetch(one: dict[str, Any]) -> str:

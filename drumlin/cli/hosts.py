@@ -126,7 +126,7 @@ def change(
         wanted["blocked"] = blocked
     if not wanted:
         raise ConfigError("Nothing was given to change.", "Give --delay, --budget, --block or --unblock.")
-    print_host(loaded, remote.patch(host_path(host), wanted))
+    print_host(loaded, remote.patch(host_path(host), wanted), standing=remote.standing)
 
 
 def _duration(text: str) -> float:

@@ -25,7 +25,7 @@ STATUSES = [str(status) for status in NodeStatus]
 STYLES = {"active": "green", "failed": "red", "quarantined": "red", "draining": "yellow"}
 STYLES |= {"inactive": "dim", "quiet": "dim"}
 WIDE = 100
-COLUMNS = ("node", "status", "pages/s", "in flight", "hosts", "fetched", "last seen", "address")
+COLUMNS = ("node", "status", "pages/s", "in flight", "hosts", "since start", "last seen", "address")
 
 
 @click.group("nodes", cls=ListsByDefault)

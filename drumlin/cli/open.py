@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from drumlin.cli.remote import find_remote
 from drumlin.config import Loaded, config_options
 from drumlin.protocol import paths
 
+if TYPE_CHECKING:
+    from drumlin.fleet.layout import FleetPaths
+
 
 @click.command("open", cls=Verb)
 @click.argument("folder", required=False, metavar="[DIR]", type=click.Path(path_type=Path))
@@ -21,15 +25,19 @@ def command(loaded: Loaded, folder: Path | None) -> None:
     """Give the address of a crawl's page, to open in a browser on this machine.
 
     If the crawl runs, this is another address of its page. If it does not, the page is shown until Ctrl-C: everything
-    can be looked at, and nothing changed. Each address works once, and then in the browser that used it.
+    can be looked at, and nothing changed. Each address works once, and then in the browser that used it. Of a fleet it
+    gives the address of a coordinator, and the file of the token to log in with.
     """
+    from drumlin.fleet.layout import FleetPaths
     from drumlin.local.standing import StandingCrawl
 
     process = loaded.process
     named = folder or (Path(process.out) if loaded.is_given("out") else None)
     remote = find_remote(loaded, named)
     try:
-        if isinstance(remote, StandingCrawl):
+        if remote.folder is not None and (fleet := FleetPaths(remote.folder)).exists():
+            _print_fleet(loaded, fleet)
+        elif isinstance(remote, StandingCrawl):
             remote.show(lambda address: _tell(loaded, address))
         else:
             _print(loaded, remote.post(paths.PAGE_CODE)["address"])
@@ -42,6 +50,19 @@ def _print(loaded: Loaded, address: str) -> None:
         write_json({"address": address})
     else:
         line(results(loaded.process), address)
+
+
+def _print_fleet(loaded: Loaded, fleet: FleetPaths) -> None:
+    """Coordinators have their page at a fixed address, for whoever has a token."""
+    from drumlin.tls import CertificateFiles
+
+    address, token = f"{fleet.read().coordinators[0]}/", fleet.operator_token
+    if loaded.process.json:
+        write_json({"address": address, "token_file": str(token)})
+        return
+    line(results(loaded.process), address)
+    authority = CertificateFiles.in_folder(fleet.certs).authority
+    say(loaded.process, f"Log in with the token in {token}. Its certificate is signed by {authority}.")
 
 
 def _tell(loaded: Loaded, address: str) -> None:

@@ -105,7 +105,8 @@ def _in_folder(folder: Path) -> Remote:
         paths = FleetPaths(folder)
         if not paths.read().running:
             option = "" if folder == Path(FLEET_FOLDER) else f" --out {folder}"
-            hint = f"`drumlin fleet up{option}` starts it again; `drumlin report{option}` shows what it has fetched."
+            stored = f"`drumlin query outcomes{option}` asks what it has stored"
+            hint = f"`drumlin fleet up{option}` starts it again; {stored}."
             raise CoordinatorError(f"The fleet in {folder} is down.", hint)
         return _at(folder, remote_of(paths))
     if (socket_path := socket_of(folder)) is not None:

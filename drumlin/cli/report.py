@@ -25,7 +25,9 @@ def command(loaded: Loaded) -> None:
     try:
         report = msgspec.json.decode((out / "report.json").read_bytes(), type=Report)
     except OSError as cause:
-        hint = "It is written when a run ends; `drumlin status` shows how one goes. Name another crawl with --out."
+        option = f" --out {loaded.process.out}" if loaded.is_given("out") else ""
+        stored = f"`drumlin query outcomes{option}` asks what is stored so far"
+        hint = f"It is written when a crawl has ended; {stored}. Name another crawl with --out."
         raise ConfigError(f"There is no report in {out}: {cause.strerror}.", hint) from cause
     except msgspec.DecodeError as cause:
         raise ConfigError(f"{out / 'report.json'} is not a report of this version: {cause}.") from cause

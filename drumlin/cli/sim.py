@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("sim", cls=Verb)
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), default=1, help="what all chance follows from")
-@click.option("--short", is_flag=True, help="some dozens of nodes for a few minutes, in place of hundreds for 20")
+@click.option("--short", is_flag=True, help="12 to 40 nodes for a few minutes, in place of hundreds for 20")
 @click.option("--nodes", metavar="N", type=click.IntRange(2, 100_000), help="plan a fleet of so many nodes")
 @click.option(
     "--hours", metavar="H", type=click.FloatRange(0.01, 1_000), default=0.5, help="virtual hours of that fleet"

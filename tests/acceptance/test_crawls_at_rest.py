@@ -79,7 +79,11 @@ def test_a_fleet_that_was_stopped_says_how_it_goes_on_and_where_its_report_is(tm
                 return done.stdout + done.stderr
 
             crawls.wait_until(lambda: one.stats()["pages"] >= 3, STEP_S_MAX, "some pages", poll_s=0.2)
-            told("set", "pages_max", "1")
+            assert "So much is spent already: the crawl stops." in told("set", "pages_max", "1")
+            opened = drumlin_fleet(tmp_path, "open", str(one.root))
+            assert opened.returncode == EXIT_OK
+            assert opened.stdout.startswith("https://127.0.0.1:")
+            assert "operator.token" in opened.stderr
             crawls.wait_until(lambda: "stopped" in told("status"), STEP_S_MAX, "the node to leave", poll_s=0.5)
             assert "--pages-max is spent" in told("status")
             assert "has spent its pages_max" in told("resume", code=EXIT_COORDINATOR)
@@ -90,7 +94,10 @@ def test_a_fleet_that_was_stopped_says_how_it_goes_on_and_where_its_report_is(tm
             crawls.wait_until(lambda: "1 active" in told("status"), STEP_S_MAX, "the node to be back", poll_s=0.5)
             told("stop")
             assert "goes on after `drumlin resume`" in told("fleet", "down")
-            assert "is down. `drumlin fleet up" in told("status", code=EXIT_COORDINATOR)
+            down = told("status", code=EXIT_COORDINATOR)
+            assert "is down. `drumlin fleet up" in down
+            assert f"`drumlin query outcomes --out {one.root}`" in " ".join(down.split())
+            assert "fetched" in told("query", "outcomes")
             assert f"`drumlin resume --out {one.root}` goes on" in told("fleet", "up")
             told("set", "delay", "0")
             told("resume")

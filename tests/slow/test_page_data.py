@@ -247,6 +247,22 @@ def test_a_stored_copy_is_shown_as_text_source_headers_and_page(browser: Browser
         quiet(looker, shown)
 
 
+def test_the_story_of_a_url_tells_each_try_once_and_ends_with_how_it_stands(
+    browser: Browser, shown: Shown, state: Any
+) -> None:
+    with looking_at(browser, state) as looker:
+        page = looker.page
+        go(page, shown, f"#/urls?url={quote(f'{shown.home}japanese?utm_source=x', safe='')}")
+        page.locator("ol.story li", has_text="Done.").wait_for()
+        said = page.locator("ol.story li").all_inner_texts()
+        assert [text for text in said if "Fetched" in text] == [said[-2]]
+        assert said[-1] == "Done."
+        assert page.locator("p.address").inner_text() == f"{shown.home}japanese", "the spelling that was asked for"
+        go(page, shown, "#/nosuch")
+        page.get_by_role("heading", name="No such screen").wait_for()
+        quiet(looker, shown)
+
+
 def test_a_stored_picture_is_shown(browser: Browser, shown: Shown, state: Any) -> None:
     with looking_at(browser, state) as looker:
         page = looker.page

@@ -44,7 +44,9 @@ def test_two_hosts_with_a_second_between_contacts_bind_a_crawl_by_politeness() -
     assert reason.code == "politeness"
     assert reason.figures["permitted_per_s"] == 1.95
     assert "Each of the 2 hosts" in reason.message
-    assert "1.9 are made" in reason.message
+    assert "permits about 1.95 requests a second, and so many are made." in reason.message
+    (fewer,) = causes(node(requests=14.0), **POLITE)
+    assert "permits about 1.93 requests a second; 1.4 are made." in fewer.message
 
 
 def test_hosts_that_could_be_asked_more_often_bind_nothing() -> None:

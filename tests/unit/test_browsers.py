@@ -135,6 +135,15 @@ def test_a_change_from_elsewhere_is_refused(changed: dict[bytes, bytes | None]) 
     assert refused.value.code == "foreign_page"
 
 
+def test_a_proxy_that_drops_the_port_is_named_with_both_addresses() -> None:
+    headers = {**PAGE, b"host": b"crawl.test", b"origin": b"https://crawl.test:8443"}
+    with pytest.raises(Refused) as refused:
+        check_own_page("POST", headers, "http://127.0.0.1:8700")
+    assert "a page at crawl.test:8443, to crawl.test." in refused.value.message
+    assert "$http_host" in refused.value.hint
+    check_own_page("POST", headers | {b"host": b"crawl.test:8443"}, "http://127.0.0.1:8700")
+
+
 def test_a_proxy_that_takes_tls_off_is_known_by_the_name_that_the_browser_used() -> None:
     assert comes_by_tls({b"host": b"crawl.test"}, "https://crawl.test")
     assert not comes_by_tls({b"host": b"127.0.0.1:8700"}, "https://crawl.test")

@@ -205,8 +205,7 @@ class HostCalls:
 
     async def _story(self, url: str, story: TaskStory, call: Call) -> URLStory:
         host = host_of(url)
-        shard = self._engine.shard_of(host)
-        state = await self._engine.host_state(shard, host)
+        state = await self._engine.host_state(self._engine.shard_of(host), host)
         attempts = await self._answers.attempts(url)
         # A page is known by the first spelling of its URL, which may differ from the one asked about.
         known_as = [story.task.url] if story.task else [one.url for one in attempts.fetches]

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from drumlin.api.explaining.why import hosts_in_backoff
 from drumlin.api.messages.people import Reason
 from drumlin.api.watch import Look
-from drumlin.config.quantities import show_duration, show_size
+from drumlin.config.quantities import show_duration, show_number, show_size
 from drumlin.coordinator.totals import Totals
 from drumlin.model import HostState
 from drumlin.protocol import PRESENT, Effort, NodeRecord, NodeStatus
@@ -30,6 +30,8 @@ HELD_SHARE: Final = 0.1
 """How much of the time nodes may hold back before that is a limit."""
 USED_SHARE: Final = 0.6
 """How much of what the hosts permit is used by a crawl that its hosts limit."""
+ALL_SHARE: Final = 0.95
+"""How much of what is permitted is called all of it."""
 NOTED_SHARE: Final = 0.25
 """A part of a whole that is worth naming."""
 SILENT_HEARTBEATS: Final = 2
@@ -191,7 +193,7 @@ def _by_hosts(
 ) -> list[Reason]:
     """Which parts of a host's turn are worth naming: its delay, the wait for the answer, the arrival of the body."""
     reasons: list[Reason] = []
-    rates = f"That permits {figures['permitted_per_s']:,} requests a second; {figures['made_per_s']:,} are made."
+    rates = _rates(figures["permitted_per_s"], figures["made_per_s"])
     if turn_s - answer_s - body_s >= NOTED_SHARE * turn_s:
         reasons.append(Reason("politeness", f"{_polite(hosts)} {rates}", figures))
     if answer_s >= max(SLOW_S, NOTED_SHARE * turn_s):
@@ -202,6 +204,14 @@ def _by_hosts(
         said = f"Bandwidth: {arrive}: the line is full, or the sites send slowly. {rates}"
         reasons.append(Reason("bandwidth", said, figures | {"bytes_per_s": round(bytes_per_s, 1)}))
     return reasons
+
+
+def _rates(permitted: float, made: float) -> str:
+    """Both are means of some seconds, so what is made may seem a little more than what is permitted."""
+    permits = f"That permits about {show_number(permitted)} requests a second"
+    if made >= ALL_SHARE * permitted:
+        return f"{permits}, and so many are made."
+    return f"{permits}; {show_number(made)} are made."
 
 
 def _polite(hosts: int) -> str:

@@ -58,7 +58,7 @@ HOSTS_NARROW = (Column("host"), Column("queued", number=True), Column("pages", n
 """The reason says the state, too, and matters most where there is little room."""
 NODES = (
     *(Column("node"), Column("status"), Column("pages/s", number=True), Column("in flight", number=True)),
-    *(Column("hosts", number=True), Column("fetched", number=True), Column("lag", number=True)),
+    *(Column("hosts", number=True), Column("since start", number=True), Column("lag", number=True)),
     *(Column("CPU", number=True), Column("seen", number=True), Column("about it")),
 )
 CAUSES = (Column("URLs", number=True), Column("kind"), Column("cause"))

@@ -2,8 +2,8 @@
 
 import { CallError, api, session, whenSessionEnds } from "./api.js";
 import { toast } from "./dialog.js";
-import { fill, h, prose, say } from "./dom.js";
-import { clock, count, duration } from "./format.js";
+import { empty, fill, h, prose, say } from "./dom.js";
+import { clock, count } from "./format.js";
 import { Live } from "./live.js";
 import { auditScreen } from "./screens/audit.js";
 import { contentScreen } from "./screens/content.js";
@@ -47,6 +47,13 @@ const SCREENS = [
   { name: "audit", title: "Audit", screen: auditScreen },
 ];
 const CODE = "#code=";
+const NOWHERE = { name: "nowhere", title: "No such screen", screen: nowhere };
+
+/** @type {Screen} */
+function nowhere(main) {
+  fill(main, h("header", null, h("h1", null, "No such screen")),
+    empty("Nothing is shown at this address", [h("a", { href: "#/" }, "The overview"), " says how the crawl is."]));
+}
 
 /** @param {Live} live */
 function hostsNow(live) {
@@ -170,7 +177,7 @@ class App {
     if (!this.session) return;
     const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
     const [name, ...rest] = path.split("/");
-    const found = SCREENS.find((one) => one.name === name) ?? SCREENS[0];
+    const found = SCREENS.find((one) => one.name === name) ?? NOWHERE;
     const part = decoded(rest.join("/"));
     const screen = found.name === "hosts" && part ? hostScreen : found.screen;
     const again = this.shown === `${found.name}/${part}`;
@@ -251,7 +258,7 @@ function banners(live) {
   const lost = live.link === "lost" && h("p.banner.warn", null, h("strong", null, "No connection to the coordinator."), ` Trying again.${since}`);
   const troubles = (live.stats?.troubles ?? []).map((one) =>
     h("p.banner.bad", null, h("strong", null, one.message), " ", ...prose(one.hint),
-      one.since ? ` For ${duration((live.stats?.time ?? one.since) - one.since)}.` : ""));
+      one.since ? ` Since ${clock(one.since)}.` : ""));
   return [lost, ...troubles].filter(Boolean);
 }
 

@@ -97,10 +97,11 @@ function summary(stats) {
 function rows(nodes, context, look) {
   const columns = [
     { title: "Node" }, { title: "Pages/s", kind: "n" }, { title: "Under way", kind: "n" }, { title: "Hosts", kind: "n wide" },
-    { title: "Pages", kind: "n wide" }, { title: "Received", kind: "n wide" }, { title: "Heard", kind: "n wide" },
+    { title: "Since it began", kind: "n wide" }, { title: "Received", kind: "n wide" }, { title: "Heard", kind: "n wide" },
     ...(context.operates ? [{ title: "", kind: "act" }] : []),
   ];
-  const now = context.live.stats?.time ?? Date.now() / 1000;
+  // While a crawl does not run, its own time stands still.
+  const now = (context.session.running && context.live.stats?.time) || Date.now() / 1000;
   return table("Nodes", columns, nodes.map((node) => [
     h("span", null, h("span.mono", null, node.node_id), " ", tag(TONES[node.status] ?? "idle", WORDS[node.status] ?? node.status), h("small.why", null, about(node))),
     rate(node.pages_per_s), count(node.current_load), count(node.leases), count(node.total_crawled), size(node.total_bytes),

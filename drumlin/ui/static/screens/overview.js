@@ -24,7 +24,7 @@ const SPANS = /** @type {Record<string, string>} */ ({ hour: "Hour", day: "Day",
 
 /** A few words for each code of `why-idle`; the sentence follows. @type {Record<string, string>} */
 const LEADS = {
-  politeness: "Bound by politeness.", finished: "Finished.", paused: "Paused.", draining: "Stopping.", stopped: "Stopped.",
+  finished: "Finished.", paused: "Paused.", draining: "Stopping.", stopped: "Stopped.",
   nothing_queued: "Nothing left to do.", all_scheduled: "Waiting to try again.", all_given: "Nearly done.",
   no_nodes: "No node.", no_active_nodes: "No node at work.", backoff: "Hosts out of reach.", all_leased: "Waiting for hosts.",
   all_waiting: "Waiting for hosts.", blocked: "Hosts blocked.", budgeted: "Budgets of hosts.", slowed: "Slowed down.",
@@ -143,11 +143,20 @@ function sentence(why, stats) {
     return [h("strong", null, "Fetching."), document.createTextNode(said)];
   }
   const trouble = /^(engine|store)_/.test(first.code);
-  const lead = trouble ? "Trouble." : (LEADS[first.code] ?? "");
+  // The banner above every screen has told it already.
+  if (trouble && stats?.troubles.length) return [h("strong.broken", null, "Trouble."), document.createTextNode(" It is told above.")];
+  const [lead, told] = trouble ? ["Trouble.", first.message] : why.idle ? [LEADS[first.code] ?? "", first.message] : bound(first.message);
   const link = first.code === "politeness" && h("a", { href: "#/hosts?state=leased" }, "Which hosts");
   const more = others.map((one) => h("span.more", null, ...prose(one.message)));
-  return [h(`strong${trouble ? ".broken" : ""}`, null, lead), document.createTextNode(" "), ...prose(first.message), link ? h("span", null, " ", link) : "", ...more].map(
+  return [h(`strong${trouble ? ".broken" : ""}`, null, lead), document.createTextNode(" "), ...prose(told), link ? h("span", null, " ", link) : "", ...more].map(
     (one) => (one instanceof Node ? one : document.createTextNode(one)));
+}
+
+/** What bounds a crawl that fetches begins with a name for it, which becomes the lead. @param {string} message @returns {[string, string]} */
+function bound(message) {
+  const [, name, told] = /^([^:]+): (.+)$/s.exec(message) ?? [];
+  if (!told) return ["", message];
+  return [`Bound by ${name === name.toUpperCase() ? name : name.toLowerCase()}.`, told[0].toUpperCase() + told.slice(1)];
 }
 
 /** The large figures. */
@@ -210,7 +219,9 @@ function failures(stats, groups) {
   const list = rows.length
     ? table("URLs given up, by cause", [{ title: "Cause" }, { title: "URLs", kind: "n" }], rows)
     : empty("No URL was given up", "Pages that fail are tried again first.");
-  return card("Given up", h("a", { href: "#/failures" }, "Review"), list, again);
+  const more = groups.length - rows.length;
+  const others = more > 0 && h("p.told", null, h("a", { href: "#/failures" }, counted(more, "more cause")));
+  return card("Given up", h("a", { href: "#/failures" }, "Review"), list, others, again);
 }
 
 /** @param {import("../api.js").Budgets} budgets */

@@ -20,7 +20,7 @@ const STATES = /** @type {Record<string, [string, string]>} */ ({
 });
 const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
   fetched: ["Fetched", "ok"], not_modified: ["Unchanged", "ok"], redirected: ["Redirected", "moved"], denied: ["Denied", "refused"],
-  skipped: ["Skipped", "idle"], failed: ["Failed", "broken"],
+  robots: ["Asked for", "ok"], skipped: ["Skipped", "idle"], failed: ["Failed", "broken"],
 });
 
 /** @param {HTMLElement} main @param {Context} context */
@@ -105,7 +105,7 @@ function facts(story) {
     ["Next try", story.retry_at ? moment(story.retry_at) : null],
     ["With", story.lease_node ? `${story.lease_node}, until ${moment(story.lease_until)}` : null],
     ["Redirected from", story.redirects.length ? h("span", null, story.redirects.map((/** @type {string} */ url) => h("div", null, urlLink(url)))) : null],
-    ["Last fetched", story.last_crawled ? `${moment(story.last_crawled)}, ${duration(Date.now() / 1000 - story.last_crawled)} ago` : null],
+    ["Last asked for", story.last_crawled ? `${moment(story.last_crawled)}, ${duration(Date.now() / 1000 - story.last_crawled)} ago` : null],
     ["Last error", story.dead_letter?.last_error ?? null],
   ]);
   const shown = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");

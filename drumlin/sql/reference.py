@@ -17,9 +17,8 @@ HEAD = """\
 is [DuckDB's](https://duckdb.org/docs/stable/sql/introduction). `drumlin query NAME` asks one of the ready questions
 below, and `drumlin query` lists them. [Your first question with SQL](../tutorial/sql.md) is a tutorial.
 
-- The answer is a table that fits the terminal (80 columns without one), with up to 100 rows; if there are too many columns for
-  that, it is a value a line. `--json` and `--csv` print
-  all rows in full.
+- The answer is a table that fits the terminal (80 columns without one), with up to 100 rows; if it has too many columns
+  for that, it is a value a line. `--json` and `--csv` print all rows in full.
 - Titles, texts and URLs are strangers': a value in CSV may begin with `=`, which spreadsheets take for a formula.
   Import such a file as text.
 - A question is one `SELECT`; `DESCRIBE`, `SUMMARIZE` and `SHOW TABLES` count as such. It can read the tables and

@@ -36,6 +36,10 @@ def test_going_on_without_a_gap_notes_nothing() -> None:
     assert len(drive(engine.get_entries(TABLE))) == 1
 
 
+def standing(engine: MemoryEngine, today: float) -> StandingTime:
+    return StandingTime(engine, monotonic=lambda: 0.0, wall=lambda: today)
+
+
 def test_what_is_changed_while_no_process_runs_is_dated_with_that_day() -> None:
     """Engine time stands still then; two changes are each told with their own day, and what was before with its."""
     engine, today = MemoryEngine(1), 5_000.0
@@ -43,7 +47,7 @@ def test_what_is_changed_while_no_process_runs_is_dated_with_that_day() -> None:
     moments = []
     for _ in range(2):
         today += DAY_S
-        time = StandingTime(engine, monotonic=lambda: 0.0, wall=lambda now=today: now)
+        time = standing(engine, today)
         drive(time.move_on())
         moments.append((drive(time.now()), today))
     assert [round(time.calendar.shown(at), 3) for at, _ in moments] == [day for _, day in moments]

@@ -55,7 +55,7 @@ def print_host(loaded: Loaded, host: dict[str, Any], *, standing: bool) -> None:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 3))
-    for name, value in _rows(host, standing=standing):
+    for name, value in rows_of(host, standing=standing):
         table.add_row(name, one_line(value))
     console = results(loaded.process)
     console.print(table)
@@ -63,7 +63,7 @@ def print_host(loaded: Loaded, host: dict[str, Any], *, standing: bool) -> None:
         line(console, _fetch(one))
 
 
-def _rows(host: dict[str, Any], *, standing: bool) -> list[tuple[str, str]]:
+def rows_of(host: dict[str, Any], *, standing: bool) -> list[tuple[str, str]]:
     budget = "none"
     if host["budget"] is not None:
         budget = f"{host['budget']:,} pages, {host['pages_left']:,} of them left"

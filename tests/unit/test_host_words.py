@@ -1,0 +1,42 @@
+"""What `drumlin host` says of the next contact is never in the past."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from drumlin.api.explaining.host_views import host_view
+from drumlin.cli.host import rows_of
+from drumlin.model import HostState
+from drumlin.protocol import BackOff, HostNote
+
+
+def said(state: HostState, *, standing: bool = False) -> dict[str, str]:
+    now = time.time()
+    crawl: dict[str, Any] = {"delay_default_s": 2.0, "product_token": "drumlin", "blocked": False, "budget": None}
+    view = msgspec.to_builtins(host_view(state, 0, now, per_host=1, **crawl))
+    return dict(rows_of(view, standing=standing))
+
+
+def test_the_next_contact_of_a_host_that_a_node_has_is_for_that_node_to_decide() -> None:
+    held = HostState("a.test", 5.0, None, 9, 9, 0, 0, "t", "n0", time.time() + 60)
+    assert said(held)["next contact"] == "as its node decides, 2 s after the last one or later"
+
+
+def test_a_next_contact_that_is_due_is_at_once_or_when_the_crawl_goes_on() -> None:
+    due, later = HostState("a.test", 5.0, None, 9, 9, 0, 0), HostState("a.test", time.time() + 600, None, 9, 9, 0, 0)
+    assert said(due)["next contact"] == "at once"
+    assert said(due, standing=True)["next contact"] == "when the crawl goes on"
+    assert said(later)["next contact"].endswith(" UTC")
+    assert "next contact" not in said(HostState("a.test", 5.0, None, 0, 9, 0, 0)), "nothing is queued"
+
+
+def test_a_try_that_has_passed_is_not_called_the_next() -> None:
+    def told(until: float) -> str:
+        note = msgspec.msgpack.encode(HostNote(backoff={"http": BackOff("dns", "", 5.0, 3, 5.0, until, until)}))
+        return said(HostState("a.test", until, None, 0, 9, 0, 0, note=note))["out of reach (http)"]
+
+    assert "next try" not in told(10.0)
+    assert "next try" in told(time.time() + 600)

@@ -15,7 +15,8 @@ import msgspec
 
 from drumlin.access.audit import AUDIT_TABLE, AuditEntry
 from drumlin.access.tokens import Role
-from drumlin.api.calls.history import MARKS_MAX, MARKS_TABLE, SERIES, Mark, Sample
+from drumlin.api.calls import marks
+from drumlin.api.calls.history import SERIES, Sample
 from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.engines.base import Engine
 from drumlin.model import FailureKind, Lease, NewURLs, Settled, Settlement, TaskState
@@ -177,8 +178,9 @@ async def _remember(engine: Engine, now: float) -> None:
         numbers = (f"{(slot - kept + place) % kept:05d}" for place in range(kept))
         entries = zip(numbers, map(msgspec.msgpack.encode, samples), strict=True)
         await engine.put_entries(f"history_{span}", dict(entries))
-    marks = {f"{int(now * 1000) - place:015d}-000": Mark(now - place, "node-1 lost") for place in range(MARKS_MAX)}
-    await engine.put_entries(MARKS_TABLE, {key: msgspec.msgpack.encode(mark) for key, mark in marks.items()})
+    lost = [marks.Mark(now - place, "node-1 lost") for place in range(marks.MARKS_MAX)]
+    entries_of_marks = {f"{int(mark.time * 1000):015d}-000": msgspec.msgpack.encode(mark) for mark in lost}
+    await engine.put_entries(marks.TABLE, entries_of_marks)
     for part in _parts(_changes(now), 1_000):
         await engine.put_entries(AUDIT_TABLE, dict(part))
 

@@ -331,9 +331,7 @@ def _redirects(segment: _Segment, url: str, limit: int, in_time: InTime) -> list
     return [StoredLink(row["url"], REDIRECT, "", 0, nofollow=False, soft_404=False) for row in rows]
 
 
-def _of_host(
-    segment: _Segment, host: str, limit: int, found: list[StoredFetch], in_time: InTime
-) -> list[StoredFetch]:
+def _of_host(segment: _Segment, host: str, limit: int, found: list[StoredFetch], in_time: InTime) -> list[StoredFetch]:
     """The last attempts on a host, of those found and those that a segment has. Row groups say between which hosts and
     times theirs are, so most of a large store is not read."""
     with pq.ParquetFile(segment.opened(FETCHES)) as file:

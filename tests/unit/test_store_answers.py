@@ -24,7 +24,7 @@ def test_what_goes_wrong_with_indexes_is_logged_and_ends_nothing(
         raise ValueError("substring not found")
 
     async def asked() -> None:
-        answers = StoreAnswers(tmp_path, lambda url: [])
+        answers = StoreAnswers(tmp_path, dict)
         async with answers.running(), asyncio.timeout(WITHIN_S):
             assert (await answers.attempts("http://a.test/")).complete
             while len(tries) < 2:

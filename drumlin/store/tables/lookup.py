@@ -8,6 +8,7 @@ their journals. A file may be a stranger's, who sent it as a bundle, so it is re
 
 from __future__ import annotations
 
+import heapq
 import importlib
 import logging
 import math
@@ -24,7 +25,7 @@ from drumlin.errors import StorageError
 from drumlin.logs import Event, event
 from drumlin.store.files import StoredFile, StoreFiles
 from drumlin.store.tables.reading import InTime, TimeUp, batches, check_time, rows_at
-from drumlin.store.tables.rows import FetchRecord
+from drumlin.store.tables.rows import MICROSECONDS, FetchRecord
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 from drumlin.store.tables.url_index import COLUMNS, INDEX_SUFFIX, INDEXES, UrlIndex, key_of, make_index
@@ -337,8 +338,8 @@ def _of_host(segment: _Segment, host: str, limit: int, found: list[StoredFetch],
     with pq.ParquetFile(segment.opened(FETCHES)) as file:
         for group in reversed(range(file.num_row_groups)):
             if _may_have(file, group, host, _oldest(found, limit)):
-                rows = _rows_of_host(file, group, host, limit, in_time)
-                found = newest([*found, *(_stored(row, None, segment.name) for row in rows)], limit)
+                rows = rows_at(file, group, _FETCH_COLUMNS, _last_of_host(file, group, host, limit, in_time), in_time)
+                found = _newest([*found, *(_stored(row, None, segment.name) for row in rows)], limit)
     return found
 
 
@@ -348,14 +349,18 @@ def _may_have(file: pq.ParquetFile, group: int, host: str, since: float) -> bool
     hosts, times = (said.column(columns.get_field_index(name)).statistics for name in ("host", "fetch_time"))
     if hosts is not None and hosts.has_min_max and not hosts.min <= host <= hosts.max:
         return False
-    return times is None or not times.has_min_max or bool(times.max.timestamp() >= since)
+    return times is None or not times.has_min_max or bool(times.max_raw >= since * MICROSECONDS)
 
 
-def _rows_of_host(file: pq.ParquetFile, group: int, host: str, limit: int, in_time: InTime) -> list[dict[str, Any]]:
-    """The last rows of a host in a row group, whose rows stand in the order in which attempts were settled."""
-    pc = _compute()
-    places = _places(file, group, "host", lambda hosts: _true(pc.equal(hosts, host)), in_time)[-limit:]
-    return list(rows_at(file, group, _FETCH_COLUMNS, places, in_time))
+def _last_of_host(file: pq.ParquetFile, group: int, host: str, limit: int, in_time: InTime) -> list[int]:
+    """The places of the last attempts on a host in a row group, in order."""
+    pc, start, last = _compute(), 0, list[tuple[int, int]]()
+    for batch in batches(file, group, ["host", "fetch_time"], in_time):
+        here = _true(pc.equal(batch.column("host"), host))
+        times = batch.column("fetch_time").take(pa.array(here, pa.int64())).cast(pa.int64()).fill_null(0).to_pylist()
+        last = heapq.nlargest(limit, [*last, *zip(times, (start + place for place in here), strict=True)])
+        start += len(batch)
+    return sorted(place for _, place in last)
 
 
 def _oldest(found: list[StoredFetch], limit: int) -> float:
@@ -363,7 +368,7 @@ def _oldest(found: list[StoredFetch], limit: int) -> float:
     return found[-1].fetched if len(found) >= limit else -math.inf
 
 
-def newest(found: list[StoredFetch], limit: int) -> list[StoredFetch]:
+def _newest(found: list[StoredFetch], limit: int) -> list[StoredFetch]:
     return sorted(found, key=lambda one: -one.fetched)[:limit]
 
 

@@ -67,11 +67,13 @@ def list_letters(loaded: Loaded, remote: Remote, kind: str, host: str, limit: in
         begun = f"{when}  {letter['kind']}"
         line(console, f"{begun}  {letter['url']}", marked=begun)
         line(console, f"    {counted(letter['attempts'], 'attempt')}: {error}", indent=ERROR_INDENT)
-    line(console, f"{counted(len(letters), 'dead letter')}.{_more(page['next'])}" if letters else _none(kind, host))
+    said = f"{counted(len(letters), 'dead letter')}.{_more(page['next'])}" if letters else _none(kind, host, after)
+    line(console, said)
 
 
-def _none(kind: str, host: str) -> str:
-    return "No such URL was given up." if kind or host else "No URL was given up."
+def _none(kind: str, host: str, after: str) -> str:
+    which = "further URL" if after else "such URL" if kind or host else "URL"
+    return f"No {which} was given up."
 
 
 def _count_letters(loaded: Loaded, remote: Remote, by: str, kind: str, host: str, limit: int, after: str) -> None:

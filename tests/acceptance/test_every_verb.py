@@ -135,7 +135,7 @@ def test_dropping_all_dead_letters_must_be_said(tmp_path: Path, web: FakeWeb) ->
     listed = say(tmp_path, "dead-letters", "list", "--limit", "1")
     assert "add --after 'http_5xx " in listed
     after = listed.partition("--after '")[2].partition("'")[0]
-    assert say(tmp_path, "dead-letters", "list", "--after", after) == "0 dead letters.\n"
+    assert say(tmp_path, "dead-letters", "list", "--after", after) == "No further URL was given up.\n"
     assert "after" in say(tmp_path, "dead-letters", "list", "--after", "x", code=EXIT_COORDINATOR)
     assert "0 dead letters dropped." in say(tmp_path, "dead-letters", "drop", url, "--kind", "timeout")
     assert "is not a web address" in say(tmp_path, "dead-letters", "retry", "htp:x", code=EXIT_USAGE)

@@ -61,7 +61,7 @@ def test_a_crawl_killed_before_its_index_was_merged_merges_it_when_resumed(
 def test_a_run_that_could_not_go_on_is_noted_as_such_and_not_as_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(crawl: LocalCrawl) -> None:
+    async def fail(crawl: LocalCrawl, traces: object) -> None:
         raise StorageError("The disk is full.")
 
     monkeypatch.setattr(LocalCrawl, "_crawl", fail)

@@ -81,7 +81,7 @@ html_theme = "furo"
 html_title = "drumlin"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_extra_path = ["root"]
+html_extra_path = ["extra"]
 html_copy_source = False
 html_use_index = False
 # Summaries of what was found would be loaded page by page, which browsers refuse for files on a disk.

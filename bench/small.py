@@ -4,6 +4,10 @@
 and looks at the crawl all the time: how many pages the server has sent, how many count as done, how long the second
 number lags behind the first, and how much memory the processes take. With `--freeze-s` the coordinators are stopped
 (SIGSTOP) for that long in the middle; with `--fleet` it is a fleet of two coordinators on a Redis Cluster.
+
+A shared machine may be half as fast in one minute as in another, which would look like a crawl that slows down. So with
+every look a small fixed calculation is timed, and the ratio to the best minute is told twice: by the clock, and by a
+clock that runs as fast as the machine did.
 """
 
 from __future__ import annotations
@@ -20,7 +24,8 @@ import tempfile
 import threading
 import time
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from bench.measure import drain_time_wait, processes_of_session, resident_bytes
@@ -37,6 +42,7 @@ RUN_S_MAX = 1_800.0
 MINUTE_S = 60.0
 WINDOW_S = 5.0
 FULL_SPEED_SHARE = 0.9
+CALCULATION_STEPS = 10_000
 SIZE_MEDIAN_BYTES = 4_400
 LINKS = 20
 DISTINCT_HOSTS = 25
@@ -45,12 +51,15 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Sample:
-    """The crawl at one moment: pages that the server has sent, pages that are done, memory of all processes."""
+    """The crawl at one moment: pages that the server has sent, pages that are done (as many as before if it has not
+    `answered`), memory of all processes. And how much CPU time a fixed calculation took then."""
 
     at: float
     served: int
     done: int
+    answered: bool
     resident_bytes: int
+    calculation_s: float
 
 
 class LocalSubject:
@@ -127,23 +136,45 @@ def watch(subject: Subject, site: Site, deadline: float) -> list[Sample]:
     done = 0
     while not subject.ended() and time.monotonic() < deadline:
         begun = time.monotonic()
-        done = done_pages(subject, done)
+        told = done_pages(subject)
+        done = done if told is None else told
         served = site.ask("/_stats?short")["pages_served"]
-        samples.append(Sample(begun, served, done, resident_bytes(subject.processes())))
+        resident = resident_bytes(subject.processes())
+        samples.append(Sample(begun, served, done, told is not None, resident, calculation_s()))
         time.sleep(max(0.0, SAMPLE_S - (time.monotonic() - begun)))
     return samples
 
 
-def done_pages(subject: Subject, before: int) -> int:
-    """How many pages the crawl counts as done; as many as before while it does not answer."""
+def calculation_s() -> float:
+    """How much CPU time a fixed calculation takes now: a millisecond or two, more while the machine is slow."""
+    begun = time.thread_time()
+    sum(n * n for n in range(CALCULATION_STEPS))
+    return time.thread_time() - begun
+
+
+def at_machine_speed(samples: list[Sample]) -> list[Sample]:
+    """The same samples by a clock that runs slower while the machine is slower than usual."""
+    usual_s = statistics.median(sample.calculation_s for sample in samples)
+    moved, at = samples[:1], samples[0].at
+    for before, sample in pairwise(samples):
+        at += (sample.at - before.at) * usual_s / sample.calculation_s
+        moved.append(replace(sample, at=at))
+    return moved
+
+
+def done_pages(subject: Subject) -> int | None:
+    """How many pages the crawl counts as done; None while it does not answer."""
     try:
         return int(subject.remote().get("/api/v1/crawl")["budgets"]["pages"])
     except DrumlinError:
-        return before
+        return None
 
 
 def lags_s(samples: list[Sample]) -> list[tuple[float, float]]:
-    """For each sample, how long ago the server had sent as many pages as are done now."""
+    """For each sample, how long ago the server had sent as many pages as are done now. Samples after the crawl's last
+    answer do not count: it has settled everything and merges its index."""
+    last = max((place for place, sample in enumerate(samples) if sample.answered), default=0)
+    samples = samples[: last + 1]
     served = [sample.served for sample in samples]
     lags = []
     for place, sample in enumerate(samples):
@@ -193,6 +224,8 @@ def _freeze_once(subject: Subject, for_s: float) -> tuple[float, float]:
 
 def run(options: argparse.Namespace) -> int:
     shape = ["--size-median", str(SIZE_MEDIAN_BYTES), "--links", str(LINKS), "--distinct-hosts", str(DISTINCT_HOSTS)]
+    if options.disk:
+        options.disk.mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(dir=options.disk or TMPFS, prefix="drumlin-small-"))
     drain_time_wait(TIME_WAIT_LOW, TIME_WAIT_S_MAX)
     frozen: list[tuple[float, float]] = []
@@ -236,6 +269,7 @@ def print_result(
     print(f"pages {pages:,}, missed {stats['missed']:,}, fetched twice {stats['doubles']:,}, exit code {exit_code}")
     print(f"{pages / wall_s:,.0f} pages/s over {wall_s:.0f} s; best minute {max(minutes):,.0f}")
     print(f"whole / best minute: {pages / wall_s / max(minutes):.2f}")
+    print_by_machine(samples)
     print(f"lag of done behind fetched: {worst:.2f} s at most, after {worst_at - begun:.0f} s")
     second, fourth = resident_mb(samples, last, 2), resident_mb(samples, last, 4)
     print(f"memory: {second:,.0f} MB in the second quarter of the pages, {fourth:,.0f} MB in the last (medians)")
@@ -244,6 +278,17 @@ def print_result(
             f"frozen for {span[1] - span[0]:.0f} s after {span[0] - begun:.0f} s; full speed again "
             f"{recovery_s(samples, span):.1f} s after"
         )
+
+
+def print_by_machine(samples: list[Sample]) -> None:
+    moved = at_machine_speed(samples)
+    whole = (moved[-1].done - moved[0].done) / max(SAMPLE_S, moved[-1].at - moved[0].at)
+    minutes = [speed for _, speed in rates(moved, MINUTE_S)] or [whole]
+    speeds = statistics.quantiles((sample.calculation_s for sample in samples), n=20) if len(samples) > 1 else [0.0]
+    print(
+        f"whole / best minute by the machine's own speed: {whole / max(minutes):.2f} "
+        f"(a fixed calculation took {1000 * speeds[0]:.1f} to {1000 * speeds[-1]:.1f} ms)"
+    )
 
 
 def _seconds(text: str) -> list[float]:

@@ -53,7 +53,7 @@ LISTED: tuple[tuple[str, Mapping[str, object]], ...] = (
     (paths.AUDIT, {"limit": 100}),
 )
 SCREENS = tuple(f"{path}?{urlencode(query)}" if query else path for path, query in LISTED)
-"""What all screens ask for, except of one host and one URL: `one_of` adds these."""
+"""What all screens ask for, except of one host and one URL: `Watcher` adds these."""
 
 
 class UnixConnection(http.client.HTTPConnection):

@@ -7,8 +7,8 @@
 - `server`: a small HTTP server for processes that have none of their own
 
 Invariants: a unit stands last in a name, or before `_total`. No label has a value that a site, a page or a stranger
-chose, so the number of series is bounded: no hosts, no URLs. A figure is told by one process only: what each process
-counts for itself adds up over a fleet, and what concerns the whole crawl is told by the coordinator that leads.
+chose, so the number of series is bounded: no hosts, no URLs. What each process counts for itself adds up over a fleet.
+What concerns the whole crawl is told by every coordinator alike, so of that the largest is taken, not the sum.
 
 Limits: this package knows nothing of crawls. Who counts is `node/figures.py` and `api/calls/metrics.py`.
 """

@@ -13,7 +13,8 @@ any engine, including your own.
 
 Limits: an embedded engine (memory, rocksdb) is used by one thread of one process at a time; all URLs of a host live in
 one shard; the number of shards is fixed when the frontier is founded. `blocking` wraps an engine for code that is not
-asynchronous, and `paging` makes one list of those of all shards. Read `base` first, then `memory`.
+asynchronous, `paging` makes one list of those of all shards, and `watched` measures how long calls take. Read `base`
+first, then `memory`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 How it works. One process, one thread, one event loop: `agent.Agent`, which performs what `drumlin.contact` decides.
 Read `agent` first; `main` starts and ends it. What arrives is made a result (`arriving`, `outcomes`), read in batches
 (`settling`), archived and sent (`keeping`). `leases` and `calling` carry everything that is said to coordinators.
-`single` fetches one URL by the same law, without a coordinator.
+`single` fetches one URL by the same law, without a coordinator. `membership` says who a node is, `load` how much it has
+to do, `figures` counts for Prometheus, and `traces` tells what becomes of URLs that are traced.
 
 Invariants
 - A host is contacted only while its lease is ours by our own clock, and no sooner than the host's delay after the

@@ -1,7 +1,7 @@
 """Questions in SQL about what a crawl has stored, answered by DuckDB over the tables, while it runs or afterwards.
 
 - `views`: the names that a question may use: the tables, and views that answer common questions
-- `ready`: questions that are ready to be asked
+- `ready`: questions that are ready to be asked; `reference` makes the docs of both
 - `database`: opens the tables so that a question can read them, and nothing else
 - `asking`: asks for somebody on the network: in a process of its own, `answerer`, that the operating system confines
   (`confinement`)

@@ -7,6 +7,11 @@ How it works
     cuts torn tails off WARC files, settles and indexes what they hold; `discard_unfinished` deletes half-written
     segments; and rows that no segment holds are rebuilt by reading captures back (`read_capture`).
 
+Where to read
+    `warc/` and `tables/` are the two kinds of files, `names` what they are called, `spools` and `frames` the journals
+    of nodes. `bundles` are segments of nodes that cannot write here, `finish` completes a store when its crawl has
+    ended, `files` is how a store is read wherever it is, and `copies` reads one capture for people.
+
 Invariants
     - When `WarcWriter.store` returns, its captures survive kill -9 (and a power cut with `sync=True`).
     - When it raises, the file ends where it did before: it is a valid WARC at every moment but during the write.
@@ -18,7 +23,8 @@ Invariants
 
 Limits
     A writer belongs to one thread. `store` writes batches in pieces of about 32 MB; a row group is held in memory
-    (at most 500 pages, 32 MB of text or 100,000 links); sorting an index takes the lines of one WARC (200,000).
+    (at most 500 pages, 32 MB of text, 100,000 links or 32 MB of them); sorting an index takes the lines of one WARC
+    (200,000).
 """
 
 from drumlin.store.tables.rows import ROBOTS_OUTCOME, FetchRecord

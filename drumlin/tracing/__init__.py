@@ -6,8 +6,9 @@ the result, under which the coordinator tells that it settled the URL. So one tr
 
     lease (coordinator) ─► url (node) ─► robots, fetch, read, store, send ─► settle (coordinator)
 
-`parents` reads and writes what travels; `spans` is the only file that knows OpenTelemetry, and it is loaded only where
-traces are wanted. What is told of a URL: `drumlin/api/traces.py` and `drumlin/node/traces.py`.
+`parents` reads and writes what travels; `wanted` checks that OpenTelemetry is installed where traces are wanted;
+`spans` is the only file that imports it, and is loaded only there. What is told of a URL: `drumlin/api/traces.py` and
+`drumlin/node/traces.py`.
 
 Invariants
 - Without `--trace-every`, nothing of OpenTelemetry is imported, and no page costs anything more.

@@ -5,6 +5,6 @@
   levers to change it.
 - `data`: what is stored: sums, SQL, copies of pages.
 - `page`: the dashboard's files and its sessions.
-- `history`: the same figures for the time that has passed.
+- `history`, `marks`: the same figures for the time that has passed, and what happened meanwhile.
 - `figures`, `events`, `metrics`: the same figures when asked for, live, and for Prometheus.
 """

@@ -1,7 +1,7 @@
 """A code that opens the page of a crawl on one machine, once.
 
-It stands in the address that the terminal shows, so it is worth nothing to whoever reads that address later: in a
-browser's history, over a shoulder, in a screenshot.
+The terminal shows it as part of an address, which others may read later: in a browser's history, over a shoulder, in a
+screenshot. Since the code works once, they have nothing from it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CODE_BYTES = 16
 
 
 class EntryCode:
-    """A code of which the first use counts. `name` is the name and port of the page, `role` what its sessions may."""
+    """A code that works once. `name` is the name and port of the page; `role` says what its sessions may do."""
 
     def __init__(self, name: str, role: Role) -> None:
         self.name = name

@@ -50,9 +50,9 @@ TOKEN_ID_BYTES = 5
 NAME_CHARS_MAX = 100
 MAC_BYTES = 20
 NODE_TOKEN_S = 86_400.0
+"""How long a node's token is valid: a leaked one is useless after a day."""
 JOIN_REMEMBERED_S = 365 * 86_400.0
 """How long an expired join token stays on record. Nodes that joined with it go on, and it names them for revocation."""
-"""How long a node's token is valid: a leaked one is useless after a day."""
 
 SESSION_S = 43_200.0
 """How long a browser's session lasts, unless its token expires before."""
@@ -61,7 +61,7 @@ SESSION_SCHEME = "Session"
 LOG_IN_HINT = "Log in again."
 SESSION_NUMBER_BYTES = 8
 ENDED_MAX = 1_000
-"""So many sessions that were ended before their time are remembered; of more, those that would last longest."""
+"""How many sessions that were logged out of are remembered; if there are more, those that would have lasted longest."""
 
 # A node's name is part of paths, tokens and file names.
 NODE_ID = re.compile(NODE_NAME, re.ASCII)

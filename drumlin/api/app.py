@@ -92,7 +92,7 @@ log = logging.getLogger("drumlin.coordinator")
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 """What a server serves: a request's ASGI scope, and how to receive its body and send its answer."""
 Adapted = Callable[[Route], Route | None]
-"""Makes another call of one; None if it is not offered."""
+"""Changes a call into the one that is offered in its place; None if that call is not offered."""
 
 
 class CoordinatorApp:

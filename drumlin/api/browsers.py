@@ -1,9 +1,13 @@
 """What a coordinator asks of requests that a browser may have sent, because web pages make browsers send requests.
 
-Browsers say which name a request was sent to (`Host`), with every change where it comes from (`Origin`), and with every
-request to this machine whether a page of another site caused it (`Sec-Fetch-Site`, also with a picture or a link, which
-have no origin); none of it can be chosen by a page. A page whose own name is made to stand for our address meanwhile
-(DNS rebinding) is known by the name. Browsers from before 2023 may not send `Sec-Fetch-Site`.
+Browsers say these things of a request, and no page can choose what they say:
+- `Host`: the name that it was sent to. A page can have its own name stand for our address (DNS rebinding); its requests
+  then come by that name, which is not ours.
+- `Origin`: where the page comes from that caused it. Every change has it; pictures and links do not.
+- `Sec-Fetch-Site`: whether a page of another site caused it, with every request to this machine, also with pictures and
+  links. Browsers from before 2023 may not send it.
+
+What is asked of them:
 
 - Without tokens (`--no-auth`) whoever reaches the port is operator and node, so a browser on the same machine must not
   be made use of: `refuse_pages`.
@@ -84,8 +88,8 @@ def check_own_page(method: str, headers: Headers, endpoint: str) -> None:
 
 
 def comes_by_tls(headers: Headers, endpoint: str) -> bool:
-    """Whether a browser that came by this name came by TLS, because the endpoint of that name has it: a proxy may have
-    taken it off."""
+    """Whether the browser speaks TLS, as far as our endpoint tells: it is an https address with the name that the
+    browser used. The connection to us may be plain all the same, since a proxy may have ended the TLS."""
     return endpoint.startswith("https:") and name_in(f"//{_text(headers, b'host')}") == name_in(endpoint)
 
 

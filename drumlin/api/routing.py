@@ -41,8 +41,8 @@ ARRIVED = "drumlin.arrived"
 """The key whose value says whether the whole body of a request is here."""
 
 STREAMS = "drumlin.streams"
-"""The key whose value is called before a stream: it bounds what waits for a reader that is slow, and returns what cuts
-the connection."""
+"""The key whose value is a function to call before a stream is sent. It bounds how much may wait for a slow reader, and
+returns a function that cuts the connection."""
 READ_S_MAX = 30.0
 """A client of a stream that has read nothing for so long is cut off, or it would keep its place for ever."""
 
@@ -120,7 +120,7 @@ class Call:
         self.arrived: Callable[[], bool] = scope.get(ARRIVED, _never)
         """Whether the whole body is here."""
         self.streams: Callable[[], Callable[[], None]] = scope.get(STREAMS, lambda: _nothing)
-        """To be called before the answer is a stream; returns what cuts the connection."""
+        """To be called before a stream is sent; returns a function that cuts the connection."""
         self.body_unread = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         self.identity = NOBODY
         self.parameters: dict[str, str] = {}

@@ -109,7 +109,7 @@ class LimitedProtocol(HttpToolsProtocol):
         scope[STREAMS] = self._stream_begins
 
     def _stream_begins(self) -> Callable[[], None]:
-        """Let little wait for a reader that does not read, so it is noticed soon. Returns what cuts the connection."""
+        """Let little wait for a client that does not read, so it is noticed soon. Returns what cuts the connection."""
         self.transport.set_write_buffer_limits(high=STREAM_UNREAD_BYTES_MAX)
         line = self.transport.get_extra_info("socket")
         if line is not None:

@@ -1,7 +1,7 @@
 """By which name a request came, and whether a page of another site may have had a browser send it by that name.
 
-A page whose own name is made to stand for our address meanwhile (DNS rebinding) may read our answers. It is known by
-that name: no page can have as its own a numeric address of ours, or `localhost`.
+A page can have its own name stand for our address (DNS rebinding), and would then be permitted to read our answers. Its
+requests are known by that name, since no page of another site can be at a numeric address of ours, or at `localhost`.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _written(place: LetterPlace | GroupPlace) -> str:
 
 
 def _letter_place(cursor: str) -> LetterPlace | None:
-    """The place that a cursor means; None for an empty one."""
+    """The place of a letter that a cursor means; None for an empty one."""
     if not cursor:
         return None
     kind, host, number = cursor.split(" ")
@@ -141,7 +141,7 @@ def _letter_place(cursor: str) -> LetterPlace | None:
 
 
 def _group_place(cursor: str) -> GroupPlace | None:
-    """The same for a cursor of groups."""
+    """The place of a group that a cursor means; None for an empty one."""
     if not cursor:
         return None
     number, kind, host = cursor.split(" ")

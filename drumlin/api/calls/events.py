@@ -73,7 +73,7 @@ class Events:
 
     def close(self) -> None:
         """End all streams, because the coordinator ends and must not wait for its listeners. The last figures are sent
-        first: a crawl that is finished should be seen to be."""
+        first, so whoever watches sees how the crawl ended."""
         last = self._figures.last()
         farewell = b"" if last is None else _event("stats", on_calendar(last, self._time.calendar))
         farewell += _event("end", StateChange(str(self._figures.state)))

@@ -17,8 +17,8 @@ from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
 TOTALS_FRESH_S = 0.25
 NODES_FRESH_S = 1.0
 NODES_READ_PER_S = 2_000
-"""A large fleet is read less often: after so many seconds that at most so many of its nodes are read in each. Its nodes
-also send their figures less often."""
+"""How many records of nodes are read a second, on average, at most: the more nodes a fleet has, the less often all of
+them are read. Nodes of a large fleet send their figures less often, too."""
 RATE_WINDOW_S = 10.0
 RATE_SAMPLES_MAX = 100
 

@@ -259,6 +259,7 @@ class NodeCalls:
             return work
         woken = asyncio.Event()
         self._waiting.append(woken)
+        # Not by `asyncio.timeout`, which works in a task only: the simulator begins calls without one.
         patience = asyncio.get_running_loop().call_later(LONG_POLL_S, woken.set)
         try:
             await woken.wait()

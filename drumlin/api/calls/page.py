@@ -150,7 +150,7 @@ class PageCalls:
         ]
 
     def described(self) -> list[Route]:
-        """The call that programs make too."""
+        """The call that programs make too, so the OpenAPI document describes it."""
         return [
             Route(
                 method="POST",
@@ -232,7 +232,8 @@ class PageCalls:
         return access.open_session(f"Bearer {message.token}", call.today)
 
     async def _note_opened(self, call: Call, session: Session) -> None:
-        """Who logs in is in the audit log. Without the engine it is in the process's log, and the page opens."""
+        """Note in the audit log who logs in. If the engine does not answer, only the process's log has it, and the page
+        opens all the same."""
         if call.door.running:
             with contextlib.suppress(DrumlinError, TimeoutError):
                 async with asyncio.timeout(NOTE_S):
@@ -249,8 +250,8 @@ class PageCalls:
         return SessionView(None, self._way_in(call))
 
     async def _end(self, call: Call, session: str) -> None:
-        """End a session, so its cookie is worth nothing to whoever has a copy. Those of a page of its own are known to
-        this process alone."""
+        """End a session, so its cookie is worth nothing to whoever has a copy. Sessions that a code opened are known to
+        this process alone, so other coordinators are told only of those that a token opened."""
         access = call.door.access
         access.end_session(session, call.today)
         if call.door.code is None:

@@ -115,7 +115,7 @@ class SettingsView(msgspec.Struct):
 
 
 class SettingsCalls:
-    """The call that changes settings. `work_may_have_come` wakes nodes that wait: a wider scope brings work."""
+    """The calls about settings. `work_may_have_come` wakes nodes that wait: a wider scope brings work."""
 
     def __init__(self, dispatcher: Dispatcher, work_may_have_come: Callable[[], None]) -> None:
         self._dispatcher = dispatcher

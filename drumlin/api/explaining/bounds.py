@@ -31,7 +31,7 @@ HELD_SHARE: Final = 0.1
 USED_SHARE: Final = 0.6
 """How much of what the hosts permit is used by a crawl that its hosts limit."""
 ALL_SHARE: Final = 0.95
-"""How much of what is permitted is called all of it."""
+"""A crawl that makes so large a share of the permitted requests is said to make all of them."""
 NOTED_SHARE: Final = 0.25
 """A part of a whole that is worth naming."""
 SILENT_HEARTBEATS: Final = 2

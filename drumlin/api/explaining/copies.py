@@ -31,7 +31,7 @@ _HTML_TYPES: Final = frozenset({HTML, "application/xhtml+xml"})
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp"})
 _TEXTS: Final = frozenset({"application/json", "application/javascript", "application/xml", "image/svg+xml"})
 # Chromium connects to where a `<link rel=preconnect>`, an `<iframe>` or a link that is clicked leads, before it asks
-# any policy. The others are not needed either.
+# any policy. The other elements are left out as well, because nobody needs them to look at a copy.
 _REACHING_OUT: Final = re.compile(
     rb"<(?=link|i?frame|fencedframe|portal|object|embed|base|meta|area|a[\s/>])", re.IGNORECASE
 )

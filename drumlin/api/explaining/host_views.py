@@ -24,7 +24,7 @@ ALL_DONE = "All of its URLs are done or given up."
 
 
 class CrawlStands(NamedTuple):
-    """Whether the crawl of a host gives out work, whether time passes for it, and whether it is finished."""
+    """How the crawl stands: whether it gives out work, whether time passes for it, and whether it is finished."""
 
     gives: bool = True
     passes: bool = True

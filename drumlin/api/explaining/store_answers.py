@@ -114,7 +114,7 @@ class StoreAnswers:
         """Sums over all stored pages that tables show, as far as there is time to read them; None without a store."""
         if self._contents is None:
             return None
-        # One at a time: who comes second finds most of it done.
+        # One at a time, since what the first one has read need not be read by the next.
         async with self._summing:
             return await asyncio.to_thread(self._contents.sum_up, _within(SUM_S_MAX))
 

@@ -138,7 +138,7 @@ def _listed(status: NodeStatus, nodes: Sequence[NodeRecord]) -> str:
 
 
 def _how_to_get_one(standings: set[NodeStatus]) -> str:
-    """What to do, by the standing that is mended first."""
+    """What to do to have an active node: about failed ones if there are any, then about those under an order."""
     if NodeStatus.FAILED in standings:
         return " Their logs say why; start them again."
     if standings & set(ORDERS.values()):

@@ -35,7 +35,8 @@ async def page_of(
     size = min(limit, 2 * limit // parts + SPARE, SLICE_MAX)
     while len(found) < limit:
         heads = await ask(after, size)
-        # A part that was cut off may go on behind its last thing; up to the first such place the list is complete.
+        # A part that gave as much as it was asked for may have more. Nothing is missing up to the first place where one
+        # was cut off.
         cut = min((place_of(head[-1]) for head in heads if len(head) >= size), default=None)
         told = [one for head in heads for one in head if cut is None or place_of(one) <= cut]
         found += sorted(told, key=place_of)

@@ -73,7 +73,8 @@ async def _process(tables: Path) -> AsyncIterator[Process]:
         yield process
     finally:
         if process.returncode is None:
-            # Not by `process.kill`: that would wait for a process that has just ended, and asyncio would wonder.
+            # Not by `process.kill`: if the process has just ended, that would take its exit code away from asyncio,
+            # which would then warn.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         await process.wait()

@@ -36,9 +36,9 @@ ROWS_AT_ONCE = 1_000
 CONFINED_MEMORY = "512MB"
 """What DuckDB may use where it cannot use the disk beside it."""
 CONFINED_THREADS = 2
-_ALONE: dict[str, str | bool | int | float | list[str]] = {
+_CONFINED_WITH: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": CONFINED_MEMORY,
-    # Threads that are there before are not confined.
+    # Threads that begin before the process is confined would stay free.
     "threads": 1,
     "async_threads": 0,
 }
@@ -91,7 +91,8 @@ def _number(value: Any) -> Any:
 @contextlib.contextmanager
 def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = None) -> Iterator[Answer]:
     """The answer to a question about the tables in this folder; ConfigError says what is wrong with it. `confine` is
-    called before the question is looked at: from then on nothing can be written, and so memory has to do."""
+    called before the question is looked at; from then on nothing can be written, so large questions fail in place of
+    using the disk."""
     # It takes a fifth of a second to load, and no other verb needs it.
     import duckdb
 
@@ -105,7 +106,7 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
         # To find a path that looks like a pattern DuckDB lists folders, which a confined process cannot.
         opened = confine is not None and bool(_PATTERN & set(str(folder)))
         sources = {table: files_of(folder / table, time.time(), stack, opened=opened) for table in TABLES}
-        opened_with = _OPENED_WITH | _ALONE if confine else _OPENED_WITH
+        opened_with = _OPENED_WITH | _CONFINED_WITH if confine else _OPENED_WITH
         connection = stack.enter_context(duckdb.connect(":memory:", config=opened_with))
         if confine is not None:
             confine()
@@ -181,7 +182,7 @@ def _only_statement(connection: DuckDBPyConnection, sql: str) -> Any:
 
 @contextlib.contextmanager
 def _plain_errors(*more: type[Exception]) -> Iterator[None]:
-    """Turn what DuckDB says into a sentence. Where only DuckDB works, it may also raise `more`."""
+    """Turn what DuckDB says into a sentence. `more` are further exceptions that only DuckDB can raise meanwhile."""
     import duckdb
 
     said: tuple[type[Exception], ...] = (duckdb.Error, *more)

@@ -9,8 +9,8 @@ every record and every row must be readable, the index must match the WARC files
 and with each other as in any store (docs/reference/store.md), and every row must name the node. Whether the results
 were really settled only the coordinator can tell, from the receipts; so `check` returns what the rows claim.
 
-A value that repeats takes its length once in Parquet, so a few kilobytes can unpack to gigabytes: no row group may be
-much larger than those of nodes, and what is no text for people is no longer than a URL.
+Parquet stores a value that repeats only once, so a few kilobytes can unpack to gigabytes. Therefore no row group may be
+much larger than those of nodes, and what is no text for people may be no longer than a URL.
 
 The bytes come from a stranger, so the check runs in a process of its own, with bounds on its memory and time
 (`check_alone`).
@@ -262,7 +262,8 @@ WANTED: Final = {
     FETCHES: ("url", "node", "record_id", "outcome", "fetch_status", "fetch_time", "redirect_to"),
 }
 ADDRESSES: Final = {PAGES: "url", LINKS: "target", FETCHES: "redirect_to"}
-"""The column of each table whose URLs nobody but the node has seen, and which are looked up. (A page's are known.)"""
+"""The column of each table whose URLs must be web addresses, because people look them up. Nobody but the node has seen
+where links and redirects lead."""
 
 
 def _rows(folder: Path, table: str, segment: str) -> Iterator[dict[str, Any]]:

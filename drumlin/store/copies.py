@@ -16,7 +16,7 @@ def stored_capture(files: StoreFiles, filename: str, offset: int, bytes_max: int
     if not node_of_warc(filename.removesuffix(WARC_SUFFIX)):
         # Names come from tables, which nodes write: no other file may be meant.
         raise FileNotFoundError(f"{filename!r} is not the name of a WARC file.")
-    # It gets its final name while we look: so that name is tried again.
+    # A file that still grows may get its final name between the two tries, so that name is tried again.
     for name in (filename, filename + OPEN_SUFFIX):
         try:
             with files.open(f"warc/{name}") as file:

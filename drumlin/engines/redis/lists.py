@@ -36,7 +36,7 @@ def letter_ranges(kind: FailureKind | None, host: str, after: LetterPlace | None
     else:
         kinds = KINDS_IN_ORDER if kind is None else [kind]
         begins = [(f"{one}\0{host}\0" if host else f"{one}\0").encode() for one in kinds]
-    # Behind the id stands the URL: what comes after the place comes after all that could stand there.
+    # In a member of the list the URL follows the id. What comes after a place must come after any URL that may follow.
     passed = _place_key(after) + AFTER_ALL if after is not None else b""
     return [(b"(" + passed if passed > begin else b"[" + begin, b"(" + begin + AFTER_ALL) for begin in begins]
 

@@ -56,6 +56,7 @@ class Listing:
         return group_key(letter.kind, letter.host)
 
     def remove(self, batch: WriteBatch, letter: DeadLetter) -> bytes:
+        """Take a letter off the list; returns its group."""
         batch.delete(LISTED + self._prefix + place_key(*letter.place), self._storage.handles["meta"])
         return group_key(letter.kind, letter.host)
 
@@ -90,7 +91,7 @@ class Listing:
 
     def _ids(self, kind: FailureKind | None, host: str, after: LetterPlace | None) -> Iterator[bytes]:
         begin = LISTED + self._prefix
-        # Behind the place, whatever follows in its key; there is nothing, since ids have a fixed length.
+        # The first key after that of the place: ids have a fixed length, so no other key begins with that one.
         start = begin + place_key(*after) + b"\0" if after is not None else b""
         if kind is None and not host:
             ranges = [begin]

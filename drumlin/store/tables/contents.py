@@ -1,7 +1,7 @@
 """What the stored pages are: their types, sizes and languages, and how many repeat others.
 
-Segments that are complete never change, so each is read once, four narrow columns and a few more of it, and its sums
-are kept. A look at a large store reads as many segments as it has time for; the next look goes on from there.
+Segments that are complete never change, so a few narrow columns of each are read once, and its sums are kept. A look
+at a large store reads as many segments as it has time for; the next look goes on from there.
 """
 
 from __future__ import annotations
@@ -167,6 +167,7 @@ def _by_size(pc: Any, sizes: Any) -> tuple[list[int], list[int]]:
 
 
 def _steps(at_least: list[int]) -> list[int]:
+    """The sums of single classes, from those of each class and all above it."""
     return [low - high for low, high in zip(at_least, [*at_least[1:], 0], strict=True)]
 
 

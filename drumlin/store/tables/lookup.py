@@ -74,7 +74,8 @@ CLOCKS_DIFFER_S: Final = 60.0
 _SPELLED: Final = re.compile("[%?;]")
 _ESCAPABLE: Final = re.compile("[A-Za-z0-9._~-]")
 ESCAPABLE_CHARS_MAX: Final = 200
-"""So many characters of a URL are compared with spellings that escape some of them, before any is taken apart."""
+"""How much of a path is compared with spellings that escape some of its characters. That leaves out most other URLs;
+those that are left are compared by identity."""
 
 log = logging.getLogger("drumlin.store")
 

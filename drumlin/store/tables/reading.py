@@ -1,7 +1,7 @@
 """Reads tables in small pieces, within a time limit.
 
-A file of a few kilobytes can unpack to gigabytes: a long value that repeats takes its length once. Whoever wrote a
-file, a reader holds a piece of it at a time, and looks at the clock between two pieces.
+A file of a few kilobytes can unpack to gigabytes, since a long value that repeats is stored only once. So a reader
+holds a piece of a file at a time, whoever wrote it, and looks at the clock between two pieces.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ ROW_GROUP_LINKS_BYTES_MAX: Final = 32_000_000
 """A row group is written when any of these limits is reached, which bounds memory for every kind of page."""
 
 BODY_UNCOUNTED_BYTES: Final = 256 * 1024
-"""What a page writes of its links is in its body, and is counted as links from here on."""
+"""The texts of a page's links are in its body. What a body has beyond this size is counted as if all of it were such
+texts."""
 GATHERED_BYTES_MAX: Final = 64_000_000
 """Small row groups are gathered into one of at most this size, unpacked."""
 

@@ -81,8 +81,8 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
 
 
 def _announced(process: ProcessConfig) -> Callable[[str], None] | None:
-    """Says where the page of a crawl is, if there is to be one: where nobody looks at the terminal, nobody would see
-    its address."""
+    """Tells the address of the crawl's page; None if there is to be no page. Unless the user says, there is one where
+    somebody looks at a terminal: nobody else would see its address."""
     wanted = process.ui if process.ui is not None else messages(process).is_terminal and not process.quiet
     return (lambda address: tell(process, f"Watch and steer it at {address}")) if wanted else None
 

@@ -111,7 +111,7 @@ def _backoff(one: dict[str, Any]) -> str:
     asked = ", as it asked us to" if one["asked"] else ""
     why = ", ".join(part for part in (one["kind"], one["error"]) if part)
     tries = f"{one['tries']:,} tries in vain" if one["tries"] != 1 else "1 try in vain"
-    # That of a host that has nothing left to fetch has passed.
+    # A host that has nothing left to fetch is not tried again, so the time of its next try has passed.
     again = f"; next try {_day(one['next_try'])}{asked}" if one["next_try"] > time.time() else ""
     return f"{why}; {tries} since {_day(one['since'])}{again}"
 

@@ -25,6 +25,7 @@ STATUSES = [str(status) for status in NodeStatus]
 STYLES = {"active": "green", "failed": "red", "quarantined": "red", "draining": "yellow"}
 STYLES |= {"inactive": "dim", "quiet": "dim"}
 WIDE = 100
+"""On a terminal with fewer columns, addresses are left out."""
 COLUMNS = ("node", "status", "pages/s", "in flight", "hosts", "since start", "last seen", "address")
 
 

@@ -29,6 +29,7 @@ ROWS_SHOWN_MAX = 100
 PLAIN_COLUMNS = 80
 COLUMN_CHARS_MIN = 6
 BETWEEN = 2
+"""How many blanks are between two columns."""
 _NAME = re.compile(r"[\w-]+")
 NOTHING = ""
 """How NULL is shown in a table and in CSV."""
@@ -57,7 +58,7 @@ def command(loaded: Loaded, sql: str | None, as_csv: bool) -> None:
     if question is None and _NAME.fullmatch(sql.strip()):
         nearest = did_you_mean(sql.strip(), QUESTIONS)
         raise ConfigError(f"There is no ready question {sql.strip()!r}.", nearest or "`drumlin query` lists them.")
-    # As Ctrl-C: a large question has files beside the memory, which must not stay.
+    # SIGTERM ends it as Ctrl-C does: a large question has files beside the memory, which must be removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with answering(store_of(loaded) / "tables", question.sql if question else sql) as answer:
         if as_csv:

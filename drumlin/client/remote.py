@@ -59,8 +59,10 @@ class _UnixConnection(http.client.HTTPConnection):
 
 class Remote:
     """The coordinators of one fleet: `https://HOST:PORT`, `http://HOST:PORT` or `unix:PATH`, asked in this order until
-    one answers. One that did not answer is asked last from then on. If several are named, each is first asked whether
-    it is alive, which takes no time: a long answer need not be told from none, and no call is made twice for that."""
+    one answers. One that did not answer is asked last from then on.
+
+    If several are named, each is first asked whether it is alive, which a coordinator answers at once. So a silent one
+    is left soon although other answers may take long, and no call is made at two of them because the first is slow."""
 
     standing = False
     """Whether no process of the crawl runs, and this object answers in its place (`drumlin.local.standing`)."""

@@ -43,7 +43,7 @@ ASKED_S = 0.4
 ASKED_S_MAX = 1.2
 TOLD_LAST_S = 1.0
 MOMENT_S = 0.001
-"""By how much time moves on for a change to a crawl that does not run: it is later than all that was before."""
+"""By how much time moves on when somebody changes a crawl that does not run, so the change is later than all before."""
 LOOK_EVERY_S = 30.0
 """Clocks of two machines drift apart by less than a millisecond a second: within this time by less than `AGREED_S`."""
 
@@ -59,7 +59,7 @@ class EngineTime:
     """One coordinator's idea of engine time. `monotonic` is the clock that carries it; `wall` is read once."""
 
     passes = True
-    """Whether time passes."""
+    """Whether time passes: it does not for a crawl that no coordinator runs."""
 
     def __init__(
         self,

@@ -61,6 +61,7 @@ class ProcessMark(msgspec.Struct, frozen=True):
 
 
 def _fields(pid: int) -> list[str] | None:
+    """The fields of proc_pid_stat(5) from the state on; None if there is no such process."""
     try:
         return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (OSError, UnicodeDecodeError):

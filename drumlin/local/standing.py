@@ -145,13 +145,13 @@ class StandingCrawl(Remote):
         engine = self._engine = await self._open_engine()
         saved = await engine.get_meta(CONFIG_KEY)
         config = msgspec.json.decode(saved, type=CrawlConfig) if saved else CrawlConfig()
-        # The chance does not matter: it spreads retries and picks samples of what nodes send, and neither happens here.
         record = CrawlRecord.read(self._out)
         seeds = record.seeds if record else []
         self._dispatcher = Dispatcher(
             engine,
             config,
             seeds,
+            # It does not matter: it spreads retries and picks samples of what nodes send, and neither happens here.
             chance=random.Random(0),  # noqa: S311
             elapsed_s=await elapsed_before_s(engine),
             ends=False,

@@ -147,6 +147,7 @@ def _head(connection: socket.socket, deadline: float) -> bytes:
 
 
 def _by_foreign_name(sender: str, host: str, names: tuple[str, ...]) -> bool:
-    """Whether a page of another site may have had a browser of this machine ask, by a name that it made ours. Who comes
-    from other machines was let in by whoever chose the address, and has names for us that we do not know."""
+    """Whether a page of another site may have caused this request: it comes from this machine, by a name that is not
+    ours. Clients on other machines were let in by whoever chose the address, and may have names for us that we do not
+    know."""
     return bool(host) and sender.startswith(LOOPBACK) and not is_own_name(name_in(f"//{host}"), *names)

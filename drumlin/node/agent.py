@@ -83,6 +83,7 @@ class Agent:
     _tick_at: float | None = None
     """When the next tick does anything, as `_tick_due` found; None after an event."""
     _tick_full = False
+    """Whether the node was full when that was found."""
     _traces: NodeTraces | None = None
 
     def __init__(

@@ -1,5 +1,7 @@
-"""What a node tells of URLs that are traced. Times come from what it knows of each page anyway, so nothing is measured
-for the sake of traces: a page that is not traced costs nothing, and a parcel of them one look into a dictionary each.
+"""What a node tells of URLs that are traced.
+
+Times come from what it knows of each page anyway, so nothing is measured for the sake of traces. In a node that traces,
+a page that is not traced costs one look into a dictionary; in any other, nothing.
 """
 
 from __future__ import annotations

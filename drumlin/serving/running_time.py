@@ -42,7 +42,8 @@ class RunningTime:
     async def follow(self, now: float) -> float:
         """How long the crawl has run until `now`; notes if it has begun or ended since the last look."""
         turn = await self._latest()
-        # Read after the turns: if another coordinator notes a turn of this state meanwhile, ours is one too late.
+        # Read after the turns: if another coordinator has noted this state meanwhile, the number of our turn is taken,
+        # and it changes nothing.
         runs = await self._runs()
         if runs is (turn.since is None):
             turn = await self._note(turn.next(now))

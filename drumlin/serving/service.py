@@ -298,7 +298,7 @@ class _Service:
         log.info("stopped", extra=event(Event.STOPPED))
 
     async def _leave(self, dispatcher: Dispatcher) -> None:
-        """What the others must have of this coordinator, also if it ends because of a bug."""
+        """Hand over what the others need of this coordinator; also if it ends because of a bug."""
         if self._finisher is not None:
             await self._finisher.close()
         with contextlib.suppress(DrumlinError, TimeoutError):

@@ -38,7 +38,8 @@ BUDGETED = 0.1
 BUDGET_SHARE = 0.8
 """After this share of the time a budget is spent."""
 HEARTBEATS_S = (10.0, 20.0)
-"""More rarely than real fleets of this size have them, which costs less: all follows in the same way, but later."""
+"""Seconds between two heartbeats: more than in real fleets of this size, so that simulating them takes less time. What
+follows from a heartbeat is the same, only later."""
 TIMEOUT_S_MIN = 30.0
 TIMEOUT_PAGES = 4.0
 """A request may take as long as so many pages."""

@@ -76,7 +76,7 @@ class Tracer:
     def begin(
         self, name: str, parent: SpanId | None, start_s: float, attributes: Attributes = NONE, *, remote: bool = False
     ) -> OpenSpan:
-        """Begin a span, of another process' span if `remote`; without a parent, a new trace."""
+        """Begin a span below `parent`, which another process made if `remote`; without a parent, a new trace."""
         kind = SpanKind.CONSUMER if remote else SpanKind.PRODUCER if parent is None else SpanKind.INTERNAL
         context = None
         if parent is not None:

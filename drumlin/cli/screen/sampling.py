@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 EVERY_S = 1.0
 LIST_EVERY_S = 2.0
 HISTORY_EVERY_S = 5.0
-"""How often each is asked for: a coordinator adds to the history every five seconds."""
+"""How often the figures, the list that is shown, and the history are asked for. Coordinators add to the history every
+five seconds."""
 HOSTS_ASKED = 50
 """Of each state."""
 NODES_ASKED = 500

@@ -340,7 +340,8 @@ class CoordinatorClient:
         if self._clocks.boot() + wait_s - call.since <= call.repeat_s:
             self._repeat.append((self._clocks.boot() + wait_s, call))
         elif call.on_failure is not None:
-            # A call that is not repeated never counts a second failure, so its own pause does not grow.
+            # After its first failure a call may not have to wait at all, so that another coordinator is asked at once.
+            # Of a call that is not repeated every failure is the first.
             call.on_failure(max(wait_s, self.wait_s()))
         else:
             message = f"No coordinator answered {call.path} within {call.repeat_s:.0f} s ({endpoint}: {said})."
@@ -415,11 +416,11 @@ class CoordinatorClient:
         """Write a line if some calls are answered while others are not. It is not an outage, so nothing else reports
         it."""
         now, endpoints = self._clocks.boot(), self._coordinators.endpoints
-        answer = [at > transfer.started for at in self._answered_at]
-        mixed = transfer.failure is FailureKind.TIMEOUT and any(answer)
+        answered = [at > transfer.started for at in self._answered_at]
+        mixed = transfer.failure is FailureKind.TIMEOUT and any(answered)
         # If this process was busy meanwhile, for instance with a page, it could not notice the answer.
         if mixed and self._fetcher.absent_at < transfer.started:
-            other = "" if answer[place] else endpoints[answer.index(True)]
+            other = "" if answered[place] else endpoints[answered.index(True)]
             self._troubles.hanging(endpoints[place], other, now - transfer.started, now)
 
     def _join_again(self, registration: Callable[[], Register], call: _Call, refusal: Refusal) -> float:

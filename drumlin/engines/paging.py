@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from drumlin.model import GroupPlace, LetterPlace
+from drumlin.model import FailureKind, GroupPlace, LetterPlace
 
 SLICE_MAX = 500
 """How much one part is asked for at a time, so no server is busy with it for long."""
 SPARE = 8
 """How many more than its fair share a part is asked for: shares vary by chance."""
+
+KINDS_IN_ORDER = sorted(FailureKind, key=str)
+"""The kinds of dead letters, in the order that lists have."""
 
 _Listed = TypeVar("_Listed")
 _Place = TypeVar("_Place", str, LetterPlace, GroupPlace)

@@ -27,6 +27,7 @@ from drumlin.urls import by_host, canonical, identities, identity
 
 BYTES_MAX = 16 * 1024 * 1024
 INVALID_SHOWN_MAX = 100
+"""How many of the texts that are no web addresses an answer names."""
 
 
 class DeadLetterCalls:

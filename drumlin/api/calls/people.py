@@ -15,7 +15,7 @@ import msgspec
 
 from drumlin.access.audit import AuditLog
 from drumlin.access.tokens import Permission
-from drumlin.api.calls.dead_letters import DeadLetterCalls
+from drumlin.api.calls.dead_letters import INVALID_SHOWN_MAX, DeadLetterCalls
 from drumlin.api.calls.events import MEDIA_TYPE as EVENTS_TYPE
 from drumlin.api.calls.events import Events
 from drumlin.api.calls.figures import Figures
@@ -56,7 +56,6 @@ from drumlin.urls import by_host, canonical
 BACKOFFS_SHOWN = 1
 HOSTS_LOOKED_AT = 8
 ADD_BYTES_MAX = 48 * 1024 * 1024
-INVALID_SHOWN_MAX = 100
 STOPPED_BY_PERSON = "stopped by an operator"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drumlin.engines.base import DEAD_LETTERS_LIMIT
-from drumlin.engines.paging import page_of
+from drumlin.engines.paging import KINDS_IN_ORDER, page_of
 from drumlin.engines.redis.client import RedisClient
 from drumlin.engines.redis.commands import ShardCommands
 from drumlin.engines.redis.records import read_host, read_letter
@@ -20,7 +20,6 @@ LISTS_KEY, LISTS_COMPLETE = "lists", b"1"
 AFTER_ALL = b"\xff"
 """Stands behind everything in UTF-8."""
 TASK_ID_BYTES = 6
-KINDS_IN_ORDER = sorted(FailureKind, key=str)
 
 
 def host_range(prefix: str, after: str) -> tuple[bytes, bytes]:

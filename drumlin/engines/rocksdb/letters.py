@@ -14,6 +14,7 @@ from struct import Struct
 
 from rocksdict import WriteBatch
 
+from drumlin.engines.paging import KINDS_IN_ORDER
 from drumlin.engines.rocksdb.layout import ID_BYTES, decode_letter, pack_id
 from drumlin.engines.rocksdb.storage import Storage
 from drumlin.model import DeadGroup, DeadLetter, FailureKind, GroupPlace, LetterPlace
@@ -22,7 +23,6 @@ LISTED = b"letters"
 COUNTED = b"letter_count"
 LARGEST = b"letter_groups"
 COUNT_MAX = (1 << 64) - 1
-KINDS_IN_ORDER = sorted(FailureKind, key=str)
 
 _count = Struct(">Q")
 

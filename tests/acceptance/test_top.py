@@ -32,7 +32,7 @@ from tests.acceptance.commands import (
     wait_until,
 )
 
-ALTERNATE, NORMAL = "\x1b[?1049h", "\x1b[?1049l"
+NORMAL = "\x1b[?1049l"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
 HOME = "\x1b[H"

@@ -75,10 +75,6 @@ class Simulation:
     def elapsed_s(self) -> float:
         return self.now - BEGINNING
 
-    def asked_for(self, end: str) -> list[float]:
-        """When a URL with this end was asked for."""
-        return [at for at, url in self.asked if url.endswith(end)]
-
     def run(self, folder: Path) -> None:
         """Crawl until the crawl has ended, or time is up."""
         fields = {name: getattr(self._config, name) for name in self._config.__struct_fields__}

@@ -75,7 +75,6 @@ class Intake:
         if not await seals.gave_out(engine, result.assignment_id, result.url, await self._time.now()):
             telling.capture, result.links = None, []
             return
-        engine = self._dispatcher.engine
         story = await engine.story(engine.shard_of(capture.host), capture.url)
         if story is not None and story.task is not None:
             capture.found_on, capture.redirects = story.task.found_on, story.task.redirects

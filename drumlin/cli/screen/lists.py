@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ EMPTY = {
 FAILURE = "failure"
 BUSIEST = 5
 """How many hosts that are being fetched stand before those that wait."""
-_CONTACT = re.compile(r"It may be contacted ")
+_CONTACT = "It may be contacted "
 
 
 class Column(NamedTuple):
@@ -118,7 +117,7 @@ def reason(host: dict[str, Any], now: float) -> str:
     if host["state"] == "leased":
         slowly = host["why"].partition(", ")[2]
         return f"with {host['lease_node']}{f', {slowly}' if slowly else ''}"
-    return _CONTACT.sub("", str(host["why"]))
+    return str(host["why"]).replace(_CONTACT, "")
 
 
 def _nodes(sample: Sample) -> list[list[str]]:

@@ -10,7 +10,7 @@ const HEIGHT = 180;
 const EDGE = { left: 48, right: 8, top: 10, bottom: 22 };
 
 /** A number as a table shows it: whole, or with what matters behind the point. @param {number} value */
-export const numeral = (value) => (Number.isInteger(value) ? count(value) : Math.abs(value) < 1 ? String(Number(value.toPrecision(3))) : rate(value));
+const numeral = (value) => (Number.isInteger(value) ? count(value) : Math.abs(value) < 1 ? String(Number(value.toPrecision(3))) : rate(value));
 
 /**
  * A list of labels, each with a bar as long as its number. Screen readers get it as a table.

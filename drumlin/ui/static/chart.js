@@ -8,7 +8,7 @@ import { CLASSES } from "./live.js";
 /** @typedef {import("./live.js").Mark} Mark */
 /** @typedef {{time: number, total: number, of: Record<string, number>} | null} Bin */
 
-export const CLASS_NAMES = /** @type {Record<string, string>} */ ({
+const CLASS_NAMES = /** @type {Record<string, string>} */ ({
   ok: "2xx", moved: "3xx", refused: "4xx", broken: "5xx and errors",
 });
 const WINDOW_S_MIN = 30;
@@ -19,13 +19,13 @@ const MARK_CHARS = 28;
 const CHAR_PX = 6.4;
 
 /** The next of 1, 2, 5, 10, 20, … @param {number} value */
-export function nice(value) {
+function nice(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
   return [1, 2, 5, 10].map((step) => step * power).find((top) => top >= value) ?? 10 * power;
 }
 
 /** How many seconds to show: all that is known, so the chart is as wide as there is something to tell. @param {Point[]} points */
-export function windowOf(points) {
+function windowOf(points) {
   return Math.max(WINDOW_S_MIN, points.length ? points[points.length - 1].time - points[0].from : 0);
 }
 
@@ -33,7 +33,7 @@ export function windowOf(points) {
  * Averages of the points in equal steps; null where there are none.
  * @param {Point[]} points @param {number} end @param {number} windowS @returns {Bin[]}
  */
-export function bins(points, end, windowS) {
+function bins(points, end, windowS) {
   const step = Math.max(BIN_S_MIN, windowS / BINS);
   const many = Math.round(windowS / step);
   const begin = end - windowS;

@@ -7,7 +7,7 @@ import { Paged } from "../paged.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
-export const HOST_STATES = /** @type {Record<string, string>} */ ({
+const HOST_STATES = /** @type {Record<string, string>} */ ({
   leased: "With a node", ready: "Ready", waiting: "Waiting", backoff: "Out of reach", blocked: "Blocked", all: "All by name",
 });
 const ALL = "all";

@@ -111,9 +111,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def _stream_begins(self) -> Callable[[], None]:
         """Let little wait for a client that does not read, so it is noticed soon. Returns what cuts the connection."""
         self.transport.set_write_buffer_limits(high=STREAM_UNREAD_BYTES_MAX)
-        line = self.transport.get_extra_info("socket")
-        if line is not None:
-            line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_UNREAD_BYTES_MAX)
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_UNREAD_BYTES_MAX)
         return self.transport.abort
 
     def data_received(self, data: bytes) -> None:

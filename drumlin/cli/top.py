@@ -46,8 +46,8 @@ def command(loaded: Loaded, remote: Remote, once: bool, show: str) -> None:
     Keys: q leaves, p holds the picture, tab or 1 2 3 choose a list, arrows scroll, ? explains.
     """
     console = results(loaded.process)
-    alive = console.is_terminal and not console.is_dumb_terminal
-    if not (alive or once or loaded.process.json):
+    can_draw = console.is_terminal and not console.is_dumb_terminal
+    if not (can_draw or once or loaded.process.json):
         raise ConfigError(NO_TERMINAL, INSTEAD)
     from drumlin.cli.screen.sampling import first_sample
 

@@ -53,6 +53,7 @@ class CoordinatorMetrics:
         self._gate = gate
         self._engine = engine
         self._risen: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        """The highest value of each counter of the crawl so far, by metric and label."""
 
     def page(self, stats: Stats | None, leads: bool, troubles: Sequence[Trouble]) -> bytes:
         """The whole page; without `stats`, only what this coordinator knows by itself."""
@@ -103,8 +104,8 @@ class CoordinatorMetrics:
         """A counter of the crawl. It never falls: if the engine comes back with older data, Prometheus would take a
         lower value for a restart from 0, and count everything once more."""
         risen = self._risen[metric.name]
-        for value_of, value in values.items():
-            risen[value_of] = max(value, risen.get(value_of, 0))
+        for label, value in values.items():
+            risen[label] = max(value, risen.get(label, 0))
         return by_label(metric, risen) if metric.labels else one(metric, risen[""])
 
 

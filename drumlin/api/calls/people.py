@@ -200,9 +200,9 @@ class PeopleCalls:
         if reasons:
             return WhyIdle(idle=True, reasons=reasons)
         delays = [self._delay_s(host) for host in (*held, *waiting) if not host.in_backoff]
-        rates = (await self._figures.stats(now)).bytes_per_s
-        beats_s = dispatcher.nodes.heartbeat_s
-        seen = Seen(totals, nodes, self._watch.lately, delays, backing_off, now, rates, held, beats_s)
+        bytes_per_s = (await self._figures.stats(now)).bytes_per_s
+        heartbeat_s = dispatcher.nodes.heartbeat_s
+        seen = Seen(totals, nodes, self._watch.lately, delays, backing_off, now, bytes_per_s, held, heartbeat_s)
         return WhyIdle(idle=False, reasons=[], bound_by=bound_by(seen))
 
     def _delay_s(self, host: HostState) -> float:

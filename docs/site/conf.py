@@ -17,7 +17,8 @@ MENU = {
         "docs/how-to",
         (
             *("politeness", "scope", "budgets", "resume", "change-settings", "large-crawls", "dashboard", "ask-why"),
-            *("replay", "run-a-fleet", "redis-cluster", "upgrade", "monitor", "runbook", "read-logs", "simulate"),
+            *("replay", "run-a-fleet", "redis-cluster", "upgrade", "monitor", "runbook", "trace"),
+            *("read-logs", "simulate"),
         ),
     ),
     "Reference": (

@@ -16,6 +16,7 @@ from drumlin.access.seals import Seals
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.breathing import Breathe
 from drumlin.coordinator.engine_time import agreed_s
+from drumlin.coordinator.giving.crowd import Crowd
 from drumlin.coordinator.giving.flat import flat_view
 from drumlin.coordinator.giving.host_budgets import HostBudgets
 from drumlin.coordinator.giving.hunger import Hunger
@@ -56,11 +57,6 @@ BUDGET_SLACK_PAGES = 200_000
 """More than a whole fleet is given between two readings of the totals."""
 BUDGET_CLAIM = "budget"
 BUDGET_CLAIM_S = 10.0
-IDLE_NODES_PER_S = 2_000.0
-IDLE_WAIT_MAX_S = 5.0
-IDLE_WAIT_VARIES = (0.5, 1.5)
-UNWAITED_NODES_MAX = 16
-NODES_PER_SHARD_LISTED = 4
 
 
 class Granting:
@@ -88,6 +84,7 @@ class Granting:
         self._steering = steering
         self._narrowing = narrowing
         self._nodes = nodes
+        self._crowd = Crowd(nodes, engine.shard_count, chance)
         self._orders = orders
         self.host_budgets = HostBudgets(engine, orders, name)
         self._name = name
@@ -110,7 +107,7 @@ class Granting:
     def heed(self, shards: Sequence[ShardStats]) -> None:
         """Remember which shards have hosts to give, to ask those first, and how many hosts a node has on average."""
         self._ready = [stats.hosts_ready > 0 for stats in shards]
-        self._hunger.count(sum(stats.hosts_leased for stats in shards), max(self._nodes.known, len(self._nodes)))
+        self._hunger.count(sum(stats.hosts_leased for stats in shards), self._crowd.size)
         self._memories.forget_gone(self._nodes)
 
     def paused(self, now: float) -> None:
@@ -177,7 +174,7 @@ class Granting:
         self._note_hosts(record.node_id, leases)
         self._hunger.answered(record, request.unstarted, _size(leases), now)
         if not leases:
-            work.retry_after_s = self._idle_wait_s()
+            work.retry_after_s = self._crowd.idle_wait_s()
 
     def _pace(self, record: NodeRecord) -> int:
         """How many URLs the node may have that it has not begun."""
@@ -306,7 +303,7 @@ class Granting:
         """Lease hosts up to the node's share, and beyond it only hosts that no other node wanted. If there are plenty
         of those, as in a fleet that is limited by its nodes, they are all that is asked for."""
         held = held_by(record, request)
-        self._shares.count_nodes(self._workers)
+        self._shares.count_nodes(self._crowd.workers)
         if self._shares.room(held, now) < hosts and self._shares.begin_count(now):
             await self._count_hosts(now)
         share, waited_s = self._shares.room(held, now), self._shares.unwanted_s(now)
@@ -326,13 +323,7 @@ class Granting:
         """Count the hosts that can be worked on: those that are leased and those that could be leased now."""
         shards = await self._engine.stats_all(now + self._ahead_s)
         hosts = sum(stats.hosts_leased + stats.hosts_ready for stats in shards)
-        wait_s = self._idle_wait_s_mean() * max(IDLE_WAIT_VARIES)
-        self._shares.count(hosts, self._workers, wait_s, now)
-
-    @property
-    def _workers(self) -> int:
-        """How many nodes the hosts are shared among."""
-        return max(self._nodes.known, len(self._nodes.names() if self._few_nodes() else self._nodes))
+        self._shares.count(hosts, self._crowd.workers, self._crowd.idle_wait_s_max(), now)
 
     @property
     def _ahead_s(self) -> float:
@@ -441,7 +432,7 @@ class Granting:
         not all may be asked, shards that had nothing a moment ago come last."""
         node, count = record.node_id, self._engine.shard_count
         turn = self._memories.next_turn(node)
-        own = self._placement.own(node, self._nodes.names() if self._few_nodes() else (), self._nodes.names_version)
+        own = self._placement.own(node, self._crowd.listed(), self._nodes.names_version)
         if self._config.affinity == "spread":
             own = []
         mine = set(own)
@@ -455,10 +446,6 @@ class Granting:
         others.sort(key=lambda shard: not self._ready[shard])
         return first[: self._asked_max], others[: self._asked_max]
 
-    def _few_nodes(self) -> bool:
-        """Whether shards are dealt out to nodes at all. Listing thousands of nodes for every request is expensive."""
-        return len(self._nodes) <= NODES_PER_SHARD_LISTED * self._engine.shard_count
-
     def _urls_per_host(self, now: float) -> int:
         """How many URLs of a host one lease gets: as many as can be fetched during most of its time. Without a delay
         only a few, and fewer still while some node lacks work."""
@@ -469,14 +456,6 @@ class Granting:
     def _note_hosts(self, node: str, leases: list[Lease]) -> None:
         if self._config.affinity == "spread":
             self._memories.note(node, (lease.host for lease in leases))
-
-    def _idle_wait_s(self) -> float:
-        """How long a node that got nothing should wait: thousands of idle nodes must not ask all at once."""
-        return self._idle_wait_s_mean() * self._chance.uniform(*IDLE_WAIT_VARIES)
-
-    def _idle_wait_s_mean(self) -> float:
-        nodes = max(self._nodes.known, len(self._nodes))
-        return 0.0 if nodes <= UNWAITED_NODES_MAX else min(IDLE_WAIT_MAX_S, nodes / IDLE_NODES_PER_S)
 
     def _work_lease(self, lease: Lease, now: float) -> WorkLease:
         return work_lease(lease, self._steering, self._seals, self._margin_s, now)

@@ -5,8 +5,9 @@ its body within limits, check its signature, decode its message, call the route'
 MessagePack. There is no framework: at hundreds of requests a second it would cost more than the work itself.
 
 Guarantees: every refusal and failure is `{"error": {"code", "message", "hint"}}` with a fitting status; the bodies of
-all requests together are held within `BODIES_BYTES_MAX`; nothing that a client sends ends the process; every answer
-names the id of its request, by which the log can be searched.
+all requests together are held within `BODIES_BYTES_MAX`, and answers that nobody reads within `ANSWERS_BYTES_MAX`;
+nothing that a client sends ends the process; every answer names the id of its request, by which the log can be
+searched.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 from drumlin.access.audit import AuditLog
 from drumlin.access.entry_code import EntryCode
 from drumlin.access.tokens import AccessControl, Role, check_node_id
-from drumlin.api.bodies import JSON, Receive, Send, answers_in, decompress, encode, reply, reply_refused
+from drumlin.api.bodies import JSON, Receive, Send, UnreadAnswers, answers_in, decompress, encode, reply_refused
 from drumlin.api.browsers import own_names, refuse_pages
 from drumlin.api.calls.data import DataCalls
 from drumlin.api.calls.history import HistoryCalls
@@ -55,6 +56,7 @@ from drumlin.api.routing import (
     Text,
     read_query,
     send_stream,
+    written,
 )
 from drumlin.api.traces import CoordinatorTraces
 from drumlin.api.watch import Watch
@@ -132,7 +134,7 @@ class CoordinatorApp:
         self._audit = AuditLog(dispatcher.engine)
         self._gate = Gate(dispatcher, self._audit)
         self._requests, self._refusals = RequestMetrics(), RefusalLog()
-        self._request_ids, self._bodies_bytes = request_ids(), 0
+        self._request_ids, self._bodies_bytes, self._unread = request_ids(), 0, UnreadAnswers()
         self._intake = Intake(dispatcher, store, engine_time=engine_time, sync=sync)
         self._answers = StoreAnswers(store, self._intake.recent)
         self._nodes = NodeCalls(
@@ -325,13 +327,26 @@ class CoordinatorApp:
         try:
             if prepared.route.streams_body:
                 # A large body may take long even if the engine is well, so no limit on waiting applies.
-                answer = await self._work(prepared, call)
+                answer = written(await self._work(prepared, call), call.media_type)
             else:
                 async with self.health.patience():
-                    answer = await self._work(prepared, call)
+                    answer = written(await self._work(prepared, call), call.media_type)
         finally:
             self._bodies_bytes -= reserved
-        return await _respond(send, call, answer, lambda: self._is_allowed(call))
+        return await self._respond(send, call, answer)
+
+    async def _respond(self, send: Send, call: Call, answer: Text | Stream | None) -> int:
+        status = call.route.status
+        if isinstance(answer, Stream):
+            await send_stream(send, call, answer, lambda: self._is_allowed(call))
+        elif answer is None:
+            status = 204
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            who, cut = call.identity.subject, call.cut
+            await self._unread.reply(send, status, answer.body, answer.media_type, who=who, cut=cut)
+        return status
 
     def _refuse_after_loss(self, route: Route) -> None:
         """Refuse calls that need the engine while it may have forgotten leases and URLs (`coordinator/losses.py`)."""
@@ -474,18 +489,3 @@ def _check_head(call: Call) -> None:
         raise Refused(414, "target_too_long", f"Path and query may have at most {TARGET_BYTES_MAX} bytes.")
     if sum(map(len, call.headers)) + sum(map(len, call.headers.values())) > HEADER_BYTES_MAX:
         raise Refused(431, "headers_too_large", f"Headers may have at most {HEADER_BYTES_MAX} bytes.")
-
-
-async def _respond(send: Send, call: Call, answer: Any, is_allowed: Callable[[], bool]) -> int:
-    status = call.route.status
-    if isinstance(answer, Stream):
-        await send_stream(send, call, answer, is_allowed)
-    elif isinstance(answer, Text):
-        await reply(send, status, answer.body, answer.media_type)
-    elif answer is None:
-        status = 204
-        await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-    else:
-        await reply(send, status, encode(answer, call.media_type), call.media_type)
-    return status

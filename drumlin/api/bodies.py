@@ -6,14 +6,19 @@ cut off; whatever is wrong with a body raises a `Refused` that says so, never an
 
 If a request is refused before its body was read, its connection must be closed, or the server would have to read the
 rest of the body after all. `Refused.closes` marks that, and `reply_refused` then sends `Connection: close`.
+
+A large answer is handed over in pieces, each when the reader has taken most of the one before. So what waits for a slow
+reader waits here, where it is counted (`UnreadAnswers`), and not in a buffer of the server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Generic, TypeVar
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -41,6 +46,11 @@ BODY_GRACE_S = 5.0
 """How long a body may take at any rate: a slow start is not an attack."""
 BODY_RATE_MIN = 16 * 1024
 """Bytes a second at which a body must arrive on average, once the grace is over."""
+
+PIECE_BYTES = 64 * 1024
+"""Answers up to this size are sent in one piece, longer ones in pieces of it."""
+ANSWERS_BYTES_MAX = 256 * 1024 * 1024
+"""How much all answers that are sent in pieces may have together."""
 
 INTEGRAL_BYTES_MAX = 256 * 1024
 """Larger bodies must write integers without a decimal point: checking each number is slow."""
@@ -223,7 +233,12 @@ async def reply(send: Send, status: int, body: bytes, media_type: str, headers: 
     """Send a whole answer."""
     fixed = [(b"content-type", media_type.encode()), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
-    await send({"type": "http.response.body", "body": body})
+    if len(body) <= PIECE_BYTES:
+        await send({"type": "http.response.body", "body": body})
+        return
+    for begin in range(0, len(body), PIECE_BYTES):
+        end = begin + PIECE_BYTES
+        await send({"type": "http.response.body", "body": body[begin:end], "more_body": end < len(body)})
 
 
 async def reply_refused(send: Send, refused: Refused, media_type: str) -> None:
@@ -237,3 +252,61 @@ async def reply_refused(send: Send, refused: Refused, media_type: str) -> None:
     if refused.closes:
         headers.append((b"connection", b"close"))
     await reply(send, refused.status, encode(refused.document(), media_type), media_type, headers)
+
+
+class _Held(NamedTuple):
+    who: str
+    size: int
+    cut: Callable[[], None]
+
+
+class UnreadAnswers:
+    """The large answers that are being sent, oldest first. All of them together have a bound.
+
+    Whoever asks for much and reads nothing would otherwise fill this process's memory. To refuse further answers would
+    let such a reader keep all others from theirs. So, beyond the bound, connections are cut: of whoever has most left
+    unread, the one that has waited longest. Who reads what they ask for is not the one."""
+
+    def __init__(self) -> None:
+        self._held: dict[object, _Held] = {}
+        self._bytes: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    async def reply(
+        self, send: Send, status: int, body: bytes, media_type: str, *, who: str, cut: Callable[[], None]
+    ) -> None:
+        """Send a whole answer to `who`. While it is sent it counts, if it is large."""
+        if len(body) <= PIECE_BYTES:
+            await reply(send, status, body, media_type)
+            return
+        with self.holding(who, len(body), cut):
+            await reply(send, status, body, media_type)
+
+    @contextlib.contextmanager
+    def holding(self, who: str, size: int, cut: Callable[[], None]) -> Iterator[None]:
+        """Count an answer to `who` while it is being sent. `cut` ends its connection at once."""
+        mark = object()
+        self._held[mark] = _Held(who, size, cut)
+        self._bytes[who] += size
+        while self._bytes.total() > ANSWERS_BYTES_MAX:
+            self._cut_one()
+        try:
+            yield
+        finally:
+            self._let_go(mark)
+
+    def _cut_one(self) -> None:
+        greediest = max(self._bytes, key=self._bytes.__getitem__)
+        mark = next(mark for mark, held in self._held.items() if held.who == greediest)
+        self._held[mark].cut()
+        self._let_go(mark)
+
+    def _let_go(self, mark: object) -> None:
+        held = self._held.pop(mark, None)
+        if held is None:
+            return
+        self._bytes[held.who] -= held.size
+        if not self._bytes[held.who]:
+            del self._bytes[held.who]

@@ -21,7 +21,7 @@ import msgspec
 
 from drumlin.access.entry_code import EntryCode
 from drumlin.access.tokens import AccessControl, Identity, Permission, Role
-from drumlin.api.bodies import JSON, MSGPACK, Format, Receive, Send, read_arrived, read_body
+from drumlin.api.bodies import JSON, MSGPACK, Format, Receive, Send, encode, read_arrived, read_body
 from drumlin.api.plainly import plainly
 from drumlin.coordinator.calendar import Calendar
 from drumlin.http.refusal import Refused
@@ -41,10 +41,10 @@ ARRIVED = "drumlin.arrived"
 """The key whose value says whether the whole body of a request is here."""
 
 STREAMS = "drumlin.streams"
-"""The key whose value is a function to call before a stream is sent. It bounds how much may wait for a slow reader, and
-returns a function that cuts the connection."""
-READ_S_MAX = 30.0
-"""A client of a stream that has read nothing for so long is cut off, or it would keep its place for ever."""
+"""The key whose value is a function to call before a stream is sent. It bounds how much may wait for a slow reader."""
+
+CUT = "drumlin.cut"
+"""The key whose value is a function that cuts the connection at once, whatever still waits to be sent."""
 
 GET, HEAD = "GET", "HEAD"
 ESCAPED_SLASH = b"%2f"
@@ -79,6 +79,7 @@ class Call:
         "body_unread",
         "calendar",
         "credential",
+        "cut",
         "door",
         "gone",
         "headers",
@@ -119,8 +120,10 @@ class Call:
         """Whether the sender has stopped waiting for the answer."""
         self.arrived: Callable[[], bool] = scope.get(ARRIVED, _never)
         """Whether the whole body is here."""
-        self.streams: Callable[[], Callable[[], None]] = scope.get(STREAMS, lambda: _nothing)
-        """To be called before a stream is sent; returns a function that cuts the connection."""
+        self.streams: Callable[[], None] = scope.get(STREAMS, _nothing)
+        """To be called before a stream is sent."""
+        self.cut: Callable[[], None] = scope.get(CUT, _nothing)
+        """Cuts the connection at once."""
         self.body_unread = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         self.identity = NOBODY
         self.parameters: dict[str, str] = {}
@@ -350,27 +353,31 @@ def read_query(query: bytes, takes: type[Any]) -> Any:
         raise Refused(422, "invalid", f"The query string does not fit this call: {plainly(wrong)}.") from wrong
 
 
+def written(answer: Any, media_type: str) -> Text | Stream | None:
+    """An answer as it is sent. Only this is kept while a slow reader takes it, not the message that it was made of."""
+    if answer is None or isinstance(answer, Text | Stream):
+        return answer
+    return Text(encode(answer, media_type), media_type)
+
+
 async def send_stream(send: Send, call: Call, stream: Stream, is_allowed: Callable[[], bool]) -> None:
-    """Send the pieces until there are no more, or until the client hangs up, reads nothing, or may not have them any
-    longer."""
+    """Send the pieces until there are no more, or until the client hangs up or may not have them any longer. One that
+    reads nothing is cut off (`wire.py`), or it would keep its place for ever."""
     headers = [(b"content-type", stream.media_type.encode()), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     if call.method == HEAD:
         await stream.pieces.aclose()
         await send({"type": "http.response.body", "body": b""})
         return
-    cut = call.streams()
+    call.streams()
     gone = asyncio.ensure_future(_until_gone(call.receive))
     try:
         async with aclosing(stream.pieces) as pieces:
             async for piece in pieces:
                 if gone.done() or not is_allowed():
                     break
-                async with asyncio.timeout(READ_S_MAX):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
-    except TimeoutError:
-        cut()
     finally:
         gone.cancel()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 import pytest
 import zstandard
 
+from drumlin.api import bodies
 from drumlin.api.app import BODIES_BYTES_MAX, HEADER_BYTES_MAX
 from drumlin.api.routing import MESSAGE_BYTES_MAX, TARGET_BYTES_MAX
 from drumlin.api.wire import HEAD_BYTES_MAX
@@ -248,9 +250,39 @@ def test_many_large_bodies_at_once_are_put_off_and_others_served(coordinator: Ru
         assert time.monotonic() < deadline, "room never came back"
 
 
+def test_unread_answers_have_a_bound_together_and_the_one_that_waits_longest_is_cut(
+    coordinator: RunningCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = bytes(32 * 1024 * 1024)
+    monkeypatch.setattr(bodies, "ANSWERS_BYTES_MAX", 2 * len(large))
+    monkeypatch.setitem(vars(coordinator.app), "_document", large)
+    asked = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connected(coordinator) as first, connected(coordinator) as second, connected(coordinator) as third:
+        for place, connection in enumerate((first, second), start=1):
+            connection.sendall(asked)
+            until_held(coordinator, place)
+        third.sendall(asked)
+        poll = select.poll()
+        poll.register(first, 0)
+        assert poll.poll(ANSWERS_WITHIN_S * 1_000), "the first was never cut"
+        for connection in (second, third):
+            received = 0
+            while received < len(large):
+                received += len(connection.recv(1 << 20))
+    until_held(coordinator, 0)
+
+
+def until_held(coordinator: RunningCoordinator, count: int) -> None:
+    """Wait until so many large answers are being sent."""
+    deadline = time.monotonic() + ANSWERS_WITHIN_S
+    while len(coordinator.app._unread) != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_after_all_this_nothing_is_held(coordinator: RunningCoordinator) -> None:
     deadline = time.monotonic() + ANSWERS_WITHIN_S
-    while coordinator.app._bodies_bytes:
+    while coordinator.app._bodies_bytes or coordinator.app._unread:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert still_serves(coordinator)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from drumlin.access.tokens import Role
-from drumlin.api import routing, watch
+from drumlin.api import watch, wire
 from drumlin.api.calls import events
 from drumlin.api.calls.events import CLIENTS_EACH_MAX, CLIENTS_MAX
 from drumlin.errors import EngineError
@@ -382,7 +382,7 @@ def test_a_listener_that_never_reads_loses_its_place(
     coordinator: RunningCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "EVERY_S", 0.001)
-    monkeypatch.setattr(routing, "READ_S_MAX", 0.5)
+    monkeypatch.setattr(wire, "UNREAD_S_MAX", 0.5)
     with Listener(coordinator) as listener:
         listening = coordinator.app._people._events._clients
         assert len(listening) == 1

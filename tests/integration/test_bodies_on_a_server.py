@@ -1,8 +1,11 @@
-"""A real server on loopback against senders that mean harm: huge, slow, lying and exploding bodies, and wrong TLS."""
+"""A real server on loopback against clients that mean harm: huge, slow, lying and exploding bodies, answers that nobody
+reads, and wrong TLS."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import select
 import socket
 import ssl
 import threading
@@ -19,6 +22,7 @@ import pytest
 import uvicorn
 import zstandard
 
+from drumlin.api import wire
 from drumlin.api.bodies import (
     JSON,
     Format,
@@ -39,12 +43,18 @@ BYTES_MAX = 1_000_000
 GRACE_S = 1.0
 WAIT_S = 30.0
 GIGABYTE = 1 << 30
+LARGE_ANSWER = bytes(range(256)) * (1 << 17)
+"""Far more than the kernel's buffers of both ends have room for."""
+SMALL_ANSWER = bytes(16 * 1024)
 
 _anything: Format[Any] = Format(Any)
 
 
 async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """Reads JSON as a coordinator does, and answers how many characters it has."""
+    """Reads JSON as a coordinator does, and answers how many characters it has. A GET is answered at more length."""
+    if scope["method"] == "GET":
+        await reply(send, 200, LARGE_ANSWER if scope["path"] == "/large" else SMALL_ANSWER, "application/octet-stream")
+        return
     try:
         headers = scope["headers"]
         raw = await read_body(headers, receive, bytes_max=BYTES_MAX, grace_s=GRACE_S, rate_min=1_000_000)
@@ -58,14 +68,24 @@ async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
 @contextmanager
 def serving(**options: Any) -> Iterator[int]:
     """The application on a port of its own."""
-    config = uvicorn.Config(app, port=0, log_level="critical", lifespan="off", loop="uvloop", **options)
+    with server_of(**options) as server:
+        yield port_of(server)
+
+
+def port_of(server: uvicorn.Server) -> int:
+    port: int = server.servers[0].sockets[0].getsockname()[1]
+    return port
+
+
+@contextmanager
+def server_of(**options: Any) -> Iterator[uvicorn.Server]:
+    config = uvicorn.Config(app, port=0, log_level="critical", lifespan="off", **{"loop": "uvloop", **options})
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
         _wait(lambda: server.started)
-        port: int = server.servers[0].sockets[0].getsockname()[1]
-        yield port
+        yield server
     finally:
         server.should_exit = server.force_exit = True
         thread.join(WAIT_S)
@@ -197,6 +217,95 @@ def test_a_body_that_is_whole_but_wrong_is_refused(
     talk = Talk(port)
     talk.send(head(f"Content-Length: {len(body)}", "Connection: close", *headers) + body)
     assert talk.answer() == expected
+
+
+# Answers
+
+
+@contextmanager
+def little_room(port: int, context: ssl.SSLContext | None = None) -> Iterator[socket.socket]:
+    """A connection of a client whose kernel takes little that the client does not read."""
+    plain = socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    plain.settimeout(WAIT_S)
+    plain.connect(("127.0.0.1", port))
+    with plain if context is None else context.wrap_socket(plain, server_hostname="localhost") as connection:
+        yield connection
+
+
+def cut_off(connection: socket.socket) -> bool:
+    """Wait until the server has cut a connection, without reading from it."""
+    poll = select.poll()
+    poll.register(connection, 0)
+    return bool(poll.poll(WAIT_S * 1_000))
+
+
+def asked(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize(
+    "sent",
+    [asked("/large"), asked("/large") * 3, asked("/large", "Connection: close")],
+    ids=["once", "again behind it", "for the last time"],
+)
+def test_who_does_not_read_a_large_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch, sent: bytes, loop: str) -> None:
+    monkeypatch.setattr(wire, "UNREAD_S_MAX", 0.3)
+    with serving(http=wire.LimitedProtocol, loop=loop) as port, little_room(port) as connection:
+        connection.sendall(sent)
+        assert cut_off(connection)
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_who_does_not_read_by_tls_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, files: CertificateFiles, loop: str
+) -> None:
+    monkeypatch.setattr(wire, "UNREAD_S_MAX", 0.3)
+    context = ssl.create_default_context(cafile=files.authority)
+    with (
+        serving(http=wire.LimitedProtocol, loop=loop, **tls(files)) as port,
+        little_room(port, context) as connection,
+    ):
+        connection.sendall(asked("/large"))
+        assert cut_off(connection)
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_who_says_goodbye_and_leaves_a_little_unread_is_cut_off(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    monkeypatch.setattr(wire, "UNREAD_S_MAX", 0.3)
+    with server_of(http=wire.LimitedProtocol, loop=loop) as server, little_room(port_of(server)) as connection:
+        for answered in itertools.count(1):
+            connection.sendall(asked("/small"))
+            _wait(lambda answered=answered: server.server_state.total_requests == answered)  # type: ignore[misc]
+            if unsent := _unsent(server):
+                break
+        assert unsent <= wire.UNREAD_BYTES_MAX
+        connection.shutdown(socket.SHUT_WR)
+        assert cut_off(connection)
+
+
+def _unsent(server: uvicorn.Server) -> int:
+    """What waits in the server's own buffers."""
+    return sum(one.transport.get_write_buffer_size() for one in list(server.server_state.connections))
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
+def test_a_large_answer_arrives_whole_and_little_of_it_waits(files: CertificateFiles, secure: bool) -> None:
+    context = ssl.create_default_context(cafile=files.authority) if secure else None
+    options = tls(files) if secure else {}
+    with (
+        server_of(http=wire.LimitedProtocol, **options) as server,
+        little_room(port_of(server), context) as connection,
+    ):
+        for _ in range(2):
+            connection.sendall(asked("/large"))
+            received, unsent = bytearray(), 0
+            while (begin := received.find(b"\r\n\r\n")) < 0 or len(received) < begin + 4 + len(LARGE_ANSWER):
+                received += connection.recv(1 << 20)
+                unsent = max(unsent, _unsent(server))
+            assert received[begin + 4 :] == LARGE_ANSWER
+            assert unsent < 4 * wire.UNREAD_BYTES_MAX
 
 
 # TLS

@@ -34,6 +34,7 @@ CALLED_BY_OTHERS = {
         *(f"drumlin.api.wire.LimitedProtocol.{name}" for name in ("connection_made", "connection_lost")),
         *(f"drumlin.api.wire.LimitedProtocol.{name}" for name in ("data_received", "on_message_begin")),
         *(f"drumlin.api.wire.LimitedProtocol.{name}" for name in ("on_headers_complete", "send_400_response")),
+        *(f"drumlin.api.wire.LimitedProtocol.{name}" for name in ("pause_writing", "resume_writing", "eof_received")),
         "drumlin.serving.service._Server.capture_signals",
     },
     "asyncio": {

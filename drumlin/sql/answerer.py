@@ -2,7 +2,8 @@
 
 It reads an `Order` from its standard input, loads its libraries, opens the tables, gives up everything else
 (`confinement.py`), and only then looks at the question. The answer goes to its standard output: a `Found`, or a
-`Wrong`, as JSON.
+`Wrong`, as JSON or MessagePack. The rows in it are in the form in which the sender of the question wants them: whoever
+passes them on does not take them apart.
 """
 
 from __future__ import annotations
@@ -32,20 +33,21 @@ _OUT_OF_MEMORY: Final = "Out of Memory"
 
 
 class Order(msgspec.Struct):
-    """A question, and how long its answer may be."""
+    """A question, how long its answer may be, and whether it is wanted as MessagePack rather than JSON."""
 
     sql: str
     rows_max: int
     bytes_max: int
+    packed: bool = False
 
 
 class Found(msgspec.Struct, tag=True):
-    """The answer to a question: names and types of its columns, and its rows. It is not `complete` if there are more
-    rows than an answer may have."""
+    """The answer to a question: names and types of its columns, and its rows as they were written, a list of lists. It
+    is not `complete` if there are more rows than an answer may have."""
 
     columns: list[str]
     types: list[str]
-    rows: list[list[Any]]
+    rows: msgspec.Raw
     complete: bool
 
 
@@ -58,14 +60,22 @@ class Wrong(msgspec.Struct, tag=True):
 
 
 def reply(tables: Path, order: Order) -> bytes:
-    """The answer as JSON."""
+    """The answer as it is sent."""
+    return _encoded(_answered(tables, order), order)
+
+
+def _encoded(value: Any, order: Order) -> bytes:
+    return msgspec.msgpack.encode(value) if order.packed else msgspec.json.encode(value)
+
+
+def _answered(tables: Path, order: Order) -> Found | Wrong:
     try:
         with answering(tables, order.sql, confine=lambda: confine(_folders(tables))) as answer:
             return _written(answer, order)
     except ConfigError as wrong:
-        return msgspec.json.encode(_told(wrong.message))
+        return _told(wrong.message)
     except CannotConfine as wrong:
-        return msgspec.json.encode(Wrong(NOT_CONFINED, str(wrong)))
+        return Wrong(NOT_CONFINED, str(wrong))
 
 
 def _folders(tables: Path) -> list[Path]:
@@ -79,18 +89,26 @@ def _told(message: str) -> Wrong:
     return Wrong(BAD_SQL, message)
 
 
-def _written(answer: Answer, order: Order) -> bytes:
+def _written(answer: Answer, order: Order) -> Found | Wrong:
     """The rows as far as they fit. Each is written at once, so that few are held as objects."""
     rows: list[msgspec.Raw] = []
-    size, complete = 0, True
+    size, complete = sum(map(len, (*answer.columns, *answer.types))), True
+    if size > order.bytes_max:
+        return Wrong(TOO_MUCH, "The names and types of the columns are too long.", NO_LIMITS)
     for row in answer.rows():
-        raw = msgspec.Raw(msgspec.json.encode([shown(value) for value in row], enc_hook=str))
-        size += len(bytes(raw))
+        written = _row(row, order)
+        size += len(written)
         if len(rows) >= order.rows_max or size > order.bytes_max:
             complete = False
             break
-        rows.append(raw)
-    return msgspec.json.encode(Found(answer.columns, answer.types, rows, complete))  # type: ignore[arg-type]
+        rows.append(msgspec.Raw(written))
+    return Found(answer.columns, answer.types, msgspec.Raw(_encoded(rows, order)), complete)
+
+
+def _row(row: tuple[Any, ...], order: Order) -> bytes:
+    written = msgspec.json.encode([shown(value) for value in row], enc_hook=str)
+    # By way of JSON: times and the like are the same texts in both forms.
+    return msgspec.msgpack.encode(msgspec.json.decode(written)) if order.packed else written
 
 
 def shown(value: Any) -> Any:

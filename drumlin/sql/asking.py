@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from drumlin.sql.answerer import NO_LIMITS, TOO_MUCH, Found, Order, Wrong
+from drumlin.sql.answerer import BAD_SQL, NO_LIMITS, NOT_CONFINED, TOO_MUCH, Found, Order, Wrong
+from drumlin.sql.database import SENTENCE_CHARS_MAX
 
 ROWS_MAX: Final = 100_000
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -41,21 +42,36 @@ _PIECE_BYTES: Final = 64 * 1024
 
 
 async def ask(
-    tables: Path, sql: str, rows_max: int, is_awaited: Callable[[], bool], *, seconds_max: float = SECONDS_MAX
+    tables: Path,
+    sql: str,
+    rows_max: int,
+    is_awaited: Callable[[], bool],
+    *,
+    packed: bool = False,
+    seconds_max: float = SECONDS_MAX,
 ) -> Found | Wrong:
-    """The answer to a question about the tables in this folder. It is given up when `is_awaited` says that nobody wants
-    it."""
-    order = Order(sql, min(rows_max, ROWS_MAX), ANSWER_BYTES_MAX)
+    """The answer to a question about the tables in this folder, with its rows as JSON, or `packed` as MessagePack. It
+    is given up when `is_awaited` says that nobody wants it."""
+    order = Order(sql, min(rows_max, ROWS_MAX), ANSWER_BYTES_MAX, packed)
     async with _process(tables) as process:
         try:
             async with asyncio.timeout(seconds_max):
                 said = await _while_awaited(_talk(process, msgspec.json.encode(order)), is_awaited)
         except TimeoutError:
             return Wrong(TOO_SLOW, f"The answer was not there within {seconds_max:.0f} s.", NO_LIMITS)
+    return _read(said, msgspec.msgpack.decode if packed else msgspec.json.decode)
+
+
+def _read(said: bytes, decode: Callable[..., Any]) -> Found | Wrong:
+    """What the process said. It is not believed to keep to any bounds."""
     try:
-        return msgspec.json.decode(said, type=Found | Wrong)
-    except msgspec.DecodeError:
+        found: Found | Wrong = decode(said, type=Found | Wrong)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return Wrong(TOO_MUCH, "The process failed; the answer may take more memory than it may have.", NO_LIMITS)
+    if isinstance(found, Found):
+        return found
+    code = found.code if found.code in (BAD_SQL, NOT_CONFINED, TOO_MUCH) else BAD_SQL
+    return Wrong(code, found.message[:SENTENCE_CHARS_MAX], found.hint[:SENTENCE_CHARS_MAX])
 
 
 @contextlib.asynccontextmanager

@@ -42,6 +42,8 @@ _CONFINED_WITH: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "async_threads": 0,
 }
+SENTENCE_CHARS_MAX = 2_000
+"""How much is told of what DuckDB says is wrong. A question can make it say anything, at any length."""
 MAY_CHANGE_S = 120.0
 """A file that is older than this will not be replaced any more."""
 _PATTERN = frozenset("*?[")
@@ -190,7 +192,7 @@ def _plain_errors(*more: type[Exception]) -> Iterator[None]:
         yield
     except said as wrong:
         paragraph = str(wrong).strip().split("\n\n")[0]
-        told = " ".join(paragraph.split())
+        told = " ".join(paragraph.split())[:SENTENCE_CHARS_MAX]
         raise ConfigError(f"{told.rstrip('.')}.", "`drumlin query` lists the names that it may use.") from wrong
 
 

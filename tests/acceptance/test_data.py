@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import duckdb
+import msgspec
 import pytest
 
 from drumlin.sql.answerer import Found, Wrong
@@ -109,7 +110,7 @@ def test_a_store_of_any_name_can_be_asked(store: Path, tmp_path: Path) -> None:
         os.utime(path, (1, 1))
     found = asyncio.run(ask(odd / "tables", "SELECT count(*) FROM pages", 10, lambda: True))
     assert isinstance(found, Found), found
-    assert found.rows == [[len(PATHS) + 1]]
+    assert msgspec.json.decode(found.rows) == [[len(PATHS) + 1]]
 
 
 def test_what_can_be_asked_is_told(coordinator: RunningCoordinator) -> None:
@@ -175,6 +176,43 @@ def test_an_answer_has_limits(coordinator: RunningCoordinator) -> None:
     assert (much.status, much.code) == (422, "too_much")
     assert asked(coordinator, "").status == 422
     assert asked(coordinator, "SELEC 1").code == "bad_sql"
+
+
+ALL_KINDS = """
+    SELECT 1, 2.5, 9007199254740993, NULL, true, 'text', 'bytes'::BLOB, TIMESTAMP '2026-01-02 03:04:05',
+           DATE '2026-01-02', [1, 2], {'a': [TIMESTAMP '2026-01-02 03:04:05']}, INTERVAL 3 DAY, 'infinity'::DOUBLE
+"""
+
+
+def test_an_answer_says_the_same_as_json_and_as_messagepack(coordinator: RunningCoordinator) -> None:
+    plain = asked(coordinator, ALL_KINDS)
+    sent = json.dumps({"sql": ALL_KINDS}).encode()
+    headers = {"Content-Type": "application/json", "Accept": "application/msgpack"}
+    packed = coordinator.ask("POST", "/api/v1/sql", body=sent, headers=headers)
+    assert (plain.status, packed.status) == (200, 200), plain.body
+    assert packed.headers["content-type"] == "application/msgpack"
+    found = msgspec.msgpack.decode(packed.body)
+    assert found.pop("seconds") >= 0
+    assert found == {name: value for name, value in plain.json.items() if name != "seconds"}
+    wrong = coordinator.ask("POST", "/api/v1/sql", body=b'{"sql": "SELEC 1"}', headers=headers)
+    assert msgspec.msgpack.decode(wrong.body)["error"]["code"] == "bad_sql"
+
+
+def test_the_rows_of_an_answer_are_not_taken_apart(store: Path) -> None:
+    many = "SELECT list([]::INT[]) FROM range(300000)"
+    for packed in (False, True):
+        found = asyncio.run(ask(store / "tables", many, 10, lambda: True, packed=packed))
+        assert isinstance(found, Found), found
+        assert isinstance(found.rows, msgspec.Raw), "they would be hundreds of megabytes as objects"
+
+
+def test_a_question_cannot_make_long_sentences(coordinator: RunningCoordinator) -> None:
+    answer = asked(coordinator, "SELECT error(repeat('x', 5000000))")
+    assert (answer.status, answer.code) == (422, "bad_sql")
+    assert 2_000 < len(answer.body) < 2_300
+    long_type = "SELECT {'" + "n" * 10_000 + "': 1} AS a"
+    wide = asked(coordinator, "SELECT " + "a, " * 3_000 + f"1 FROM ({long_type})")
+    assert (wide.status, wide.code) == (422, "too_much")
 
 
 def test_a_question_that_takes_too_long_is_ended(store: Path) -> None:

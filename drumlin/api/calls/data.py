@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drumlin.access.tokens import Permission
+from drumlin.api.bodies import MSGPACK
 from drumlin.api.explaining.copies import HTML, SHOWN_TYPES, copy_view, shown_body, stored_copy
 from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.api.explaining.stories import searched
@@ -129,7 +130,13 @@ class DataCalls:
         self._asking += 1
         started = time.perf_counter()
         try:
-            found = await ask(self._store / "tables", question.sql, question.rows_max, lambda: not call.gone())
+            found = await ask(
+                self._store / "tables",
+                question.sql,
+                question.rows_max,
+                lambda: not call.gone(),
+                packed=call.media_type == MSGPACK,
+            )
         finally:
             self._asking -= 1
         call.refuse_given_up()

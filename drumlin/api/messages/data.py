@@ -3,7 +3,7 @@ rules of `drumlin.api.messages.people` apply here too."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -83,6 +83,10 @@ class SqlQuestion(msgspec.Struct, forbid_unknown_fields=True):
     rows_max: Annotated[int, msgspec.Meta(ge=1, le=ROWS_MAX)] = ROWS_DEFAULT
 
 
+Rows = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "array", "items": {"type": "array"}})]
+"""A list of lists, passed on as it was written: 16 MiB of text can stand for millions of objects."""
+
+
 class SqlAnswer(msgspec.Struct):
     """The answer: names and types (DuckDB's) of the columns, and the rows. Whole numbers beyond 2^53 and numbers that
     JSON has not are texts, bytes are hexadecimal. Without `complete` there are more rows than were wanted, or than fit
@@ -90,7 +94,7 @@ class SqlAnswer(msgspec.Struct):
 
     columns: list[str]
     types: list[str]
-    rows: list[list[Any]]
+    rows: Rows
     complete: bool
     seconds: float
 

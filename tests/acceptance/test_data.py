@@ -17,6 +17,8 @@ import duckdb
 import msgspec
 import pytest
 
+from drumlin.access.tokens import Role
+from drumlin.api.calls import data
 from drumlin.sql.answerer import Found, Wrong
 from drumlin.sql.asking import ask
 from drumlin.sql.ready import QUESTIONS
@@ -51,8 +53,8 @@ def coordinator(store: Path) -> Iterator[RunningCoordinator]:
         yield running
 
 
-def asked(coordinator: RunningCoordinator, sql: str, **more: Any) -> Answer:
-    return coordinator.post("/api/v1/sql", {"sql": sql, **more})
+def asked(coordinator: RunningCoordinator, sql: str, *, token: str = "", **more: Any) -> Answer:
+    return coordinator.post("/api/v1/sql", {"sql": sql, **more}, token=token)
 
 
 def rows(store: Path, sql: str) -> list[Any]:
@@ -222,21 +224,50 @@ def test_a_question_that_takes_too_long_is_ended(store: Path) -> None:
     assert _answerers() == []
 
 
-def test_a_question_ends_with_the_interest_in_it_and_few_are_answered_at_once(coordinator: RunningCoordinator) -> None:
-    connections = [http.client.HTTPConnection("127.0.0.1", coordinator.port, timeout=60) for _ in range(2)]
-    for connection in connections:
-        sent = json.dumps({"sql": ENDLESS})
-        connection.request("POST", "/api/v1/sql", sent, {"Content-Type": "application/json"})
-    wait_until(lambda: len(_answerers()) == len(connections), "two questions")
-    third = asked(coordinator, "SELECT 1")
-    assert (third.status, third.code) == (503, "busy")
-    assert int(third.headers["retry-after"]) >= 1
-    for connection in connections:
-        connection.sock.shutdown(socket.SHUT_RDWR)
-        connection.close()
-    wait_until(lambda: _answerers() == [], "both to be given up")
-    # The place of a question is free a moment after its process has ended.
-    wait_until(lambda: asked(coordinator, "SELECT 1").status == 200, "a place for another question")
+def endless(coordinator: RunningCoordinator, token: str = "") -> http.client.HTTPConnection:
+    """The connection of somebody who waits for an answer that never comes."""
+    connection = http.client.HTTPConnection("127.0.0.1", coordinator.port, timeout=60)
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+    connection.request("POST", "/api/v1/sql", json.dumps({"sql": ENDLESS}), headers)
+    return connection
+
+
+def hang_up(connection: http.client.HTTPConnection) -> None:
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+def test_one_question_of_a_token_is_answered_at_a_time_and_two_in_all(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "LAST_ENDS_S", 0.1)
+    with RunningCoordinator(controlled=True, store=store) as coordinator:
+        viewer, operator = coordinator.tokens[Role.VIEWER], coordinator.tokens[Role.OPERATOR]
+        third = coordinator.do(coordinator.access.issue(coordinator.dispatcher.engine, Role.VIEWER, "third", 0.0))
+        first = endless(coordinator, viewer)
+        wait_until(lambda: len(_answerers()) == 1, "a question")
+        greedy = asked(coordinator, "SELECT 1", token=viewer)
+        assert (greedy.status, greedy.code) == (503, "busy")
+        assert int(greedy.headers["retry-after"]) >= 1
+        assert asked(coordinator, "SELECT 1", token=operator).status == 200, "the other place is for others"
+        second = endless(coordinator, operator)
+        wait_until(lambda: len(_answerers()) == 2, "two questions")
+        assert asked(coordinator, "SELECT 1", token=third).code == "busy"
+        for connection in (first, second):
+            hang_up(connection)
+        wait_until(lambda: _answerers() == [], "both to be given up")
+        # The place of a question is free a moment after its process has ended.
+        wait_until(lambda: asked(coordinator, "SELECT 1", token=third).status == 200, "a place for another question")
+
+
+def test_who_gives_a_question_up_may_ask_another_at_once(
+    coordinator: RunningCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "LAST_ENDS_S", 60.0)
+    first = endless(coordinator)
+    wait_until(lambda: len(_answerers()) == 1, "a question")
+    hang_up(first)
+    assert asked(coordinator, "SELECT 1").status == 200
 
 
 def _answerers() -> list[str]:

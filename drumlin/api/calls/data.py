@@ -6,7 +6,9 @@ All of it is for whoever may look: a viewer sees stored pages too. Nothing here 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,10 @@ from drumlin.store.tables.schema import COLUMNS
 from drumlin.urls import canonical
 
 QUESTIONS_AT_ONCE = 2
+"""One of each token: whoever asks one long question after the other leaves a place to others."""
+LAST_ENDS_S = 2.0
+"""How long a question waits for the last one of its token to end. The dashboard gives a question up by hanging up,
+which is noticed a moment later, and asks the next one at once."""
 BUSY_RETRY_S = 3.0
 FILE_TYPE = "application/octet-stream"
 NO_STORE_HINT = "Ask a coordinator that was started with --store, or use `drumlin query` where the store is."
@@ -68,7 +74,8 @@ class DataCalls:
     def __init__(self, answers: StoreAnswers, store: Path | None) -> None:
         self._answers = answers
         self._store = store
-        self._asking = 0
+        self._asking: dict[str, asyncio.Event] = {}
+        """Whose questions are being answered. Each event tells that one has ended."""
 
     def routes(self) -> list[Route]:
         no_store = {409: "This coordinator has no store."}
@@ -124,12 +131,8 @@ class DataCalls:
             raise _no_store()
         if not (self._store / "tables").is_dir():
             raise Refused(409, "no_tables", "There are no tables yet.", "The first pages bring them.")
-        if self._asking >= QUESTIONS_AT_ONCE:
-            message = f"{QUESTIONS_AT_ONCE} questions are being answered already."
-            raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=BUSY_RETRY_S)
-        self._asking += 1
-        started = time.perf_counter()
-        try:
+        async with self._place(call.identity.subject):
+            started = time.perf_counter()
             found = await ask(
                 self._store / "tables",
                 question.sql,
@@ -137,13 +140,28 @@ class DataCalls:
                 lambda: not call.gone(),
                 packed=call.media_type == MSGPACK,
             )
-        finally:
-            self._asking -= 1
         call.refuse_given_up()
         if isinstance(found, Wrong):
             raise Refused(409 if found.code == NOT_CONFINED else 422, found.code, found.message, found.hint)
         seconds = round(time.perf_counter() - started, 3)
         return SqlAnswer(found.columns, found.types, found.rows, found.complete, seconds)
+
+    @contextlib.asynccontextmanager
+    async def _place(self, who: str) -> AsyncIterator[None]:
+        """Take a place for a question, or refuse it."""
+        if (last := self._asking.get(who)) is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(last.wait(), LAST_ENDS_S)
+        if who in self._asking:
+            raise _busy("Your last question is still being answered.")
+        if len(self._asking) >= QUESTIONS_AT_ONCE:
+            raise _busy(f"{QUESTIONS_AT_ONCE} questions are being answered already.")
+        self._asking[who] = ended = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._asking[who]
+            ended.set()
 
     # Copies
 
@@ -203,6 +221,10 @@ def _meant(text: str) -> str:
     if url is None:
         raise Refused(404, "no_copy", "That is not a web address.", "One looks like https://example.org/a.")
     return url
+
+
+def _busy(message: str) -> Refused:
+    return Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=BUSY_RETRY_S)
 
 
 def _no_store() -> Refused:

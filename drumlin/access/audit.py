@@ -2,15 +2,18 @@
 when, from where and how it ended.
 
 An entry goes into the engine's table `audit`, shared by all coordinators, and with all its fields to the logger
-`drumlin.audit`. The table keeps the newest `ENTRIES_MAX` entries. Each coordinator trims it after every `TRIM_EVERY`
-entries that it wrote, so the table has at most `TRIM_EVERY` entries too many for each coordinator. No entry holds a
-secret.
+`drumlin.audit`. The table keeps the newest of each share: `CHANGES_MAX` changes by people, `LOG_INS_EACH_MAX` log-ins
+of each token, and `NODES_MAX` entries that nodes caused, each by being put into quarantine. So whoever may only log in,
+or bring nodes, cannot push out what others have done. Each coordinator trims the table after every `TRIM_EVERY` entries
+that it wrote, so it has at most `TRIM_EVERY` entries too many for each coordinator. No entry holds a secret.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -20,13 +23,19 @@ from drumlin.lines import one_line
 from drumlin.logs import Event, event
 
 AUDIT_TABLE = "audit"
-ENTRIES_MAX = 10_000
+LOG_IN_ACTION = "session.open"
+CHANGES_MAX = 10_000
+LOG_INS_EACH_MAX = 20
+NODES_MAX = 1_000
 TRIM_EVERY = 256
 READ_MAX = 1_000
 TEXT_CHARS_MAX = 2_048
 
 _log = logging.getLogger("drumlin.audit")
 _MICROSECONDS = 1_000_000
+_TIME_DIGITS = 20
+# The shares of the table. A share stands in the keys of its entries; that of changes is the empty one.
+_CHANGES, _NODES = "", "nodes"
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
@@ -59,7 +68,7 @@ class AuditLog:
             entry = msgspec.structs.replace(entry, name=one_line(await self._name(who.id)))
         finally:
             _log_entry(entry)
-        await self._engine.put_entries(AUDIT_TABLE, {_key(now): msgspec.msgpack.encode(entry)})
+        await self._engine.put_entries(AUDIT_TABLE, {_key(now, _share(entry)): msgspec.msgpack.encode(entry)})
         self._until_trim -= 1
         if self._until_trim < 0:
             self._until_trim = TRIM_EVERY
@@ -79,8 +88,7 @@ class AuditLog:
         return "" if stored is None else msgspec.msgpack.decode(stored, type=TokenRecord).name
 
     async def _trim(self) -> None:
-        keys = sorted(await self._engine.get_entries(AUDIT_TABLE))
-        await self._engine.delete_entries(AUDIT_TABLE, keys[:-ENTRIES_MAX])
+        await self._engine.delete_entries(AUDIT_TABLE, list(_beyond(await self._engine.get_entries(AUDIT_TABLE))))
 
 
 def _log_entry(entry: AuditEntry) -> None:
@@ -92,10 +100,26 @@ def _log_entry(entry: AuditEntry) -> None:
     )
 
 
-def _key(now: float) -> str:
+def _share(entry: AuditEntry) -> str:
+    if entry.role is Role.NODE:
+        return _NODES
+    return f"log-ins of {entry.token_id}" if entry.action == LOG_IN_ACTION else _CHANGES
+
+
+def _beyond(keys: Iterable[str]) -> Iterator[str]:
+    """The keys of entries beyond the newest of their shares."""
+    seen: Counter[str] = Counter()
+    for key in sorted(keys, reverse=True):
+        share = key[_TIME_DIGITS:].rpartition("-")[0]
+        seen[share] += 1
+        if seen[share] > {_CHANGES: CHANGES_MAX, _NODES: NODES_MAX}.get(share, LOG_INS_EACH_MAX):
+            yield key
+
+
+def _key(now: float, share: str) -> str:
     """A key that sorts by time. Its random part keeps two entries of the same microsecond apart."""
-    return f"{_time_key(now)}-{secrets.token_hex(4)}"
+    return f"{_time_key(now)}{share}-{secrets.token_hex(4)}"
 
 
 def _time_key(time: float) -> str:
-    return f"{max(0, int(time * _MICROSECONDS)):020d}"
+    return f"{max(0, int(time * _MICROSECONDS)):0{_TIME_DIGITS}d}"

@@ -158,7 +158,7 @@ class CoordinatorApp:
             engine_time=engine_time,
             work_may_have_come=self.work_may_have_come,
         )
-        self._history, self._page = HistoryCalls(dispatcher), PageCalls(dispatcher, endpoint, self._audit)
+        self._history, self._page = HistoryCalls(dispatcher), PageCalls(dispatcher, endpoint, self._gate, self._audit)
         self._described = [*self._routes(dispatcher), *self._page.described()]
         self._router = Router([*self._described, *self._page.routes()])
         self._door = self._front_door()

@@ -56,10 +56,10 @@ class Gate:
         self._limits = Limits()
         self._joins = Limits(requests_per_s=JOINS_PER_S, burst=JOINS_BURST)
 
-    async def admit(self, who: Identity, now: float, origin: Origin = NOWHERE) -> None:
-        """Let a request pass, or raise `Refused` with the time to wait."""
+    async def admit(self, who: Identity, now: float, origin: Origin = NOWHERE, *, cost: float = 1.0) -> None:
+        """Let a request pass, or raise `Refused` with the time to wait. It counts as `cost` requests."""
         try:
-            (self._joins if who.role is Role.JOIN else self._limits).admit(who.subject, now)
+            (self._joins if who.role is Role.JOIN else self._limits).admit(who.subject, now, cost=cost)
         except Refused as refused:
             if refused.code == RefusalCode.QUARANTINED:
                 await self._quarantine(who, now, origin)

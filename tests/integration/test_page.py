@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from drumlin.access.limits import REQUESTS_BURST
 from drumlin.access.tokens import Role, revoke_token
+from drumlin.api.calls import page
 from drumlin.ui import page_files
 from tests.harness.coordinators import Answer, RunningCoordinator
 from tests.harness.crawls import wait_until
@@ -116,6 +118,20 @@ def test_what_is_no_token_opens_nothing(coordinator: RunningCoordinator) -> None
     joining = coordinator.post("/session", {"token": coordinator.tokens[Role.JOIN]}, headers=own(coordinator))
     assert joining.code == "wrong_role"
     assert coordinator.post("/session", {"code": "abc"}, headers=own(coordinator)).code == "code_used"
+
+
+def test_logging_in_and_out_has_a_pace(coordinator: RunningCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, access = coordinator.dispatcher.engine, coordinator.access
+    token, other = (coordinator.do(access.issue(engine, Role.VIEWER, "", 0.0)) for _ in range(2))
+    monkeypatch.setattr(page, "LOG_IN_COST", REQUESTS_BURST - 1)
+    answer = coordinator.post("/session", {"token": token}, headers=own(coordinator))
+    shown = answer.headers["set-cookie"].partition(";")[0]
+    for method, message, headers in (("POST", {"token": token}, {}), ("DELETE", None, {"Cookie": shown})):
+        refused = coordinator.ask(method, "/session", message, headers=own(coordinator, **headers))
+        assert (refused.status, refused.code) == (429, "too_fast")
+        assert int(refused.headers["retry-after"]) >= 1
+        assert "set-cookie" not in refused.headers
+    assert coordinator.post("/session", {"token": other}, headers=own(coordinator)).status == 200
 
 
 def test_logging_out_takes_the_cookie_away(coordinator: RunningCoordinator) -> None:

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from drumlin.access import audit
-from drumlin.access.audit import AUDIT_TABLE, AuditEntry, AuditLog
+from drumlin.access.audit import AUDIT_TABLE, LOG_IN_ACTION, AuditEntry, AuditLog
 from drumlin.access.tokens import AccessControl, Identity, Role
 from drumlin.engines.blocking import drive
 from drumlin.engines.memory.engine import MemoryEngine
@@ -48,7 +48,7 @@ def test_two_coordinators_write_at_the_same_moment_and_lose_nothing() -> None:
 
 
 def test_the_log_keeps_the_newest_entries_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "ENTRIES_MAX", 50)
+    monkeypatch.setattr(audit, "CHANGES_MAX", 50)
     monkeypatch.setattr(audit, "TRIM_EVERY", 10)
     engine = MemoryEngine(1)
     log = AuditLog(engine)
@@ -57,6 +57,25 @@ def test_the_log_keeps_the_newest_entries_only(monkeypatch: pytest.MonkeyPatch) 
         assert len(drive(engine.get_entries(AUDIT_TABLE))) <= 60
     newest = [entry.target for entry in drive(log.read(limit=50))]
     assert newest == [str(second) for second in range(499, 449, -1)]
+
+
+def test_nobody_pushes_out_what_others_did_by_logging_in_or_by_bringing_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "TRIM_EVERY", 0)
+    monkeypatch.setattr(audit, "LOG_INS_EACH_MAX", 3)
+    monkeypatch.setattr(audit, "NODES_MAX", 4)
+    log = AuditLog(MemoryEngine(1))
+    write(log, NOW, "a change")
+    drive(log.record(Identity(Role.VIEWER, "honest"), LOG_IN_ACTION, "/session", "done", "10.0.0.1", NOW + 1))
+    for second in range(2, 50):
+        drive(log.record(Identity(Role.VIEWER, "greedy"), LOG_IN_ACTION, "/session", "done", "10.0.0.2", NOW + second))
+        drive(log.record(Identity(Role.NODE, f"n{second}"), "node.quarantine", "", "done", "10.0.0.3", NOW + second))
+    kept = [(entry.action, entry.token_id, entry.time) for entry in drive(log.read())]
+    assert [one for one in kept if one[1] in ("abc", "honest")] == [
+        (LOG_IN_ACTION, "honest", NOW + 1),
+        ("pause", "abc", NOW),
+    ]
+    assert [time for action, who, time in kept if who == "greedy"] == [NOW + 49, NOW + 48, NOW + 47]
+    assert [who for action, who, time in kept if action == "node.quarantine"] == ["n49", "n48", "n47", "n46"]
 
 
 def test_the_log_has_every_entry_with_all_its_fields(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,11 +14,12 @@ from typing import Annotated
 
 import msgspec
 
-from drumlin.access.audit import AuditLog
+from drumlin.access.audit import LOG_IN_ACTION, AuditLog
 from drumlin.access.entry_code import EntryCode
-from drumlin.access.tokens import SESSION_SCHEME, Permission, Role, Session
+from drumlin.access.tokens import SESSION_SCHEME, Identity, Permission, Role, Session
 from drumlin.api.bodies import JSON
 from drumlin.api.browsers import check_name, check_own_page, comes_by_tls, sessions_of
+from drumlin.api.gate import Gate, Origin
 from drumlin.api.routing import Answer, Call, Route, Text
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.errors import DrumlinError
@@ -36,7 +37,9 @@ COOKIE_PREFIX = "drumlin_"
 CREDENTIAL_CHARS_MAX = 200
 LOG_IN_BYTES_MAX = 1024
 """For the body of a log-in. Strangers may send one, and room is reserved for it before it comes."""
-LOG_IN_ACTION = "session.open"
+LOG_IN_COST = 40.0
+"""Each log-in and log-out counts as so many requests, since it writes to the engine and a log-in to the log too. So a
+token may do ten of them a second, and fifty at once."""
 NOTE_S = 0.5
 """How long the engine may take to note a log-in or a log-out."""
 
@@ -97,8 +100,9 @@ class PageAddress(msgspec.Struct):
 class PageCalls:
     """The page and its sessions. `endpoint` is the address at which clients reach this coordinator."""
 
-    def __init__(self, dispatcher: Dispatcher, endpoint: str, audit: AuditLog) -> None:
+    def __init__(self, dispatcher: Dispatcher, endpoint: str, gate: Gate, audit: AuditLog) -> None:
         self._dispatcher = dispatcher
+        self._gate = gate
         self._audit = audit
         self._endpoint = endpoint
         self.own: EntryCode | None = None
@@ -190,14 +194,14 @@ class PageCalls:
     def _session(self, call: Call) -> str | None:
         """The session that a browser's cookies show: the first that is valid, or else the first."""
         shown = sessions_of(call.headers, self.cookie)
-        return next((one for one in shown if self._is_valid(call, one)), shown[0] if shown else None)
+        return next((one for one in shown if self._identity(call, one)), shown[0] if shown else None)
 
-    def _is_valid(self, call: Call, session: str) -> bool:
+    def _identity(self, call: Call, session: str) -> Identity | None:
+        """Whose session this is; None if it is not valid."""
         try:
-            call.door.access.check(session, Permission.READ, None, call.today)
+            return call.door.access.check(session, Permission.READ, None, call.today)
         except Refused:
-            return False
-        return True
+            return None
 
     def _check_page(self, call: Call) -> None:
         check_name(call.headers, call.door.names, addresses=call.door.addresses)
@@ -218,6 +222,7 @@ class PageCalls:
         self._check_page(call)
         call.answer_headers += PRIVATE
         session = self._opened(call, message)
+        await self._admit(call, session.identity)
         await self._note_opened(call, session)
         self._set_cookie(call, session.text, session.expires - int(call.today))
         return self._view(call, session.identity.role, session.expires)
@@ -230,6 +235,9 @@ class PageCalls:
                 raise Refused(401, "code_used", OPENED_BY_CODE, hint)
             return access.session(code.identity, int(call.today + LOCAL_SESSION_S))
         return access.open_session(f"Bearer {message.token}", call.today)
+
+    async def _admit(self, call: Call, who: Identity) -> None:
+        await self._gate.admit(who, call.now, Origin(call.address, call.today), cost=LOG_IN_COST)
 
     async def _note_opened(self, call: Call, session: Session) -> None:
         """Note in the audit log who logs in. If the engine does not answer, only the process's log has it, and the page
@@ -244,7 +252,8 @@ class PageCalls:
     async def log_out(self, call: Call, message: None) -> SessionView:
         self._check_page(call)
         for session in sessions_of(call.headers, self.cookie):
-            if self._is_valid(call, session):
+            if (identity := self._identity(call, session)) is not None:
+                await self._admit(call, identity)
                 await self._end(call, session)
         self._set_cookie(call, "", 0)
         return SessionView(None, self._way_in(call))

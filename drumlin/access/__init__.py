@@ -1,6 +1,7 @@
 """Who may do what, and what becomes of those who misuse it. Read `tokens` first.
 
 - `tokens`: bearer tokens with roles, the keys of nodes, and revocation.
+- `ended_sessions`: sessions of browsers that were logged out of.
 - `entry_code`: opens the page of a crawl on one machine, once.
 - `signing`: how a node signs its requests, and how each signature is accepted only once.
 - `seals`: ids of leases and assignments that only a coordinator can make.

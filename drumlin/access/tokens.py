@@ -15,7 +15,8 @@ Guarantees:
 
 A browser that shows a token gets a session, `<role>.<token id>.<expires>.<number>.<mac>`, made with a key of its own
 from the same secret. So every coordinator knows it without a look-up, and it is refused as soon as its token is. The
-random number tells it from others of that token, so logging out ends one session; the engine records that it is over.
+random number tells it from others of that token, so logging out ends one session; the engine records that it is over
+(`ended_sessions.py`).
 
 Every crawl has a secret, even one without tokens. If several coordinators start a new crawl at once, the first one's
 secret becomes that of all. If an engine loses its last second of data, and the secret with it, a coordinator that still
@@ -34,6 +35,7 @@ from enum import StrEnum
 import msgspec
 
 from drumlin.access import signing
+from drumlin.access.ended_sessions import Ended, EndedSessions, ended_in
 from drumlin.engines.base import Engine
 from drumlin.errors import ConfigError
 from drumlin.http.refusal import Refused
@@ -60,8 +62,6 @@ SESSION_SCHEME = "Session"
 """Stands before a session where a header would say `Bearer`. No client sends it: the cookie is turned into it."""
 LOG_IN_HINT = "Log in again."
 SESSION_NUMBER_BYTES = 8
-ENDED_MAX = 1_000
-"""How many sessions that were logged out of are remembered; if there are more, those that would have lasted longest."""
 
 # A node's name is part of paths, tokens and file names.
 NODE_ID = re.compile(NODE_NAME, re.ASCII)
@@ -73,7 +73,6 @@ _TOKEN = re.compile(
 _SESSION = re.compile(r"((viewer|operator)\.([a-z0-9]+)\.([1-9][0-9]{0,11})\.[0-9a-f]{16})\.([a-z2-7]{32})", re.ASCII)
 _NODE_PREFIX = "node/"
 _NODES_OF_PREFIX = "nodes of/"
-_SESSION_PREFIX = "session/"
 
 
 class Role(StrEnum):
@@ -169,8 +168,7 @@ class AccessControl:
         self._nodes_revoked: frozenset[str] = frozenset()
         """Tokens that were revoked together with the nodes that they brought."""
         self._epochs: dict[str, int] = {}
-        self._ended: dict[str, int] = {}
-        """Sessions that were logged out of, by their MAC, and when they would have ended by themselves."""
+        self._ended = EndedSessions()
 
     def _use(self, secret: bytes) -> None:
         if len(secret) != SECRET_BYTES:
@@ -186,7 +184,7 @@ class AccessControl:
         self._revoked = frozenset(key for key in entries if "/" not in key)
         self._nodes_revoked = frozenset(_named(entries, _NODES_OF_PREFIX))
         self._epochs = {node: int(epoch) for node, epoch in _named(entries, _NODE_PREFIX).items()}
-        self._ended |= {mac: int(ends) for mac, ends in _named(entries, _SESSION_PREFIX).items()}
+        self._ended.add(ended_in(entries))
 
     async def _refresh_secret(self, engine: Engine) -> None:
         secret = await engine.get_meta(SECRET_KEY)
@@ -270,24 +268,21 @@ class AccessControl:
         match = _SESSION.fullmatch(text) if len(text) <= TOKEN_CHARS_MAX else None
         if match is None or not hmac.compare_digest(match[5], self._session_mac(match[1])):
             raise Refused(401, RefusalCode.INVALID_TOKEN, "This session is not valid for this crawl.", LOG_IN_HINT)
-        if match[5] in self._ended:
+        if Ended(match[3], int(match[4]), match[5]) in self._ended:
             raise Refused(401, RefusalCode.INVALID_TOKEN, "This session has ended.", LOG_IN_HINT)
         return Identity(Role(match[2]), match[3]), int(match[4])
 
     def end_session(self, header: str, now: float) -> None:
         """End a session, which must have been checked, at this coordinator."""
-        _, expires = self._verified(header)
-        self._ended = _lasting({**self._ended, header.rpartition(".")[2]: expires}, now)
+        identity, expires = self._verified(header)
+        self._ended.add([Ended(identity.id, expires, header.rpartition(".")[2])], now)
 
     async def share_ended(self, engine: Engine, now: float) -> None:
         """Have every coordinator refuse the ended sessions, from its next `refresh` on."""
-        entries = await engine.get_entries(REVOKED_TABLE)
-        written = {mac: int(ends) for mac, ends in _named(entries, _SESSION_PREFIX).items()}
-        self._ended = _lasting(written | self._ended, now)
-        new = {f"{_SESSION_PREFIX}{mac}": str(ends).encode() for mac, ends in self._ended.items() if mac not in written}
-        await engine.put_entries(REVOKED_TABLE, new)
-        over = [f"{_SESSION_PREFIX}{mac}" for mac in written if mac not in self._ended]
-        await engine.delete_entries(REVOKED_TABLE, over)
+        written = ended_in(await engine.get_entries(REVOKED_TABLE))
+        self._ended.add(written, now)
+        await engine.put_entries(REVOKED_TABLE, {one.key: b"1" for one in self._ended.known - written})
+        await engine.delete_entries(REVOKED_TABLE, [one.key for one in written - self._ended.known])
 
     def _session_mac(self, text: str) -> str:
         code = hmac.digest(self._session_key, text.encode(), "sha256")
@@ -421,12 +416,6 @@ async def forget_expired(engine: Engine, now: float) -> None:
 
 def _forgotten_at(record: TokenRecord) -> float:
     return record.expires + (JOIN_REMEMBERED_S if record.role is Role.JOIN else 0.0)
-
-
-def _lasting(ended: dict[str, int], now: float) -> dict[str, int]:
-    """The ended sessions that would not have ended by themselves yet; if they are many, those that last longest."""
-    kept = sorted((ends, mac) for mac, ends in ended.items() if ends > now)[-ENDED_MAX:]
-    return {mac: ends for ends, mac in kept}
 
 
 def _named(entries: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from drumlin.access.ended_sessions import ENDED_EACH_MAX
 from drumlin.access.entry_code import EntryCode
 from drumlin.access.tokens import (
-    ENDED_MAX,
     REVOKED_TABLE,
     SECRET_BYTES,
     SESSION_S,
@@ -126,14 +126,65 @@ def test_a_session_that_was_ended_is_refused_at_every_coordinator_and_others_of_
     asyncio.run(scenario())
 
 
-def test_so_many_ended_sessions_are_remembered() -> None:
-    access = AccessControl(SECRET)
-    for number in range(ENDED_MAX + 10):
-        session = access.session(Identity(Role.VIEWER, "abcdefgh"), int(NOW) + 60 + number)
-        access.end_session(shown(session), NOW)
-    with pytest.raises(Refused, match="has ended"):
+def is_over(access: AccessControl, session: Session) -> bool:
+    try:
         access.check(shown(session), Permission.READ, None, NOW)
-    assert len(access._ended) == ENDED_MAX
+    except Refused as refused:
+        return "has ended" in refused.message
+    return False
+
+
+def test_no_session_that_was_ended_comes_back_however_many_are() -> None:
+    async def scenario() -> None:
+        engine = await open_engine("memory:")
+        here, there = AccessControl(SECRET), AccessControl(SECRET)
+        greedy, other = Identity(Role.VIEWER, "abcdefgh"), Identity(Role.VIEWER, "bcdefghi")
+        kept, stolen = here.session(other, int(NOW) + 60), here.session(other, int(NOW) + 60)
+        sessions = [here.session(greedy, int(NOW) + 60 + number) for number in range(12 * ENDED_EACH_MAX)]
+        for ended in (stolen, *sessions):
+            here.end_session(shown(ended), NOW)
+        await here.share_ended(engine, NOW)
+        await there.refresh(engine)
+        later = here.session(greedy, int(NOW) + 60 + len(sessions))
+        for access in (here, there):
+            assert all(is_over(access, one) for one in (stolen, *sessions))
+            assert not is_over(access, kept), "of another token"
+            assert not is_over(access, later), "it lasts longer than all that were ended"
+
+    asyncio.run(scenario())
+
+
+def test_ended_sessions_take_little_room_at_coordinators_that_only_hear_of_them() -> None:
+    async def scenario() -> None:
+        engine = await open_engine("memory:")
+        here, there = AccessControl(SECRET), AccessControl(SECRET)
+        for number in range(5 * ENDED_EACH_MAX):
+            session = here.session(Identity(Role.VIEWER, "abcdefgh"), int(NOW) + 60 + number)
+            here.end_session(shown(session), NOW)
+            await here.share_ended(engine, NOW)
+            await there.refresh(engine)
+            assert len(await engine.get_entries(REVOKED_TABLE)) <= ENDED_EACH_MAX + 1
+            assert len(there._ended.known) <= ENDED_EACH_MAX + 1
+
+    asyncio.run(scenario())
+
+
+def test_two_coordinators_that_end_many_sessions_at_once_lose_none() -> None:
+    async def scenario() -> None:
+        engine = await open_engine("memory:")
+        pair = [AccessControl(SECRET), AccessControl(SECRET)]
+        ended = []
+        for number in range(4 * ENDED_EACH_MAX):
+            session = pair[0].session(Identity(Role.VIEWER, "abcdefgh"), int(NOW) + 60 + number)
+            pair[number % 2].end_session(shown(session), NOW)
+            ended.append(session)
+            if number % 50 == 49:
+                await asyncio.gather(*(access.share_ended(engine, NOW) for access in pair))
+        third = AccessControl(SECRET)
+        await third.refresh(engine)
+        assert all(is_over(third, session) for session in ended)
+
+    asyncio.run(scenario())
 
 
 def test_a_token_is_no_session_and_a_session_no_token() -> None:

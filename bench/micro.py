@@ -151,7 +151,7 @@ class Node:
         self.settle(Results(results))
 
     def settle(self, results: Results) -> Accepted:
-        return drive(self.dispatcher.results("n0", results, time.time()))
+        return drive(self.dispatcher.take("n0", results, time.time())).accepted
 
     def batch(self, tasks: list[Assignment]) -> None:
         run = self.stages.run

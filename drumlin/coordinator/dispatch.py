@@ -37,7 +37,6 @@ from drumlin.logs.events import Happenings
 from drumlin.model import NewURLs
 from drumlin.protocol import (
     LATEST_BOOT,
-    Accepted,
     ChangedSettings,
     Heartbeat,
     HeartbeatReply,
@@ -314,9 +313,6 @@ class Dispatcher:
                 known.duplicates += await self.engine.contents.known([(name, bytes.fromhex(one)) for name, one in part])
                 await breathe()
         return known
-
-    async def results(self, node: str | None, results: Results, now: float) -> Accepted:
-        return (await self.take(node, results, now)).accepted
 
     async def take(self, node: str | None, results: Results, now: float) -> Taken:
         """Find out which results will count, add the links of those, record their contents, and settle them. In this

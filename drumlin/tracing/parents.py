@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 SAMPLED = 1
 HIDDEN = "REDACTED"
@@ -43,7 +42,10 @@ def read_traceparent(text: str) -> SpanId | None:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its query, which may hold keys and names of people, and without a user."""
-    parts = urlsplit(url)
-    query = f"?{HIDDEN}" if parts.query else ""
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{query}"
+    """The URL without its query, which may hold keys and names of people, and without a user. Any text has such a form:
+    a node may send what is no URL."""
+    place, _, query = url.partition("#")[0].partition("?")
+    scheme, colon, rest = place.partition("://")
+    authority, slash, path = rest.partition("/")
+    hidden = f"?{HIDDEN}" if query else ""
+    return f"{scheme}{colon}{authority.rpartition('@')[2]}{slash}{path}{hidden}"

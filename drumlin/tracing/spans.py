@@ -17,6 +17,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import (
     NonRecordingSpan,
@@ -62,27 +63,48 @@ class OpenSpan:
         self._span.end(_ns(end_s))
 
 
+class _Ids(RandomIdGenerator):
+    """Makes the ids of spans, and of traces that are not told their id."""
+
+    next_trace = 0
+
+    def generate_trace_id(self) -> int:
+        return self.next_trace or super().generate_trace_id()
+
+
 class Tracer:
     """Makes the spans of one process, `service`, and sends them. Must be closed."""
 
     def __init__(self, service: str, instance: str) -> None:
         named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service}
         resource = Resource.create({**named, "service.instance.id": instance, "service.version": __version__})
+        self._ids = _Ids()
         # Whoever makes a span has chosen its URL already.
-        self._provider = TracerProvider(resource=resource, sampler=ALWAYS_ON, shutdown_on_exit=False)
+        self._provider = TracerProvider(
+            resource=resource, sampler=ALWAYS_ON, shutdown_on_exit=False, id_generator=self._ids
+        )
         self._provider.add_span_processor(BatchSpanProcessor(_Told(OTLPSpanExporter())))
         self._tracer = self._provider.get_tracer("drumlin", __version__)
 
     def begin(
-        self, name: str, parent: SpanId | None, start_s: float, attributes: Attributes = NONE, *, remote: bool = False
+        self,
+        name: str,
+        parent: SpanId | None,
+        start_s: float,
+        attributes: Attributes = NONE,
+        *,
+        remote: bool = False,
+        trace_id: int = 0,
     ) -> OpenSpan:
-        """Begin a span below `parent`, which another process made if `remote`; without a parent, a new trace."""
+        """Begin a span below `parent`, which another process made if `remote`; without a parent, a new trace, of this
+        id if one is given."""
         kind = SpanKind.CONSUMER if remote else SpanKind.PRODUCER if parent is None else SpanKind.INTERNAL
         context = None
         if parent is not None:
             flags = TraceFlags(TraceFlags.SAMPLED)
             known = SpanContext(parent.trace_id, parent.span_id, is_remote=remote, trace_flags=flags)
             context = set_span_in_context(NonRecordingSpan(known))
+        self._ids.next_trace = trace_id
         span = self._tracer.start_span(name, context, kind, dict(attributes), start_time=_ns(start_s))
         return OpenSpan(span)
 

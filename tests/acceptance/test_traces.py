@@ -70,7 +70,7 @@ def check_way(spans: dict[str, ReceivedSpan]) -> None:
     assert ours == {"lease", "settle"}
     assert {one.service for one in spans.values()} == {"drumlin-coordinator", "drumlin-node"}
     assert spans["fetch"].attributes["http.response.status_code"] == 200
-    assert spans["settle"].attributes["drumlin.counted"] is True
+    assert spans["settle"].attributes["drumlin.outcome"] == "fetched"
     order = [spans[name] for name in ("fetch", "read", "store", "send")]
     assert all(one.start <= one.end for one in spans.values())
     assert [one.start for one in order] == sorted(one.start for one in order)

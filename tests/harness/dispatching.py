@@ -62,7 +62,7 @@ class Driven:
         return drive(self.made.work(node, request, now))
 
     def results(self, results: Results, now: float, node: str | None = None) -> Accepted:
-        return drive(self.made.results(node, results, now))
+        return drive(self.made.take(node, results, now)).accepted
 
     def known(self, request: KnownRequest) -> Known:
         return drive(self.made.known(request))

@@ -32,7 +32,7 @@ async def work_on(made: Dispatcher, node: str) -> int:
                 for one in lease.assignments
             ]
             release = HostReport(lease.lease_id, lease.host, release=True)
-            pages += (await made.results(node, Results(results, [release]), now)).accepted_count
+            pages += (await made.take(node, Results(results, [release]), now)).accepted.accepted_count
     return pages
 
 

@@ -52,7 +52,7 @@ def test_a_host_given_back_through_one_is_not_contacted_too_early_through_the_ot
     two = Two()
     (lease,) = two.lease(two.true, 100.0)
     done = batch_of([result(task) for task in lease.assignments], [release(lease, next_contact_s=DELAY_S)])
-    drive(two.late.results(None, done, 101.0 - AGREED_S))
+    drive(two.late.take(None, done, 101.0 - AGREED_S))
     (again,) = two.lease(two.true, 101.5)
     assert 101.5 + again.wait_s >= 101.0 + DELAY_S
 

@@ -52,7 +52,7 @@ def test_a_result_that_is_sent_again_must_name_the_same_page_and_gets_the_same_r
     receipts: list[list[str]] = []
     for page_url, count in ((PAGE, 1), (PAGE, 1), (PAGE + "other", 0), ("", 0)):
         sent = Results([result(gate, page_url=page_url, content_hash=HASH)], [], canonical_links=True, segment="s")
-        accepted = drive(made.made.results(None, sent, 6.0))
+        accepted = drive(made.made.take(None, sent, 6.0)).accepted
         assert accepted.accepted_count == count
         give_receipts(made.made.seals, sent, accepted)
         receipts.append(accepted.receipts)
@@ -70,7 +70,7 @@ def test_a_false_page_gets_no_receipt_when_it_is_sent_again(capture_id: str, pag
     for own_id, claimed in ((capture_id, page_url), ("own", OTHER)):
         told = result(gate, content_hash=HASH, capture_id=own_id, page_url=claimed)
         sent = Results([told], [], canonical_links=True, segment="s")
-        accepted = drive(made.made.results(None, sent, 6.0))
+        accepted = drive(made.made.take(None, sent, 6.0)).accepted
         give_receipts(made.made.seals, sent, accepted)
         assert [told.page for receipt in accepted.receipts if receipt] in ([], [GATE])
 

@@ -52,7 +52,7 @@ def test_of_a_host_on_a_budget_no_more_pages_are_given_than_it_has_left() -> Non
             for lease in leases:
                 pages[lease.host] = pages.get(lease.host, 0) + len(lease.assignments)
                 node = lease.lease_id.partition(":")[0]
-                assert (await dispatchers[0].results(node, fetched(lease, now), now)).rejected_count == 0
+                assert (await dispatchers[0].take(node, fetched(lease, now), now)).accepted.rejected_count == 0
         return pages
 
     hours = count(NOW, 3_600.0)
@@ -66,7 +66,7 @@ def test_pages_count_towards_a_budget_whatever_their_size_and_redirects_do_not()
         results = fetched(lease, NOW)
         results.results[0].size = 0
         results.results[1].outcome, results.results[1].status_code = "redirected", 301
-        await one.results("n1", results, NOW)
+        await one.take("n1", results, NOW)
         state = await one.engine.host_state(one.engine.shard_of("a.example"), "a.example")
         assert state is not None
         assert state.pages == (await one.totals(NOW)).pages == 2
@@ -82,7 +82,7 @@ def test_a_spent_budget_keeps_no_crawl_from_ending_and_a_raised_one_is_given_out
         await ending.orders.limit("a.example", 1)
         for now in (NOW + 1, NOW + 2):
             for lease in (await ending.work("n1", WorkRequest(10), now)).leases:
-                await ending.results("n1", fetched(lease, now), now)
+                await ending.take("n1", fetched(lease, now), now)
         await ending.tick(NOW + 3, 3.0)
         assert ending.state is CrawlState.FINISHED
         await ending.resume()

@@ -57,7 +57,10 @@ CALLED_BY_OTHERS = {
         *(f"drumlin.logs.destinations.{name}.handleError" for name in ("_Stderr", "_File")),
         *(f"drumlin.logs.destinations.{name}.emit" for name in ("_Telling", "_File")),
     },
-    "OpenTelemetry": {f"drumlin.tracing.spans._Told.{name}" for name in ("export", "force_flush")},
+    "OpenTelemetry": {
+        *(f"drumlin.tracing.spans._Told.{name}" for name in ("export", "force_flush")),
+        "drumlin.tracing.spans._Ids.generate_trace_id",
+    },
     "bench.engines, which waits until RocksDB has come to rest": {"drumlin.engines.rocksdb.engine.RocksEngine.at_rest"},
     "`drumlin frontier checkpoint`, which issue 15 adds": {
         "drumlin.engines.base.Engine.snapshot",

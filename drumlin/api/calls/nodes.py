@@ -26,6 +26,7 @@ from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.nodes import Proof, SupersededError
 from drumlin.coordinator.taking.backlog import Backlog, put_off, renewals_of
 from drumlin.coordinator.taking.receipts import bind_to_segment, give_receipts
+from drumlin.coordinator.taking.settling import Taken
 from drumlin.errors import BusyError
 from drumlin.http.refusal import Refused
 from drumlin.protocol import (
@@ -285,9 +286,10 @@ class NodeCalls:
         begun_s = self.traces.wall() if self.traces is not None else 0.0
         settle = await self._prepare(call.node_id, results)
         async with self._backlog.turn(call.node_id):
-            accepted = await settle()
+            taken = await settle()
+        accepted = taken.accepted
         if self.traces is not None and isinstance(results, Results):
-            self.traces.settled(results, accepted, call.node_id, begun_s)
+            self.traces.settled(results, taken, call.node_id, begun_s)
         self.work_may_have_come(WOKEN_BY_RESULTS)
         if self._dispatcher.may_be_finished:
             self.drained.set()
@@ -297,7 +299,7 @@ class NodeCalls:
             self._gate.counted(call.identity, accepted.accepted_count, call.now)
         return accepted
 
-    async def _prepare(self, node: str, results: Results | ToldResults) -> Callable[[], Awaitable[Accepted]]:
+    async def _prepare(self, node: str, results: Results | ToldResults) -> Callable[[], Awaitable[Taken]]:
         """Return the function that settles a batch. Pages that the sender has not stored are parsed first; settling
         then stores them too."""
         if isinstance(results, Results):
@@ -306,19 +308,15 @@ class NodeCalls:
             stored = as_stored(results, self._time.today())
             return lambda: self._settle_stored(node, stored)
         tellings = await self._intake.read(node, results.results)
+        return lambda: self._intake.take(node, tellings, results.hosts)
 
-        async def take() -> Accepted:
-            return (await self._intake.take(node, tellings, results.hosts)).accepted
-
-        return take
-
-    async def _settle_stored(self, node: str, results: Results) -> Accepted:
+    async def _settle_stored(self, node: str, results: Results) -> Taken:
         if results.segment:
             bind_to_segment(results)
-        accepted = await self._dispatcher.results(node, results, await self._time.now())
+        taken = await self._dispatcher.take(node, results, await self._time.now())
         if results.segment:
-            give_receipts(self._dispatcher.seals, results, accepted)
-        return accepted
+            give_receipts(self._dispatcher.seals, results, taken.accepted)
+        return taken
 
     async def _judge(self, call: Call, accepted: Accepted) -> None:
         reasons = [rejected.reason for rejected in accepted.rejected]

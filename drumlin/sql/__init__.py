@@ -4,7 +4,7 @@
 - `ready`: questions that are ready to be asked; `reference` makes the docs of both
 - `database`: opens the tables so that a question can read them, and nothing else
 - `asking`: asks for somebody on the network: in a process of its own, `answerer`, that the operating system confines
-  (`confinement`)
+  (`confinement`, with `call_filter`)
 
 Invariants: a question changes nothing. It is a single SELECT, so it cannot write a file; it can read no file but those
 of the tables, use no network and load no extension; and it cannot change these settings. For `drumlin query` DuckDB

@@ -79,8 +79,24 @@ class Answer:
         """Each row once."""
         with _plain_errors(OSError):
             for batch in self._relation.to_arrow_reader(ROWS_AT_ONCE):
-                columns = [[_number(value) for value in column.to_pylist()] for column in batch.columns]
-                yield from zip(*columns, strict=True)
+                yield from zip(*map(_values, batch.columns), strict=True)
+
+
+def _values(column: Any) -> list[Any]:
+    try:
+        return [_number(value) for value in column.to_pylist()]
+    except (OverflowError, ValueError) as wrong:
+        # Arrow and DuckDB have times for which Python has no date. A row may have one, whoever wrote it.
+        if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+            message = "The answer has a date before the year 1 or after the year 9999, within a list or another value."
+            raise ConfigError(message, "Ask for it as a column of its own, or cast it to VARCHAR.") from wrong
+        texts: list[Any] = _without_zone(column).cast(pa.string()).to_pylist()
+        return texts
+
+
+def _without_zone(column: Any) -> Any:
+    """The same times: their zone is UTC, and Arrow would look for a file that tells of zones."""
+    return column.cast(pa.timestamp(column.type.unit)) if pa.types.is_timestamp(column.type) else column
 
 
 def _number(value: Any) -> Any:

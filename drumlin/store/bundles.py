@@ -10,7 +10,8 @@ and with each other as in any store (docs/reference/store.md), and every row mus
 were really settled only the coordinator can tell, from the receipts; so `check` returns what the rows claim.
 
 Parquet stores a value that repeats only once, so a few kilobytes can unpack to gigabytes. Therefore no row group may be
-much larger than those of nodes, and what is no text for people may be no longer than a URL.
+much larger than those of nodes, and what is no text for people may be no longer than a URL. Times and sizes must be
+such that readers can make dates and sums of them.
 
 The bytes come from a stranger, so the check runs in a process of its own, with bounds on its memory and time
 (`check_alone`).
@@ -33,6 +34,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drumlin.store.names import node_of_segment, node_of_warc
+from drumlin.store.tables.reading import values_of
+from drumlin.store.tables.rows import BODY_BYTES_MAX, TIME_MAX
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES, SCHEMAS
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX
 from drumlin.store.warc.file import WARC_SUFFIX
@@ -57,6 +60,9 @@ VALUE_BYTES_MAX: Final = 8_200
 TEXT_BYTES_MAX: Final = 8 * 1024**2
 TEXTS: Final = frozenset({"text", "title", "description", "fetch_redirect", "rel", "error", "text_data_url"})
 """The columns whose values may be longer than a URL: the words of a page or of an error, and what a site may write."""
+TIME: Final = "fetch_time"
+NUMBERS: Final = {TIME: TIME_MAX, "body_bytes": BODY_BYTES_MAX, "wire_bytes": BODY_BYTES_MAX}
+"""The columns that readers make dates or sums of, and the largest value of each; none is below 0."""
 MEMORY_BYTES_MAX: Final = 1024**3
 """For the checking process's own data. WARC files are mapped from the disk and do not count."""
 CPU_S_MAX: Final = 120
@@ -274,7 +280,7 @@ def _rows(folder: Path, table: str, segment: str) -> Iterator[dict[str, Any]]:
         if table != LINKS and file.metadata.num_rows > ROWS_MAX:
             raise NotABundle(f"{table} has too many rows")
         for batch in _batches(file, table):
-            columns = [_values(batch.column(name)) for name in WANTED[table]]
+            columns = [values_of(batch.column(name)) for name in WANTED[table]]
             _check_addresses(columns[WANTED[table].index(ADDRESSES[table])])
             for row in zip(*columns, strict=True):
                 yield dict(zip(WANTED[table], row, strict=True))
@@ -295,6 +301,7 @@ def _batches(file: Any, table: str) -> Iterator[Any]:
             if bytes_left < 0:
                 raise NotABundle(f"a row group of {table} is too large")
             _check_lengths(batch, table)
+            _check_numbers(batch, table)
             yield batch
 
 
@@ -315,16 +322,23 @@ def _longest(values: Any) -> int:
     return int(np.diff(np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]).max())
 
 
+def _check_numbers(batch: Any, table: str) -> None:
+    """Times are not compared with today: the clock of a node may be wrong, and so may ours."""
+    for name, largest in NUMBERS.items():
+        if name not in batch.schema.names:
+            continue
+        numbers = values_of(batch.column(name))
+        known = [number for number in numbers if number is not None]
+        if len(known) < len(numbers) and name == TIME:
+            raise NotABundle(f"a row of {table} has no {name}")
+        if known and not (min(known) >= 0 and max(known) <= largest):
+            raise NotABundle(f"a value of {name} in {table} cannot be")
+
+
 def _check_addresses(values: list[str | None]) -> None:
     urls = [url for url in values if url is not None]
     if not are_well_spelled(urls, set(map(origin_of, urls))):
         raise NotABundle("it leads to something that is no web address")
-
-
-def _values(column: Any) -> list[Any]:
-    """A column's values, with times as microseconds."""
-    values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
-    return values
 
 
 def _schema(table: str) -> Any:

@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from drumlin.cli.query import fitting
@@ -20,7 +22,7 @@ from drumlin.sql.database import answering, files_of
 from drumlin.sql.ready import QUESTIONS
 from drumlin.sql.reference import reference_page
 from drumlin.sql.views import TABLES, VIEWS
-from drumlin.store.tables.schema import COLUMNS
+from drumlin.store.tables.schema import COLUMNS, SCHEMAS
 from drumlin.testing import FakeWeb, Response
 from tests.acceptance.commands import FAST, NO_PATIENCE, crawl, drumlin, end, running, wait_until
 
@@ -234,6 +236,23 @@ def test_rows_are_those_of_the_moment_though_a_running_crawl_replaces_the_files(
     with ExitStack() as stack:
         old = files_of(folder, time.time() + 1_000, stack)
     assert old == [str(folder / "a.parquet")], "old files stay as they are, and need no descriptor"
+
+
+@pytest.mark.parametrize("odd", [2**62, -(2**62), None])
+def test_times_that_python_has_no_date_for_are_told_as_they_are(tmp_path: Path, odd: int | None) -> None:
+    for table, schema in SCHEMAS.items():
+        (tmp_path / table).mkdir()
+        rows = [{"url": "http://a.test/", "outcome": "fetched", "host": "a.test", "attempt": 1, "fetch_status": 200}]
+        rows = [row | {"fetch_time": when} for row in rows for when in (odd, 1_760_000_000_000_000)]
+        pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / table / "odd.parquet")
+    for sql in (*(f"FROM {name}" for name in (*COLUMNS, *VIEWS)), *(one.sql for one in QUESTIONS.values())):
+        with answering(tmp_path, sql) as answer:
+            list(answer.rows())
+    with answering(tmp_path, "SELECT fetch_time, 'infinity'::TIMESTAMP FROM fetches ORDER BY fetch_time") as answer:
+        told = [str(value) for row in answer.rows() for value in row]
+    assert sum("2025-10-09 08:53:20" in value for value in told) == 1
+    with pytest.raises(ConfigError, match="date"), answering(tmp_path, "SELECT ['infinity'::TIMESTAMP]") as answer:
+        list(answer.rows())
 
 
 def test_a_question_reads_no_descriptor_that_it_inherited(folder: Path) -> None:

@@ -24,6 +24,7 @@ from drumlin.protocol import Result, Results
 from drumlin.store import bundles as store_bundles
 from drumlin.store import merge
 from drumlin.store.bundles import BODY, TEXT_BYTES_MAX
+from drumlin.store.tables.rows import BODY_BYTES_MAX, TIME_MAX
 from tests.harness.bundles import BundlingNode, Members, packed, renamed
 from tests.harness.coordinators import RemoteNode, RunningCoordinator
 from tests.harness.outputs import check_index_matches_tables, check_warcs, query, stored_urls
@@ -206,6 +207,21 @@ def test_where_robots_txt_leads_elsewhere_is_told_and_not_stored(node: BundlingN
     assert rows == [("http://a.test/elsewhere", None)]
 
 
+@pytest.mark.parametrize("time", [None, 2**62])
+def test_a_robots_txt_that_was_asked_for_at_no_time_is_refused(
+    node: BundlingNode, store: Path, time: int | None
+) -> None:
+    """Its row needs no receipt, which would bind its time."""
+    segment, members = node.bundle(*URLS, asked={"a.test": ""})
+    path, rows = table(members, "fetches")
+    times = rows["fetch_time"].cast(pa.int64()).to_pylist()
+    times = [time if kind == "robots" else at for kind, at in zip(rows["outcome"].to_pylist(), times, strict=True)]
+    place = rows.schema.get_field_index("fetch_time")
+    forged = rows.set_column(place, rows.schema.field(place), pa.array(times, rows.schema.field(place).type))
+    assert node.put(segment, members | {path: written(forged)}).code == "not_a_bundle"
+    assert stored(store) == {}
+
+
 @pytest.mark.parametrize("path", ["/never-given", "/", "/robots.txt?", "/robots.txt/", "/x/robots.txt"])
 def test_a_page_that_was_not_given_is_not_stored_as_a_robots_txt(
     node: BundlingNode, store: Path, monkeypatch: pytest.MonkeyPatch, path: str
@@ -311,6 +327,10 @@ def test_rows_that_say_something_else_than_was_settled_are_refused(
         ("pages", "content_mime_detected", "a" * 10_000),
         ("pages", "text", "a" * (TEXT_BYTES_MAX + 1)),
         ("pages", "redirects", ["a" * 10_000]),
+        *((name, "fetch_time", time) for name in ("pages", "links", "fetches") for time in (None, -1, TIME_MAX + 1)),
+        ("pages", "body_bytes", BODY_BYTES_MAX + 1),
+        ("pages", "body_bytes", -1),
+        ("fetches", "wire_bytes", 2**63 - 1),
     ],
     ids=lambda value: str(value)[:20],
 )

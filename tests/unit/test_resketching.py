@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from drumlin.coordinator.resketching import (
@@ -78,6 +80,21 @@ def test_a_crawl_of_today_has_nothing_made_anew(tmp_path: Path, caplog: pytest.L
     asyncio.run(note_sketches(engine))
     asyncio.run(make_sketches_anew_in_turn(engine, tmp_path, "one", soon))
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("time", [2**62, None])
+def test_a_page_of_a_time_that_cannot_be_is_found_like_others(tmp_path: Path, time: int | None) -> None:
+    """Nothing else may keep a coordinator of a new version from starting."""
+    engine = MemoryEngine()
+    content = stored(tmp_path, engine)
+    (path,) = (tmp_path / "pages").glob("*.parquet")
+    rows = pq.read_table(path)
+    for name, value in (("fetch_time", time), ("fetch_status", None)):
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(place), pa.array([value], rows.schema.field(place).type))
+    pq.write_table(rows, path)
+    assert asyncio.run(make_sketches_anew(engine, tmp_path)) == 1
+    assert near_to(engine, [*WORDS, "more"]) == content.url
 
 
 def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:

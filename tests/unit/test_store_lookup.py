@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from drumlin.store.files import DirectoryFiles
-from drumlin.store.tables import lookup, url_index
-from drumlin.store.tables.lookup import LINKS_FOUND_MAX, SETTLED_S, StoreReader
+from drumlin.store.tables import lookup, spellings, url_index
+from drumlin.store.tables.lookup import LINKS_FOUND_MAX, SETTLED_S, StoredFetch, StoreReader
 from drumlin.store.tables.reading import BATCH_ROWS
+from drumlin.store.tables.rows import TIME_MAX
 from drumlin.store.tables.schema import SCHEMAS
 from drumlin.store.tables.url_index import COLUMNS, INDEX_SUFFIX, INDEXES, UrlIndex, key_of, make_index
 from drumlin.urls import identity
@@ -37,10 +38,11 @@ def always() -> bool:
 
 
 def written(
-    store: Path, name: str = "n0-1", stored: list[str] | None = None, *, at: int = 1, ended: float = WRITTEN
+    store: Path, name: str = "n0-1", stored: list[str] | None = None, *, at: int | None = 1, ended: float = WRITTEN
 ) -> None:
     """A segment whose every page links to `TARGET`, and whose first fetch leads to `AIM`. Row groups have two rows. The
-    fetches are a microsecond apart and begin with the one `at` this; the files were written when it `ended`."""
+    fetches are a microsecond apart and begin with the one `at` this (None: all have no time); the files were written
+    when it `ended`."""
     urls = STORED if stored is None else stored
     count = len(urls)
     rows: dict[str, list[dict[str, Any]]] = {
@@ -54,7 +56,7 @@ def written(
     rows["fetches"][0]["redirect_to"] = AIM
     for table, made in rows.items():
         for place, row in enumerate(made):
-            row["fetch_time"] = at + place
+            row["fetch_time"] = None if at is None else at + place
         folder = store / "tables" / table
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.parquet"
@@ -262,7 +264,7 @@ def test_links_of_a_site_that_cannot_be_spellings_are_not_taken_apart(
         taken.append(url)
         return identity(url)
 
-    monkeypatch.setattr(lookup, "identity", noted)
+    monkeypatch.setattr(spellings, "identity", noted)
     found, _ = StoreReader(DirectoryFiles(tmp_path)).links("http://a.test/p/q", always)
     assert len(found) == 3
     assert len(taken) < 10
@@ -276,6 +278,49 @@ def test_rows_that_no_node_writes_end_neither_indexing_nor_a_look(tmp_path: Path
         assert len(reader.links(TARGET, always)[0]) == 1 + len(STORED)
         assert reader.index_some(LATER, always) == 0
         assert len(list((tmp_path / INDEXES).iterdir())) == 2
+
+
+@pytest.mark.parametrize("time", [2**62, -(2**62), None])
+def test_times_that_cannot_be_end_no_look(tmp_path: Path, time: int | None) -> None:
+    written(tmp_path, "n0-1", STORED[:3])
+    written(tmp_path, "n9-1", [STORED[3]], at=time)
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    (found,), _ = reader.fetches(STORED[3], always)
+    assert 0.0 <= found.fetched <= TIME_MAX / 1e6
+    assert (found.page, found.warc_filename) == (True, "0.warc.gz")
+    assert reader.page(STORED[3], "n9-1", found.fetched, always)["url"] == STORED[3]
+    of_host, complete = reader.host_fetches("a.test", 5, always)
+    assert complete
+    assert {one.url for one in of_host} == {STORED[0], STORED[1], STORED[3]}
+
+
+def test_attempts_of_times_to_come_do_not_hide_those_that_others_told_since(tmp_path: Path) -> None:
+    lies = [f"http://a.test/{number}" for number in range(5)]
+    written(tmp_path, "n9-1", lies, at=TIME_MAX - 5, ended=WRITTEN)
+    true = ["http://a.test/true", "http://a.test/too"]
+    written(tmp_path, "n0-1", true, at=round((WRITTEN + 600) * 1e6), ended=WRITTEN + 700)
+    found, _ = StoreReader(DirectoryFiles(tmp_path)).host_fetches("a.test", 3, always)
+    assert {one.url for one in found[:2]} == set(true)
+    assert found[2].url in lies
+
+
+def test_a_segment_that_fails_in_a_way_nobody_foresaw_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path, "n0-1")
+    written(tmp_path, "n9-1", ["http://a.test/y"])
+
+    def failing(segment: Any, *rest: Any) -> list[StoredFetch]:
+        if segment.name != "n0-1":
+            raise KeyError
+        return of_segment(segment, *rest)
+
+    of_segment = lookup._attempts
+    monkeypatch.setattr(lookup, "_attempts", failing)
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    for _ in range(2):
+        assert len(reader.fetches(STORED[3], always)[0]) == 1
+    assert caplog.text.count("cannot read n9-1") == 1
 
 
 def test_an_index_that_fails_in_a_way_nobody_foresaw_hides_no_other(

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from drumlin.api.calls.data import content_view
 from drumlin.disk import OPEN_SUFFIX
 from drumlin.errors import StorageError
 from drumlin.store import WarcWriter
 from drumlin.store.copies import stored_capture
 from drumlin.store.files import DirectoryFiles
-from drumlin.store.tables.contents import OTHER_TYPES, TYPES_MAX, ContentsReader
+from drumlin.store.tables import contents
+from drumlin.store.tables.contents import OTHER_TYPES, TYPES_MAX, Contents, ContentsReader, Summed
+from drumlin.store.tables.rows import BODY_BYTES_MAX, TIME_MAX
 from drumlin.store.tables.schema import SCHEMAS
 from tests.unit.store_captures import FETCHED, HTML, make_capture
 
 
-def write(folder: Path, name: str, types: list[str | None], size: int = 500) -> None:
+def write(folder: Path, name: str, types: list[str | None], size: int = 500, time: int | None = 1_000_000) -> None:
     rows = [{"url": f"http://a.example/{number}", "content_mime_detected": kind} for number, kind in enumerate(types)]
     for row in rows:
-        row |= {"body_bytes": size, "fetch_time": 1_000_000, "noindex": False}  # type: ignore[dict-item]
+        row |= {"body_bytes": size, "fetch_time": time, "noindex": False}  # type: ignore[dict-item]
     pages = folder / "tables" / "pages"
     pages.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, SCHEMAS["pages"]), pages / f"{name}.new")
@@ -56,6 +61,35 @@ def test_a_damaged_segment_and_an_empty_store_are_no_trouble(tmp_path: Path) -> 
     write(tmp_path, "good", ["text/html"])
     (tmp_path / "tables" / "pages" / "bad.parquet").write_bytes(b"PAR1 no more")
     assert reader.sum_up(lambda: True).contents.pages == 1
+
+
+@pytest.mark.parametrize("time", [2**62, -(2**62), None])
+def test_times_and_sizes_that_cannot_be_are_no_trouble(tmp_path: Path, time: int | None) -> None:
+    write(tmp_path, "good", ["text/html"])
+    for name in ("odd", "odder", "oddest"):
+        write(tmp_path, name, ["text/html"] * 2, size=2**63 - 1, time=time)
+    write(tmp_path, "negative", ["text/html"], size=-(2**62))
+    found = ContentsReader(DirectoryFiles(tmp_path)).sum_up(lambda: True).contents
+    assert (found.pages, found.bytes) == (8, 6 * BODY_BYTES_MAX + 500)
+    assert found.type_bytes["text/html"] == found.bytes == sum(found.size_bytes)
+    assert 1.0 <= found.newest <= TIME_MAX / 1e6
+    assert msgspec.msgpack.encode(content_view(Summed(found, 5, 5)))
+
+
+def test_rows_that_fail_in_a_way_nobody_foresaw_hide_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, "good", ["text/html"])
+    write(tmp_path, "odd", ["text/html"] * 2)
+
+    def failing(rows: Any) -> Contents:
+        return Contents(pages=len(rows) // (len(rows) % 2))
+
+    monkeypatch.setattr(contents, "contents_of", failing)
+    reader = ContentsReader(DirectoryFiles(tmp_path))
+    for _ in range(2):
+        assert reader.sum_up(lambda: True).contents.pages == 1
+    assert caplog.text.count("cannot sum up odd.parquet") == 1
 
 
 @pytest.mark.parametrize("finished", [False, True], ids=["growing", "finished"])

@@ -22,7 +22,7 @@ from drumlin.model import Capture
 from drumlin.store.copies import stored_capture
 from drumlin.store.files import DirectoryFiles
 from drumlin.store.tables.contents import ContentsReader, Summed
-from drumlin.store.tables.lookup import StoredFetch, StoredLink, StoreReader
+from drumlin.store.tables.lookup import StoredFetch, StoredLink, StoreReader, newest_first
 from drumlin.store.tables.reading import InTime
 from drumlin.urls import host_of, identity
 
@@ -174,4 +174,4 @@ def _each_once(found: list[StoredFetch]) -> list[StoredFetch]:
     distinct: dict[tuple[str, str, int], StoredFetch] = {}
     for one in found:
         distinct.setdefault((one.segment, one.outcome, round(one.fetched * 1e3)), one)
-    return sorted(distinct.values(), key=lambda one: -one.fetched)
+    return newest_first(distinct.values())

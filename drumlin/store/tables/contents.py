@@ -6,7 +6,7 @@ at a large store reads as many segments as it has time for; the next look goes o
 
 from __future__ import annotations
 
-import importlib
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
@@ -16,8 +16,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from drumlin.logs import Event, event
 from drumlin.store.files import StoredFile, StoreFiles
-from drumlin.store.tables.reading import InTime, batches
+from drumlin.store.tables.reading import InTime, batches, compute
+from drumlin.store.tables.rows import BODY_BYTES_MAX, moment_of
 from drumlin.store.tables.schema import PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 
@@ -40,6 +42,8 @@ _COLUMNS: Final = [
     "fetch_time",
     *FLAGS,
 ]
+
+log = logging.getLogger("drumlin.store")
 
 
 class Contents(msgspec.Struct):
@@ -100,15 +104,19 @@ class ContentsReader:
     def _of_segment(self, file: StoredFile) -> Contents:
         found = Contents()
         # A segment that is gone or damaged counts as empty: those who need all rows report it.
-        with (
-            suppress(OSError, pa.ArrowException),
-            self._files.open(f"{_FOLDER}/{file.name}") as opened,
-            pq.ParquetFile(opened) as pages,
-        ):
-            for group in range(pages.num_row_groups):
-                for batch in batches(pages, group, _COLUMNS, lambda: True):
-                    found.add(contents_of(pa.Table.from_batches([batch])))
-                    found = _few_names(found)
+        try:
+            with (
+                suppress(OSError, pa.ArrowException),
+                self._files.open(f"{_FOLDER}/{file.name}") as opened,
+                pq.ParquetFile(opened) as pages,
+            ):
+                for group in range(pages.num_row_groups):
+                    for batch in batches(pages, group, _COLUMNS, lambda: True):
+                        found.add(contents_of(pa.Table.from_batches([batch])))
+                        found = _few_names(found)
+        except Exception:
+            # Whatever a stranger's rows may cause, the other segments are summed up.
+            log.exception("cannot sum up %s, for a reason nobody foresaw", file.name, extra=event(Event.BUG))
         return found
 
 
@@ -123,7 +131,8 @@ def contents_of(rows: Any) -> Contents:
     """The sums of these rows of `pages`."""
     if not len(rows):
         return Contents()
-    pc = importlib.import_module("pyarrow.compute")
+    pc = compute()
+    rows = _with_possible_sizes(pc, rows)
     types, type_bytes = _by(rows, "content_mime_detected")
     twins, twin_bytes = _by(rows, "duplicate_kind")
     twins.pop("", None)
@@ -142,8 +151,15 @@ def contents_of(rows: Any) -> Contents:
         duplicates=twins,
         duplicate_bytes=twin_bytes,
         flags=flags,
-        newest=pc.max(rows["fetch_time"]).as_py().timestamp(),
+        newest=moment_of(pc.max(rows["fetch_time"].cast(pa.int64())).as_py()),
     )
+
+
+def _with_possible_sizes(pc: Any, rows: Any) -> Any:
+    """The same rows without sizes that no body has, which a stranger may have written: Arrow's sums would overflow."""
+    place, sizes = rows.schema.get_field_index("body_bytes"), pc.fill_null(rows["body_bytes"], 0)
+    possible = pc.max_element_wise(pc.min_element_wise(sizes, pa.scalar(BODY_BYTES_MAX)), pa.scalar(0))
+    return rows.set_column(place, "body_bytes", possible)
 
 
 def _by(rows: Any, column: str) -> tuple[Counter[str], Counter[str]]:
@@ -159,7 +175,6 @@ def _by(rows: Any, column: str) -> tuple[Counter[str], Counter[str]]:
 
 def _by_size(pc: Any, sizes: Any) -> tuple[list[int], list[int]]:
     """How many sizes are in each class, and what they sum up to."""
-    sizes = pc.fill_null(sizes, 0)
     masks = [pc.greater_equal(sizes, bound) for bound in SIZE_BOUNDS]
     counts = [pc.sum(mask).as_py() or 0 for mask in masks]
     totals = [pc.sum(pc.if_else(mask, sizes, 0)).as_py() or 0 for mask in masks]

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from drumlin.store.tables.reading import values_of
 from drumlin.store.tables.schema import FETCHES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 
@@ -49,7 +50,7 @@ def _attempts(path: Path, wanted: frozenset[str]) -> Iterator[tuple[str, int, Fa
             urls = batch.column("url").to_pylist()
             if wanted.isdisjoint(urls):
                 continue
-            tried = batch.column("fetch_time").view(pa.int64()).to_pylist()
+            tried = [when or 0 for when in values_of(batch.column("fetch_time"))]
             said = [batch.column(name).to_pylist() for name in _SAID]
             for url, when, outcome, status, kind, error in zip(urls, tried, *said, strict=True):
                 if url in wanted:

@@ -9,11 +9,9 @@ their journals. A file may be a stranger's, who sent it as a bundle, so it is re
 from __future__ import annotations
 
 import heapq
-import importlib
 import logging
 import math
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, BinaryIO, Final
 
@@ -24,12 +22,12 @@ import pyarrow.parquet as pq
 from drumlin.errors import StorageError
 from drumlin.logs import Event, event
 from drumlin.store.files import StoredFile, StoreFiles
-from drumlin.store.tables.reading import InTime, TimeUp, batches, check_time, rows_at
-from drumlin.store.tables.rows import MICROSECONDS, FetchRecord
+from drumlin.store.tables.reading import InTime, TimeUp, batches, check_time, compute, places_in, rows_at
+from drumlin.store.tables.rows import MICROSECONDS, FetchRecord, moment_of
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
+from drumlin.store.tables.spellings import Spellings
 from drumlin.store.tables.url_index import COLUMNS, INDEX_SUFFIX, INDEXES, UrlIndex, key_of, make_index
-from drumlin.urls import identity
 
 FOUND_MAX: Final = 100
 LINKS_FOUND_MAX: Final = 20
@@ -71,11 +69,6 @@ _TOLD_COLUMNS: Final = [
 SAME_MOMENT_S: Final = 1e-3
 CLOCKS_DIFFER_S: Final = 60.0
 """By how much the clock of a node may be ahead of the one by which the store notes when a file was written."""
-_SPELLED: Final = re.compile("[%?;]")
-_ESCAPABLE: Final = re.compile("[A-Za-z0-9._~-]")
-ESCAPABLE_CHARS_MAX: Final = 200
-"""How much of a path is compared with spellings that escape some of its characters. That leaves out most other URLs;
-those that are left are compared by identity."""
 
 log = logging.getLogger("drumlin.store")
 
@@ -83,7 +76,8 @@ log = logging.getLogger("drumlin.store")
 class StoredFetch(msgspec.Struct):
     """One attempt as the store has it. `segment` names the files that hold its rows, `page` says whether it has a row
     in `pages`, and the WARC's name is empty if there is no record. One that is `unsettled` was read in a node's
-    journal, and no coordinator has said yet whether it counts; one that is `unshown` is in a journal only."""
+    journal, and no coordinator has said yet whether it counts; one that is `unshown` is in a journal only. `written` is
+    when the file with its row was."""
 
     fetched: float
     outcome: str
@@ -106,6 +100,13 @@ class StoredFetch(msgspec.Struct):
     unshown: bool = False
     unsettled: bool = False
     redirects: Sequence[str] = ()
+    written: float = math.inf
+
+    @property
+    def when(self) -> float:
+        """When it counts as made, among others. A row is not younger than its file: so nobody can put his own before
+        all that others tell later, by a time that is still to come."""
+        return min(self.fetched, self.written + CLOCKS_DIFFER_S)
 
     @property
     def tells_origin(self) -> bool:
@@ -132,8 +133,9 @@ class _Segment:
     """One segment, and the index of its URLs, if there is one and it is about its files. A file is opened when it is
     needed: most indexes say that nothing is."""
 
-    def __init__(self, name: str, opened: Callable[[str], BinaryIO], index: UrlIndex | None) -> None:
+    def __init__(self, name: str, written: float, opened: Callable[[str], BinaryIO], index: UrlIndex | None) -> None:
         self.name = name
+        self.written = written
         self.opened = opened
         self.index = index
 
@@ -146,7 +148,7 @@ class _Segment:
         indexed = None if self.index is None else self.index.groups(part, key_of(url))
         if indexed == []:
             return
-        spellings = _Spellings(url)
+        spellings = Spellings(url)
         with pq.ParquetFile(self.opened(table)) as file:
             for group in reversed(range(file.num_row_groups) if indexed is None else indexed):
                 places = _places(file, group, column, spellings.among, in_time, limit)
@@ -156,14 +158,15 @@ class _Segment:
 
     def pages(self, urls: set[str], columns: list[str], in_time: InTime) -> dict[str, dict[str, Any]]:
         """The rows of these pages, spelled as they are in the tables, by their URLs."""
-        pc, found = _compute(), dict[str, dict[str, Any]]()
+        pc, found = compute(), dict[str, dict[str, Any]]()
         wanted = pa.array(list(urls), pa.string())
+        among = lambda values: places_in(pc.is_in(values, value_set=wanted))  # noqa: E731
         with pq.ParquetFile(self.opened(PAGES)) as file:
             index = self.index
             all_groups = range(file.num_row_groups)
             groups = all_groups if index is None else {g for url in urls for g in index.groups("pages", key_of(url))}
             for group in groups:
-                places = _places(file, group, "url", lambda values: _true(pc.is_in(values, value_set=wanted)), in_time)
+                places = _places(file, group, "url", among, in_time)
                 found |= {row["url"]: row for row in rows_at(file, group, columns, places, in_time)}
         return found
 
@@ -173,6 +176,8 @@ class StoreReader:
 
     def __init__(self, files: StoreFiles) -> None:
         self._files = files
+        self._odd: set[str] = set()
+        """Segments that cannot be read, for reasons nobody foresaw."""
 
     def fetches(self, url: str, in_time: InTime) -> tuple[list[StoredFetch], bool]:
         """The attempts on a URL, and whether all segments were searched. The search stops when `in_time` says no, or at
@@ -226,7 +231,7 @@ class StoreReader:
                 if _name(versions) == segment:
                     with self._segment(versions) as found:
                         for row in found.rows("pages", _TOLD_COLUMNS, url, in_time):
-                            if abs(row["fetch_time"].timestamp() - fetched) < SAME_MOMENT_S:
+                            if abs(moment_of(row["fetch_time"]) - fetched) < SAME_MOMENT_S:
                                 return row
         return {}
 
@@ -281,9 +286,17 @@ class StoreReader:
         """A segment to read from. If one of its files is gone or damaged, what was not found yet counts as not found:
         those who need all rows report it."""
         name = _name(versions)
-        with suppress(OSError, pa.ArrowException), ExitStack() as stack:
-            opened = lambda table: stack.enter_context(self._open(table, name))  # noqa: E731
-            yield _Segment(name, opened, self._index(stack, name, versions))
+        try:
+            with suppress(OSError, pa.ArrowException), ExitStack() as stack:
+                opened = lambda table: stack.enter_context(self._open(table, name))  # noqa: E731
+                yield _Segment(name, versions[FETCHES].written, opened, self._index(stack, name, versions))
+        except TimeUp:
+            raise
+        except Exception:
+            # Whatever a stranger's rows may cause, the other segments are searched. It is said once: people look often.
+            if name not in self._odd:
+                self._odd.add(name)
+                log.exception("cannot read %s, for a reason nobody foresaw", name, extra=event(Event.BUG))
 
     def _open(self, table: str, name: str) -> BinaryIO:
         return self._files.open(f"tables/{table}/{name}{PARQUET_SUFFIX}")
@@ -305,7 +318,7 @@ def _attempts(segment: _Segment, url: str, in_time: InTime) -> list[StoredFetch]
     if not rows:
         return []
     pages = {row["fetch_time"]: row for row in segment.rows("pages", _PAGE_COLUMNS, url, in_time)}
-    return [_stored(row, pages.get(row["fetch_time"]), segment.name) for row in rows]
+    return [_stored(row, pages.get(row["fetch_time"]), segment) for row in rows]
 
 
 def _links(segment: _Segment, url: str, limit: int, in_time: InTime) -> list[StoredLink]:
@@ -340,7 +353,7 @@ def _of_host(segment: _Segment, host: str, limit: int, found: list[StoredFetch],
         for group in reversed(range(file.num_row_groups)):
             if _may_have(file, group, host, _oldest(found, limit)):
                 rows = rows_at(file, group, _FETCH_COLUMNS, _last_of_host(file, group, host, limit, in_time), in_time)
-                found = _newest([*found, *(_stored(row, None, segment.name) for row in rows)], limit)
+                found = _newest([*found, *(_stored(row, None, segment) for row in rows)], limit)
     return found
 
 
@@ -355,9 +368,9 @@ def _may_have(file: pq.ParquetFile, group: int, host: str, since: float) -> bool
 
 def _last_of_host(file: pq.ParquetFile, group: int, host: str, limit: int, in_time: InTime) -> list[int]:
     """The places of the last attempts on a host in a row group, in order."""
-    pc, start, last = _compute(), 0, list[tuple[int, int]]()
+    pc, start, last = compute(), 0, list[tuple[int, int]]()
     for batch in batches(file, group, ["host", "fetch_time"], in_time):
-        here = _true(pc.equal(batch.column("host"), host))
+        here = places_in(pc.equal(batch.column("host"), host))
         times = batch.column("fetch_time").take(pa.array(here, pa.int64())).cast(pa.int64()).fill_null(0).to_pylist()
         last = heapq.nlargest(limit, [*last, *zip(times, (start + place for place in here), strict=True)])
         start += len(batch)
@@ -366,22 +379,15 @@ def _last_of_host(file: pq.ParquetFile, group: int, host: str, limit: int, in_ti
 
 def _oldest(found: list[StoredFetch], limit: int) -> float:
     """Since when attempts are worth looking for, if these are the newest so far."""
-    return found[-1].fetched if len(found) >= limit else -math.inf
+    return found[-1].when if len(found) >= limit else -math.inf
 
 
 def _newest(found: list[StoredFetch], limit: int) -> list[StoredFetch]:
-    return sorted(found, key=lambda one: -one.fetched)[:limit]
+    return newest_first(found)[:limit]
 
 
-def _compute() -> Any:
-    """Arrow's compute module. It is imported at the first look-up, because the import would delay every start."""
-    return importlib.import_module("pyarrow.compute")
-
-
-def _true(mask: Any) -> list[int]:
-    """The places that a mask of Arrow names."""
-    places: list[int] = _compute().indices_nonzero(mask).to_pylist()
-    return places
+def newest_first(found: Iterable[StoredFetch]) -> list[StoredFetch]:
+    return sorted(found, key=lambda one: -one.when)
 
 
 def _places(
@@ -403,44 +409,6 @@ def _places(
     return places
 
 
-class _Spellings:
-    """All spellings of a URL. They are alike up to the first `%`, `?` or `;`, unless an earlier character is
-    percent-encoded."""
-
-    def __init__(self, url: str) -> None:
-        self._identity = identity(url)
-        self._common = _SPELLED.split(self._identity, maxsplit=1)[0]
-        root = self._common.find("/", len("https://")) + 1
-        path = self._common[root : root + ESCAPABLE_CHARS_MAX]
-        self._root, self._escaped = self._common[:root], f"^{re.escape(self._common[:root])}{_any_escaped(path)}"
-
-    def among(self, values: Any) -> list[int]:
-        """The places of the spellings among some values. Arrow leaves those out that cannot be any: whoever links to a
-        site's every page must not cost a step of Python for each link."""
-        places = _true(_compute().starts_with(values, self._root))
-        if not places:
-            return []
-        of_host = values.take(pa.array(places))
-        likely = _true(self._likely(of_host))
-        return [places[place] for place in likely if identity(of_host[place].as_py()) == self._identity]
-
-    def _likely(self, values: Any) -> Any:
-        pc = _compute()
-        spelled = pc.match_substring_regex(values, _SPELLED.pattern)
-        alike = pc.and_(pc.starts_with(values, self._common), pc.or_(spelled, pc.equal(values, self._identity)))
-        escaped = pc.match_substring(values, "%")
-        if pc.any(escaped).as_py():
-            escaped = pc.and_(escaped, pc.match_substring_regex(values, self._escaped))
-        return pc.or_(alike, escaped)
-
-
-def _any_escaped(path: str) -> str:
-    """A pattern of all ways to write the beginning of a path: characters that need no escape may have one."""
-    return "".join(
-        f"(?:{re.escape(one)}|(?i:%{ord(one):02x}))" if _ESCAPABLE.match(one) else re.escape(one) for one in path
-    )
-
-
 def of_record(fetch: FetchRecord, segment: str) -> StoredFetch:
     """An attempt whose row is not in a table yet. Whoever knows its page adds where that is."""
     return StoredFetch(
@@ -458,17 +426,17 @@ def of_record(fetch: FetchRecord, segment: str) -> StoredFetch:
     )
 
 
-def _stored(row: dict[str, Any], page_row: dict[str, Any] | None, segment: str) -> StoredFetch:
+def _stored(row: dict[str, Any], page_row: dict[str, Any] | None, segment: _Segment) -> StoredFetch:
     page = page_row or {}
     return StoredFetch(
-        fetched=row["fetch_time"].timestamp(),
+        fetched=moment_of(row["fetch_time"]),
         outcome=row["outcome"],
         status=row["fetch_status"] or 0,
         kind=row["kind"] or "",
         error=row["error"] or "",
         node=row["node"] or "",
         record_id=row["record_id"] or "",
-        segment=segment,
+        segment=segment.name,
         page=page_row is not None,
         warc_filename=page.get("warc_filename") or "",
         warc_offset=page.get("warc_record_offset"),
@@ -480,4 +448,5 @@ def _stored(row: dict[str, Any], page_row: dict[str, Any] | None, segment: str) 
         depth=page.get("depth"),
         url=row["url"],
         redirects=page.get("redirects") or (),
+        written=segment.written,
     )

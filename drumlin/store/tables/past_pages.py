@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drumlin.errors import StorageError
+from drumlin.store.tables.reading import rows_of
+from drumlin.store.tables.rows import moment_of
 from drumlin.store.tables.schema import PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 
@@ -51,13 +53,14 @@ def _pages_in(path: Path) -> Iterator[list[PastPage]]:
         # Files of early versions lack some of these columns, and are skipped.
         if set(COLUMNS) <= set(pages.schema_arrow.names):
             for batch in pages.iter_batches(BATCH_ROWS, columns=COLUMNS):
-                rows: list[dict[str, Any]] = batch.to_pylist()
-                yield [
-                    _page(row) for row in rows if row["text"] and row["content_digest"] and row["fetch_status"] < 300
-                ]
+                yield [_page(row) for row in rows_of(batch) if _is_wanted(row)]
+
+
+def _is_wanted(row: dict[str, Any]) -> bool:
+    return bool(row["text"] and row["content_digest"]) and (row["fetch_status"] or 0) < 300
 
 
 def _page(row: dict[str, Any]) -> PastPage:
     digest = bytes.fromhex(row["content_digest"].removeprefix(_DIGEST_KIND))
-    domain, fetched = row["url_host_registered_domain"] or "", row["fetch_time"].timestamp()
+    domain, fetched = row["url_host_registered_domain"] or "", moment_of(row["fetch_time"])
     return PastPage(row["url"], domain, digest, row["text"].encode(), fetched, row["record_id"] or "")

@@ -6,8 +6,11 @@ holds a piece of a file at a time, whoever wrote it, and looks at the clock betw
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+
+import pyarrow as pa
 
 BATCH_ROWS: Final = 2_000
 LONG_BATCH_ROWS: Final = 16
@@ -35,8 +38,32 @@ def batches(file: Any, group: int, columns: list[str], in_time: InTime) -> Itera
         yield batch
 
 
+def compute() -> Any:
+    """Arrow's compute module. It is imported at the first look-up, because the import would delay every start."""
+    return importlib.import_module("pyarrow.compute")
+
+
+def places_in(mask: Any) -> list[int]:
+    """The places that a mask of Arrow names."""
+    places: list[int] = compute().indices_nonzero(mask).to_pylist()
+    return places
+
+
+def rows_of(batch: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a batch, with times as microseconds: Python has no dates for some that a stranger can write."""
+    columns = [values_of(column) for column in batch.columns]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(batch.schema.names, row, strict=True))
+
+
+def values_of(column: Any) -> list[Any]:
+    """A column's values, with times as microseconds."""
+    values: list[Any] = (column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return values
+
+
 def rows_at(file: Any, group: int, columns: list[str], places: list[int], in_time: InTime) -> Iterator[dict[str, Any]]:
-    """The rows at these places of a row group, which are in order."""
+    """The rows at these places of a row group, which are in order, with times as microseconds."""
     start, wanted = 0, iter(places)
     place = next(wanted, None)
     if place is None:
@@ -47,7 +74,7 @@ def rows_at(file: Any, group: int, columns: list[str], places: list[int], in_tim
             here.append(place - start)
             place = next(wanted, None)
         if here:
-            yield from batch.take(here).to_pylist()
+            yield from rows_of(batch.take(here))
         if place is None:
             return
         start += len(batch)

@@ -21,6 +21,10 @@ from drumlin.store.tables.schema import COLUMNS, FETCHES, LINKS, PAGES, SCHEMAS
 from drumlin.store.warc.surt import surt
 
 MICROSECONDS: Final = 1_000_000
+TIME_MAX: Final = 10**10 * MICROSECONDS
+"""The latest time of a row, in the year 2286; results may not name a later one either (`protocol.Seconds`)."""
+BODY_BYTES_MAX: Final = 2**36
+"""No body is larger than this, so a hundred million rows are needed until their sum does not fit into 64 bits."""
 ROBOTS_OUTCOME: Final = "robots"
 """The outcome of a request for a robots.txt. Such a row settles no URL."""
 
@@ -48,6 +52,12 @@ class FetchRecord(msgspec.Struct):
 
 def micros(when: float) -> int:
     return round(when * MICROSECONDS)
+
+
+def moment_of(time: int | None) -> float:
+    """A time of a table, in microseconds, as seconds since the epoch. A stranger may have written anything: it is
+    brought between 1970 and 2286, so everybody can make a date of it. NULL is 1970."""
+    return min(max(time or 0, 0), TIME_MAX) / MICROSECONDS
 
 
 def page_row(capture: Capture, node: str) -> tuple[Any, ...]:

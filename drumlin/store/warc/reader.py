@@ -195,5 +195,5 @@ def parse_warc_date(text: str) -> float:
     """Seconds since the epoch; 0 when the text is not a date."""
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0

@@ -136,7 +136,7 @@ class CoordinatorApp:
         self._requests, self._refusals = RequestMetrics(), RefusalLog()
         self._request_ids, self._bodies_bytes, self._unread = request_ids(), 0, UnreadAnswers()
         self._intake = Intake(dispatcher, store, engine_time=engine_time, sync=sync)
-        self._answers = StoreAnswers(store, self._intake.recent)
+        self._answers = StoreAnswers(store, self._intake)
         self._nodes = NodeCalls(
             dispatcher,
             access,

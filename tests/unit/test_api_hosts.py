@@ -18,6 +18,7 @@ from drumlin.protocol import HostNote
 from drumlin.robots import Decision
 from drumlin.robots.packing import pack
 from tests.harness.dispatching import Asker, batch_of, dispatcher, release
+from tests.harness.recent import NothingRecent
 
 RULES_BYTES = 512 * 1024
 
@@ -30,7 +31,7 @@ def test_a_list_shows_robots_rules_up_to_a_bound_and_one_host_always() -> None:
     note = msgspec.msgpack.encode(HostNote({"http": msgspec.msgpack.encode(rules)}))
     leases = Asker(made).work(0.0, hosts=100)
     made.results(batch_of([], [release(lease, note=note) for lease in leases]), 1.0, "n0")
-    calls = HostCalls(made.made, StoreAnswers(None, dict))
+    calls = HostCalls(made.made, StoreAnswers(None, NothingRecent()))
     call = cast(Call, SimpleNamespace(now=2.0, parameters={"host": leases[-1].host}))
     views = drive(calls.hosts(call, HostsQuery(limit=1_000))).hosts
     assert len(views) == len(leases) == count

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,6 +185,34 @@ def test_when_the_engine_does_not_answer_the_result_waits_and_is_stored_once(tmp
     asyncio.run(story())
     assert rows(tmp_path) == [("http://a.example/1", 1)]
     check_no_leftovers(tmp_path)
+
+
+def test_what_no_table_shows_yet_is_told_by_page_and_by_host_and_nothing_else_is_gone_through(tmp_path: Path) -> None:
+    class NotGoneThrough(dict[str, Any]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError
+
+        items = keys = values = __iter__  # type: ignore[assignment]
+
+    async def story() -> None:
+        settlements, keeper = Settlements(), make(tmp_path)
+        for number in range(4):
+            tellings = told(number)
+            await keeper.keep(tellings, settlements.settling(tellings), NOW)
+            if number == 1:
+                # It is ended, and waits until its tables are made.
+                keeper._end_segment()
+        for counted in (segment.counted for segment in keeper._unseen()):
+            counted._of_page, counted._of_host = NotGoneThrough(counted._of_page), NotGoneThrough(counted._of_host)
+        for number in range(4):
+            (one,) = keeper.recent_of_page(f"http://a.example/{number}")
+            assert (one.url, one.page) == (f"http://a.example/{number}", True)
+        assert len(keeper.recent_of_host("a.example")) == 4
+        assert keeper.recent_of_page("http://a.example/") == keeper.recent_of_host("b.example") == []
+        await keeper.step(settlements.take, NOW + SEGMENT_AGE_S)
+        assert keeper.recent_of_host("a.example") == [], "the tables have it"
+
+    asyncio.run(story())
 
 
 def test_a_few_results_are_seen_after_a_short_while(tmp_path: Path) -> None:

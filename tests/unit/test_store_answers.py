@@ -10,6 +10,7 @@ import pytest
 from drumlin.api.explaining import store_answers
 from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.store.tables.lookup import StoreReader
+from tests.harness.recent import NothingRecent
 
 WITHIN_S = 10.0
 
@@ -24,7 +25,7 @@ def test_what_goes_wrong_with_indexes_is_logged_and_ends_nothing(
         raise ValueError("substring not found")
 
     async def asked() -> None:
-        answers = StoreAnswers(tmp_path, dict)
+        answers = StoreAnswers(tmp_path, NothingRecent())
         async with answers.running(), asyncio.timeout(WITHIN_S):
             assert (await answers.attempts("http://a.test/")).complete
             while len(tries) < 2:

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
 from drumlin.clock import monotonic
@@ -24,7 +24,7 @@ from drumlin.store.files import DirectoryFiles
 from drumlin.store.tables.contents import ContentsReader, Summed
 from drumlin.store.tables.lookup import StoredFetch, StoredLink, StoreReader, newest_first
 from drumlin.store.tables.reading import InTime
-from drumlin.urls import host_of, identity
+from drumlin.urls import identity
 
 LOOK_S_MAX = 2.0
 """How long a store is searched for one question."""
@@ -61,11 +61,20 @@ class Linkers(NamedTuple):
 NO_STORE = Attempts([], complete=False, has_store=False)
 
 
-class StoreAnswers:
-    """Answers from a store. `recent` tells what this coordinator itself has stored for workers of others, by the
-    identities of URLs, and no table shows yet."""
+class Recent(Protocol):
+    """Tells what this coordinator itself has stored for workers of others and no table shows yet."""
 
-    def __init__(self, store: Path | None, recent: Callable[[], Mapping[str, Sequence[StoredFetch]]]) -> None:
+    def recent_of_page(self, page: str) -> list[StoredFetch]:
+        """The attempts on URLs with this identity."""
+
+    def recent_of_host(self, host: str) -> list[StoredFetch]:
+        """The attempts on a host's URLs."""
+
+
+class StoreAnswers:
+    """Answers from a store, and of what is about to be in it."""
+
+    def __init__(self, store: Path | None, recent: Recent) -> None:
         self._files = DirectoryFiles(store) if store is not None else None
         self._reader = StoreReader(self._files) if self._files is not None else None
         self._contents = ContentsReader(self._files) if self._files is not None else None
@@ -79,24 +88,31 @@ class StoreAnswers:
         reader, files = self._reader, self._files
         if reader is None or files is None:
             return NO_STORE
-        recent, in_time = self._recent().get(identity(url), ()), _within(LOOK_S_MAX)
-        async with self._look():
+        recent, in_time = self._recent.recent_of_page(identity(url)), _within(LOOK_S_MAX)
+
+        def look() -> Attempts:
             # Journals first: a segment that is completed meanwhile is then found at least once.
-            unshown = await asyncio.to_thread(unshown_fetches, files, url, in_time)
-            found, complete = await asyncio.to_thread(reader.fetches, url, in_time)
-        return Attempts(_each_once([*found, *recent, *unshown]), complete, has_store=True)
+            unshown = unshown_fetches(files, url, in_time)
+            found, complete = reader.fetches(url, in_time)
+            return Attempts(_each_once([*found, *recent, *unshown]), complete, has_store=True)
+
+        async with self._look():
+            return await asyncio.to_thread(look)
 
     async def host_fetches(self, host: str, limit: int) -> Attempts:
         """The last attempts on a host's URLs, newest first."""
         reader, files = self._reader, self._files
         if reader is None or files is None:
             return NO_STORE
-        recent = [one for attempts in self._recent().values() for one in attempts if host_of(one.url) == host]
-        in_time = _within(LOOK_S_MAX)
+        recent, in_time = self._recent.recent_of_host(host), _within(LOOK_S_MAX)
+
+        def look() -> Attempts:
+            unshown = unshown_of_host(files, host, in_time)
+            found, complete = reader.host_fetches(host, limit, in_time)
+            return Attempts(_each_once([*found, *recent, *unshown])[:limit], complete, has_store=True)
+
         async with self._look():
-            unshown = await asyncio.to_thread(unshown_of_host, files, host, in_time)
-            found, complete = await asyncio.to_thread(reader.host_fetches, host, limit, in_time)
-        return Attempts(_each_once([*found, *recent, *unshown])[:limit], complete, has_store=True)
+            return await asyncio.to_thread(look)
 
     async def linkers(self, url: str) -> Linkers:
         """Some of the stored pages that link to a URL."""
@@ -104,11 +120,15 @@ class StoreAnswers:
         if reader is None or files is None:
             return Linkers([], complete=False, has_store=False)
         in_time = _within(LOOK_S_MAX)
+
+        def look() -> Linkers:
+            unshown = unshown_links(files, url, in_time)
+            found, complete = reader.links(url, in_time)
+            shown = {link.page for link in found}
+            return Linkers([*found, *(link for link in unshown if link.page not in shown)], complete, has_store=True)
+
         async with self._look():
-            unshown = await asyncio.to_thread(unshown_links, files, url, in_time)
-            found, complete = await asyncio.to_thread(reader.links, url, in_time)
-        shown = {link.page for link in found}
-        return Linkers([*found, *(link for link in unshown if link.page not in shown)], complete, has_store=True)
+            return await asyncio.to_thread(look)
 
     async def contents(self) -> Summed | None:
         """Sums over all stored pages that tables show, as far as there is time to read them; None without a store."""

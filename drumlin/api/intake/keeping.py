@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -40,7 +39,7 @@ from drumlin.store.names import machine_name, segment_name
 from drumlin.store.spools import KEPT_SUFFIX, SPOOLS, SpoolLock
 from drumlin.store.tables.lookup import StoredFetch, of_record
 from drumlin.store.warc.file import StoredCapture
-from drumlin.urls import identity
+from drumlin.urls import host_of, identity
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -57,6 +56,25 @@ RECOVERY = ".recovery"
 that at a time, and each sees what the one before has stored."""
 
 
+class _Counted:
+    """What counted of a segment, by the identities of URLs and by hosts: no table has it until the segment is
+    complete. It is asked for by everybody who looks at a URL or a host, so nothing is gone through for that."""
+
+    def __init__(self) -> None:
+        self._of_page: dict[str, list[StoredFetch]] = {}
+        self._of_host: dict[str, list[StoredFetch]] = {}
+
+    def add(self, fetch: StoredFetch) -> None:
+        self._of_page.setdefault(identity(fetch.url), []).append(fetch)
+        self._of_host.setdefault(host_of(fetch.url), []).append(fetch)
+
+    def of_page(self, page: str) -> Sequence[StoredFetch]:
+        return self._of_page.get(page, ())
+
+    def of_host(self, host: str) -> Sequence[StoredFetch]:
+        return self._of_host.get(host, ())
+
+
 class _Segment:
     """A stretch of results, with its own WARC file if some of them make records. `waiting` counts batches that are
     being settled. Once it is `given_up`, its tables are made from the journal."""
@@ -68,8 +86,7 @@ class _Segment:
         self.tables = SegmentWriter(store / "tables", name, node=writer, sync=sync)
         self.warc: WarcWriter | None = None
         self.rows = 0
-        self.urls: dict[str, list[StoredFetch]] = defaultdict(list)
-        """What counted, by URL: no table has it until the segment is complete."""
+        self.counted = _Counted()
         self.waiting = 0
         self.given_up = False
 
@@ -168,7 +185,7 @@ class Keeper:
                     segment.warc.settle(stored.captures, surplus)
                 segment.rows += add_rows(segment.tables, stored.entries, verdict)
             for entry in (one for place, one in enumerate(stored.entries) if place not in left_out):
-                segment.urls[identity(entry.fetch.url)].append(_as_stored(entry, segment.name))
+                segment.counted.add(_as_stored(entry, segment.name))
         except StorageError as broken:
             log.warning("results wait in %s: %s", segment.journal.path, broken)
             segment.given_up = True
@@ -217,14 +234,17 @@ class Keeper:
         if segment is not None:
             self._ended.append(segment)
 
-    def recent(self) -> Mapping[str, Sequence[StoredFetch]]:
-        """What was stored and is not in a complete table yet, by the identities of URLs."""
-        segments = [*self._ended, *([self._segment] if self._segment is not None else [])]
-        found = defaultdict[str, list[StoredFetch]](list)
-        for segment in segments:
-            for page, attempts in segment.urls.items():
-                found[page] += attempts
-        return found
+    def recent_of_page(self, page: str) -> list[StoredFetch]:
+        """What was stored of URLs with this identity and is not in a complete table yet."""
+        return [one for segment in self._unseen() for one in segment.counted.of_page(page)]
+
+    def recent_of_host(self, host: str) -> list[StoredFetch]:
+        """The same of a host's URLs."""
+        return [one for segment in self._unseen() for one in segment.counted.of_host(host)]
+
+    def _unseen(self) -> list[_Segment]:
+        """The segments whose tables are not complete."""
+        return [*self._ended, *([self._segment] if self._segment is not None else [])]
 
     # As time passes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from drumlin import __version__
@@ -94,9 +94,13 @@ class Intake:
             return await settle()
         return await self._keeper.keep(tellings, settle, self._time.today())
 
-    def recent(self) -> Mapping[str, Sequence[StoredFetch]]:
-        """What this coordinator has stored and no complete table has yet, by the identities of URLs."""
-        return self._keeper.recent() if self._keeper is not None else {}
+    def recent_of_page(self, page: str) -> list[StoredFetch]:
+        """What this coordinator has stored of URLs with this identity and no complete table has yet."""
+        return self._keeper.recent_of_page(page) if self._keeper is not None else []
+
+    def recent_of_host(self, host: str) -> list[StoredFetch]:
+        """The same of a host's URLs."""
+        return self._keeper.recent_of_host(host) if self._keeper is not None else []
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -6,9 +6,11 @@ frame was a coordinator's answer, which recovery asks for again.
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import BinaryIO
 
 _HEAD = struct.Struct("<II")
 
@@ -19,12 +21,18 @@ def framed(content: bytes) -> bytes:
 
 def frames(journal: bytes) -> Iterator[tuple[bytes, int]]:
     """The content of each whole frame, and where the frame ends."""
+    return frames_in(io.BytesIO(journal), len(journal))
+
+
+def frames_in(journal: BinaryIO, bytes_max: int) -> Iterator[tuple[bytes, int]]:
+    """The same of a file, which is read frame by frame, and no further than this."""
     end = 0
-    while end + _HEAD.size <= len(journal):
-        length, checksum = _HEAD.unpack_from(journal, end)
-        start = end + _HEAD.size
-        content = journal[start : start + length]
+    while len(head := journal.read(_HEAD.size)) == _HEAD.size:
+        length, checksum = _HEAD.unpack(head)
+        end += _HEAD.size + length
+        if end > bytes_max:
+            return
+        content = journal.read(length)
         if len(content) < length or zlib.crc32(content) != checksum:
             return
-        end = start + length
         yield content, end

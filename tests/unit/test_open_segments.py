@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
 from drumlin.disk import AppendFile
@@ -15,6 +20,7 @@ from drumlin.store.frames import framed
 from drumlin.store.tables.lookup import StoredFetch
 from drumlin.store.tables.rows import FetchRecord
 
+Look = Callable[[DirectoryFiles, Callable[[], bool]], list[Any]]
 TWIN = Duplicate("http://a.test/first", 1.0, "")
 
 
@@ -80,3 +86,85 @@ def test_pages_in_a_journal_that_link_or_redirect_to_a_url_are_found(tmp_path: P
     journal(tmp_path).append(JournalBatch([linking, moved]))
     found = unshown_links(DirectoryFiles(tmp_path), "http://a.test/t?a=2&b=1", lambda: True)
     assert [(link.page, link.kind) for link in found] == [("http://a.test/1", "a"), ("http://a.test/2", "redirect")]
+
+
+# Journals of hostile sites
+
+
+def full_of_links(store: Path, batches: int) -> Journal:
+    """A journal of pages each of which has two megabytes of links to its own site."""
+    written = journal(store)
+    for number in range(batches):
+        page = entry(f"http://a.test/{number}")
+        page.result.links = [f"http://a.test/{'x' * 200}/{number}/{link}" for link in range(10_000)]
+        written.append(JournalBatch([page]))
+    return written
+
+
+class Limit:
+    """There is time for so many looks at the clock."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def memory(look: Look, store: Path) -> int:
+    """What a look took at most."""
+    tracemalloc.start()
+    look(DirectoryFiles(store), lambda: True)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most
+
+
+LOOKS: dict[str, Look] = {
+    "host": lambda files, in_time: unshown_of_host(files, "a.test", in_time),
+    "attempts": lambda files, in_time: unshown_fetches(files, "http://a.test/", in_time),
+    "links": lambda files, in_time: unshown_links(files, "http://a.test/", in_time),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_a_journal_is_never_in_memory_as_a_whole(tmp_path: Path, look: Look) -> None:
+    full_of_links(tmp_path, 6).close()
+    assert memory(look, tmp_path) < (tmp_path / "nodes" / "n0" / "n0-1-1.journal").stat().st_size * 2 / 3
+
+
+def test_links_are_not_unpacked_for_a_look_at_attempts(tmp_path: Path) -> None:
+    full_of_links(tmp_path, 2).close()
+    size = (tmp_path / "nodes" / "n0" / "n0-1-1.journal").stat().st_size
+    for name in ("host", "attempts"):
+        assert memory(LOOKS[name], tmp_path) < 1.2 * size, "little more than the bytes of the two batches"
+    assert memory(LOOKS["links"], tmp_path) > 1.4 * size
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_the_time_limit_holds_within_a_journal(tmp_path: Path, look: Look) -> None:
+    full_of_links(tmp_path, 5).close()
+    for looks in (4, 6):
+        limit = Limit(looks)
+        look(DirectoryFiles(tmp_path), limit)
+        assert -2 <= limit.left < 0, "it stops in the middle"
+
+
+def test_a_look_whose_time_is_over_lists_no_folder(tmp_path: Path) -> None:
+    class Unlisted(DirectoryFiles):
+        def folders(self, folder: str) -> list[str]:
+            raise AssertionError
+
+    for look in LOOKS.values():
+        assert look(Unlisted(tmp_path), lambda: False) == []
+
+
+def test_of_a_journal_that_was_not_read_to_its_end_only_what_was_answered_is_told(tmp_path: Path) -> None:
+    written = journal(tmp_path)
+    for number in range(3):
+        written.append(JournalBatch([entry(f"http://a.test/{number}")]))
+        written.answered(Answer(number, [], []))
+    told = [unshown_of_host(DirectoryFiles(tmp_path), "a.test", Limit(looks)) for looks in range(10)]
+    assert sorted({len(found) for found in told}) == [0, 1, 2, 3]
+    assert not any(one.unsettled for found in told for one in found)

@@ -11,14 +11,17 @@ A frame (`drumlin.store.frames`) is one batch or answer in MessagePack.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from drumlin.disk import AppendFile, remove
 from drumlin.protocol import Accepted, KnownPage, Rejection, Result
 from drumlin.store import FetchRecord
-from drumlin.store.frames import framed, frames
+from drumlin.store.frames import framed, frames, frames_in
+from drumlin.store.tables.reading import InTime, check_time
 
 NOTHING_SENT = Accepted(0, 0, [])
 """The answer to a batch that has only contacts, about which no coordinator is asked."""
@@ -61,6 +64,31 @@ class Answer(msgspec.Struct, array_like=True, tag=1):
     duplicates: list[KnownPage]
     receipts: list[str] = []
 
+
+class LinklessResult(msgspec.Struct):
+    """What a look at attempts needs of a result. Its links, which may be many, are skipped when it is decoded."""
+
+    redirect_chain: list[str] = []
+
+
+class LinklessEntry(msgspec.Struct, array_like=True):
+    """An entry without its links."""
+
+    result: LinklessResult
+    fetch: FetchRecord
+    warc_filename: str
+    warc_offset: int
+    found_on: str
+
+
+class LinklessBatch(msgspec.Struct, array_like=True, tag=0):
+    """A batch without the links of its results."""
+
+    entries: list[LinklessEntry]
+    contacts: list[ContactEntry] = []
+
+
+Batch = TypeVar("Batch", JournalBatch, LinklessBatch)
 
 _BATCH_TAG = b"\x00"
 """The second byte of an encoded batch: its tag, after the head of the array."""
@@ -143,22 +171,21 @@ def read_journal(data: bytes) -> tuple[list[JournalBatch], dict[int, Answer], in
     return batches, answers, last_end
 
 
-def batches_with(journal: bytes, needle: bytes) -> list[tuple[JournalBatch, Answer | None]]:
-    """The batches in whose bytes `needle` occurs, each with its answer, if it has one. Other batches are not decoded,
-    because a journal has thousands of pages with all their links."""
-    found: dict[int, JournalBatch] = {}
-    answers: dict[int, Answer] = {}
+def look_through(
+    journal: BinaryIO, bytes_max: int, kind: type[Batch], needle: bytes, in_time: InTime
+) -> Iterator[tuple[int, Batch] | Answer]:
+    """The batches in whose bytes `needle` occurs, with their numbers, and all answers, as they come. Others are not
+    decoded, and the file is read frame by frame: a journal has thousands of pages with all their links, and those of
+    a hostile site take hundreds of megabytes. Raises `TimeUp`."""
     number = 0
-    for content, _ in frames(journal):
-        is_batch = content[1:2] == _BATCH_TAG
-        if not is_batch or needle in content:
-            frame = _decoder.decode(content)
-            if isinstance(frame, JournalBatch):
-                found[number] = frame
-            else:
-                answers[frame.batch] = frame
-        number += is_batch
-    return [(batch, answers.get(number)) for number, batch in found.items()]
+    for content, _ in frames_in(journal, bytes_max):
+        check_time(in_time)
+        if content[1:2] != _BATCH_TAG:
+            yield msgspec.msgpack.decode(content, type=Answer)
+            continue
+        if needle in content:
+            yield number, msgspec.msgpack.decode(content, type=kind)
+        number += 1
 
 
 def _frame(content: JournalBatch | Answer) -> bytes:

@@ -11,7 +11,7 @@ from drumlin.api.calls.hosts import NOTES_SHOWN_BYTES_MAX, HostCalls
 from drumlin.api.explaining.host_views import RUNS, CrawlStands, host_view
 from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.api.messages.hosts import HostsQuery, HostView
-from drumlin.api.routing import Call
+from drumlin.api.routing import NOBODY, Call
 from drumlin.engines.blocking import drive
 from drumlin.model import HostState
 from drumlin.protocol import HostNote
@@ -32,7 +32,7 @@ def test_a_list_shows_robots_rules_up_to_a_bound_and_one_host_always() -> None:
     leases = Asker(made).work(0.0, hosts=100)
     made.results(batch_of([], [release(lease, note=note) for lease in leases]), 1.0, "n0")
     calls = HostCalls(made.made, StoreAnswers(None, NothingRecent()))
-    call = cast(Call, SimpleNamespace(now=2.0, parameters={"host": leases[-1].host}))
+    call = cast(Call, SimpleNamespace(now=2.0, parameters={"host": leases[-1].host}, identity=NOBODY))
     views = drive(calls.hosts(call, HostsQuery(limit=1_000))).hosts
     assert len(views) == len(leases) == count
     assert 0 < sum(bool(view.robots) for view in views) < count

@@ -1,18 +1,172 @@
-"""What a coordinator's store answers, and the indexes that are made meanwhile."""
+"""What a coordinator's store answers, how many may ask at once, and the indexes that are made meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from drumlin.access.tokens import Identity, Role
+from drumlin.api.calls.data import COPIES_AT_ONCE, COPIES_EACH_MAX, DataCalls
 from drumlin.api.explaining import store_answers
-from drumlin.api.explaining.store_answers import StoreAnswers
-from drumlin.store.tables.lookup import StoreReader
+from drumlin.api.explaining.store_answers import LOOKS_AT_ONCE, LOOKS_EACH_MAX, Attempts, StoreAnswers
+from drumlin.api.messages.data import CaptureBodyQuery, CaptureQuery
+from drumlin.api.routing import Call
+from drumlin.http.refusal import Refused
+from drumlin.model import Capture
+from drumlin.store.tables.contents import Contents, ContentsReader, Summed
+from drumlin.store.tables.lookup import StoredFetch, StoreReader
 from tests.harness.recent import NothingRecent
+from tests.unit.store_captures import make_capture
 
 WITHIN_S = 10.0
+MANY = 50
+URL = "http://a.test/"
+
+
+async def told(asking: Awaitable[Any]) -> str:
+    """The code of a refusal; "answered" if there was none."""
+    try:
+        await asking
+    except Refused as refused:
+        return refused.code
+    return "answered"
+
+
+async def reached(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+class SlowAnswers:
+    """A store that has a copy of every page, and tells nothing else of it until it is `released`."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+        self.read = self.held = self.held_most = 0
+
+    async def attempts(self, url: str, *_: str) -> Attempts:
+        stored = StoredFetch(1.0, "fetched", 200, "", "", "n0", "", "n0-1", page=True, warc_filename="w", url=url)
+        return Attempts([stored], complete=True, has_store=True)
+
+    async def capture(self, *_: object) -> Capture:
+        self.read += 1
+        self.held += 1
+        self.held_most = max(self.held, self.held_most)
+        return make_capture(URL)
+
+    async def page(self, *_: object) -> dict[str, Any]:
+        await self.released.wait()
+        self.held -= 1
+        return {}
+
+
+def call_of(token: str, *, gone: bool = False) -> Call:
+    def refuse_given_up() -> None:
+        if gone:
+            raise Refused(499, "given_up", "")
+
+    identity = Identity(Role.VIEWER, token)
+    return cast(Call, SimpleNamespace(identity=identity, refuse_given_up=refuse_given_up, answer_headers=[]))
+
+
+@pytest.mark.parametrize("form", ["view", "shown", "file"])
+def test_requests_for_copies_wait_before_they_hold_a_page(form: str) -> None:
+    async def story() -> None:
+        answers = SlowAnswers()
+        calls = DataCalls(cast(StoreAnswers, answers), None)
+
+        def asked(token: str) -> Awaitable[Any]:
+            if form == "view":
+                return calls.capture(call_of(token), CaptureQuery(URL))
+            return calls.body(call_of(token), CaptureBodyQuery(URL, form="file" if form == "file" else "shown"))
+
+        tasks = [asyncio.create_task(told(asked("a"))) for _ in range(MANY)]
+        await reached(lambda: answers.read > 0 and sum(task.done() for task in tasks) == MANY - COPIES_EACH_MAX)
+        tasks.append(asyncio.create_task(told(asked("b"))))
+        assert answers.held <= COPIES_AT_ONCE
+        answers.released.set()
+        async with asyncio.timeout(WITHIN_S):
+            ends = await asyncio.gather(*tasks)
+        assert Counter(ends) == {"answered": COPIES_EACH_MAX + 1, "busy": MANY - COPIES_EACH_MAX}
+        assert ends[-1] == "answered", "others have places of their own"
+        assert answers.held_most <= COPIES_AT_ONCE
+
+    asyncio.run(story())
+
+
+def test_a_copy_that_nobody_waits_for_any_more_is_not_read() -> None:
+    async def story() -> None:
+        answers = SlowAnswers()
+        answers.released.set()
+        calls = DataCalls(cast(StoreAnswers, answers), None)
+        assert await told(calls.capture(call_of("a", gone=True), CaptureQuery(URL))) == "given_up"
+        assert answers.read == 0
+
+    asyncio.run(story())
+
+
+def test_few_looks_are_made_at_once_and_of_one_asker_only_so_many_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work, most, released = list[str](), list[int](), threading.Event()
+
+    def slowly(reader: StoreReader, url: str, in_time: object) -> tuple[list[StoredFetch], bool]:
+        at_work.append(url)
+        most.append(len(at_work))
+        assert released.wait(WITHIN_S)
+        at_work.pop()
+        return [], True
+
+    async def story() -> None:
+        answers = StoreAnswers(tmp_path, NothingRecent())
+        tasks = [asyncio.create_task(told(answers.attempts(URL, "viewer/a"))) for _ in range(MANY)]
+        await reached(lambda: sum(task.done() for task in tasks) == MANY - LOOKS_EACH_MAX)
+        tasks.append(asyncio.create_task(told(answers.attempts(URL, "viewer/b"))))
+        await reached(lambda: len(at_work) == LOOKS_AT_ONCE)
+        released.set()
+        async with asyncio.timeout(WITHIN_S):
+            ends = await asyncio.gather(*tasks)
+        assert Counter(ends) == {"answered": LOOKS_EACH_MAX + 1, "busy": MANY - LOOKS_EACH_MAX}
+        assert ends[-1] == "answered"
+
+    monkeypatch.setattr(StoreReader, "fetches", slowly)
+    asyncio.run(story())
+    assert max(most) == LOOKS_AT_ONCE
+
+
+def test_all_who_ask_for_the_sums_meanwhile_get_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a look that has nothing to read lists the folder."""
+    begun, released = list[int](), threading.Event()
+
+    def slowly(reader: ContentsReader, in_time: object) -> Summed:
+        begun.append(1)
+        assert released.wait(WITHIN_S)
+        return Summed(Contents(), len(begun), len(begun))
+
+    async def story() -> None:
+        answers = StoreAnswers(tmp_path, NothingRecent())
+        tasks = [asyncio.create_task(answers.contents()) for _ in range(MANY)]
+        await reached(lambda: len(begun) == 1)
+        # Who hangs up does not take the answer from the others.
+        tasks.pop(0).cancel()
+        released.set()
+        async with asyncio.timeout(WITHIN_S):
+            found = await asyncio.gather(*tasks)
+        assert {summed.read for summed in found if summed} == {1}
+        later = await answers.contents()
+        assert later is not None
+        assert later.read == 2
+
+    monkeypatch.setattr(ContentsReader, "sum_up", slowly)
+    asyncio.run(story())
 
 
 def test_what_goes_wrong_with_indexes_is_logged_and_ends_nothing(
@@ -27,7 +181,7 @@ def test_what_goes_wrong_with_indexes_is_logged_and_ends_nothing(
     async def asked() -> None:
         answers = StoreAnswers(tmp_path, NothingRecent())
         async with answers.running(), asyncio.timeout(WITHIN_S):
-            assert (await answers.attempts("http://a.test/")).complete
+            assert (await answers.attempts("http://a.test/", "viewer/a")).complete
             while len(tries) < 2:
                 await asyncio.sleep(0)
 

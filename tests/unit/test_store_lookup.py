@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from drumlin.store.files import DirectoryFiles
+from drumlin.store.files import DirectoryFiles, StoredFile
 from drumlin.store.tables import lookup, spellings, url_index
 from drumlin.store.tables.lookup import LINKS_FOUND_MAX, SETTLED_S, StoredFetch, StoreReader
 from drumlin.store.tables.reading import BATCH_ROWS
@@ -131,6 +131,18 @@ def test_a_search_that_runs_out_of_time_says_so(reader: StoreReader) -> None:
     assert reader.fetches(STORED[0], lambda: False) == ([], False)
     assert reader.links(STORED[0], lambda: False) == ([], False)
     assert reader.host_fetches("a.test", 2, lambda: False) == ([], False)
+
+
+def test_a_search_whose_time_is_over_lists_no_folder(tmp_path: Path) -> None:
+    class Unlisted(DirectoryFiles):
+        def files(self, folder: str, suffix: str) -> list[StoredFile]:
+            raise AssertionError
+
+    reader = StoreReader(Unlisted(tmp_path))
+    assert reader.fetches(STORED[0], lambda: False) == ([], False)
+    assert reader.links(STORED[0], lambda: False) == ([], False)
+    assert reader.host_fetches("a.test", 2, lambda: False) == ([], False)
+    assert reader.page(STORED[0], "n0-1", 1.0, lambda: False) == {}
 
 
 def test_an_index_of_a_segment_that_has_grown_since_is_not_used(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from drumlin.access.tokens import Permission
 from drumlin.api.bodies import MSGPACK
-from drumlin.api.explaining.copies import HTML, SHOWN_TYPES, copy_view, shown_body, stored_copy
+from drumlin.api.explaining.copies import HTML, SHOWN_TYPES, Copy, copy_view, shown_body, stored_copy
 from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.api.explaining.stories import searched
 from drumlin.api.messages.data import (
@@ -33,6 +33,7 @@ from drumlin.api.messages.data import (
     TypeShare,
 )
 from drumlin.api.routing import Answer, Call, Route, Text
+from drumlin.coordinator.taking.fair_line import FairLine
 from drumlin.http.refusal import Refused
 from drumlin.protocol import paths
 from drumlin.sql.answerer import NOT_CONFINED, Wrong
@@ -48,6 +49,9 @@ QUESTIONS_AT_ONCE = 2
 LAST_ENDS_S = 2.0
 """How long a question waits for the last one of its token to end. The dashboard gives a question up by hanging up,
 which is noticed a moment later, and asks the next one at once."""
+COPIES_AT_ONCE = 2
+COPIES_MAX, COPIES_EACH_MAX = 32, 8
+"""How many requests for stored pages may be under way or wait, in all and of one person."""
 BUSY_RETRY_S = 3.0
 FILE_TYPE = "application/octet-stream"
 NO_STORE_HINT = "Ask a coordinator that was started with --store, or use `drumlin query` where the store is."
@@ -76,6 +80,14 @@ class DataCalls:
         self._store = store
         self._asking: dict[str, asyncio.Event] = {}
         """Whose questions are being answered. Each event tells that one has ended."""
+        self._copies = FairLine(
+            what="requests for stored pages",
+            at_once=COPIES_AT_ONCE,
+            each=COPIES_AT_ONCE,
+            most=COPIES_MAX,
+            each_most=COPIES_EACH_MAX,
+            retry_after_s=BUSY_RETRY_S,
+        )
 
     def routes(self) -> list[Route]:
         no_store = {409: "This coordinator has no store."}
@@ -166,11 +178,25 @@ class DataCalls:
     # Copies
 
     async def capture(self, call: Call, query: CaptureQuery) -> CaptureView:
-        copy = await stored_copy(self._answers, _meant(query.url), query.record)
-        return await asyncio.to_thread(copy_view, copy)
+        url = _meant(query.url)
+        async with self._copying(call):
+            copy = await stored_copy(self._answers, url, query.record, call.identity.subject)
+            return await asyncio.to_thread(copy_view, copy)
 
     async def body(self, call: Call, query: CaptureBodyQuery) -> Text:
-        copy = await stored_copy(self._answers, _meant(query.url), query.record)
+        url = _meant(query.url)
+        async with self._copying(call):
+            copy = await stored_copy(self._answers, url, query.record, call.identity.subject)
+            return await self._text_of(copy, call, query)
+
+    @contextlib.asynccontextmanager
+    async def _copying(self, call: Call) -> AsyncIterator[None]:
+        """Wait for a place to read, decode and show a copy, which takes many times its size."""
+        async with self._copies.turn(call.identity.subject):
+            call.refuse_given_up()
+            yield
+
+    async def _text_of(self, copy: Copy, call: Call, query: CaptureBodyQuery) -> Text:
         call.answer_headers += HOSTILE
         if query.form == "file":
             call.answer_headers.append((b"content-disposition", b'attachment; filename="capture"'))

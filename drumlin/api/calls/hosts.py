@@ -134,7 +134,7 @@ class HostCalls:
         """Everything about one host, also what was tried on it last, as far as the store shows it."""
         state = await self._known(call.parameters["host"])
         view = self._view(state, call.now)
-        tried = await self._answers.host_fetches(state.host, LAST_FETCHES)
+        tried = await self._answers.host_fetches(state.host, LAST_FETCHES, call.identity.subject)
         view.last_fetches = [fetch_view(one) for one in tried.fetches]
         view.last_crawled_at = last_asked(tried.fetches)
         view.store = searched(tried.complete, tried.has_store)
@@ -199,20 +199,21 @@ class HostCalls:
         story = await self._engine.story(self._engine.shard_of(host_of(url)), url)
         if story is not None:
             return await self._story(url, story, call)
-        if urlsplit(url).path == ROBOTS_PATH and (await self._answers.attempts(url)).fetches:
+        if urlsplit(url).path == ROBOTS_PATH and (await self._answers.attempts(url, call.identity.subject)).fetches:
             return await self._story(url, ASKED_APART, call)
         return await self._unfollowed(url, call)
 
     async def _story(self, url: str, story: TaskStory, call: Call) -> URLStory:
         host = host_of(url)
         state = await self._engine.host_state(self._engine.shard_of(host), host)
-        attempts = await self._answers.attempts(url)
+        attempts = await self._answers.attempts(url, call.identity.subject)
         # A page is known by the first spelling of its URL, which may differ from the one asked about.
         known_as = [story.task.url] if story.task else [one.url for one in attempts.fetches]
         url = known_as[0] if known_as else url
         if story.task is None and attempts.fetches and not any(one.tells_origin for one in attempts.fetches):
             # Only the table of pages says where a URL was found; otherwise pages that link to it are searched.
-            attempts = attempts._replace(linkers=(await self._answers.linkers(url)).links)
+            linkers = await self._answers.linkers(url, call.identity.subject)
+            attempts = attempts._replace(linkers=linkers.links)
         view = self._view(state, call.now) if state else None
         denial = self._denial(url, state) if state else ""
         known = Known(url, story, state, story.letter, attempts, view, call.calendar, denial, call.now, self._passes)
@@ -226,7 +227,7 @@ class HostCalls:
 
     async def _unfollowed(self, url: str, call: Call) -> URLStory:
         """The story of a URL that the frontier never accepted, if stored pages link to it."""
-        linkers = await self._answers.linkers(url)
+        linkers = await self._answers.linkers(url, call.identity.subject)
         host = host_of(url)
         state = await self._engine.host_state(self._engine.shard_of(host), host)
         year = datetime.fromtimestamp(call.calendar.shown(call.now), UTC).year

@@ -68,9 +68,10 @@ class Copy(msgspec.Struct):
         return self.has_body and (kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+xml", "+json")))
 
 
-async def stored_copy(answers: StoreAnswers, url: str, record: str) -> Copy:
-    """The newest copy of a page, or that of one record; `Refused` if there is none."""
-    attempts = await answers.attempts(url)
+async def stored_copy(answers: StoreAnswers, url: str, record: str, asker: str) -> Copy:
+    """The newest copy of a page, or that of one record; `Refused` if there is none. Whoever calls this takes care that
+    few do so at once: a page is held in memory while the rest is looked up."""
+    attempts = await answers.attempts(url, asker)
     if not attempts.has_store:
         hint = "Ask a coordinator that was started with --store."
         raise Refused(409, "no_store", "This coordinator has no store, so it has no copy of a page.", hint)
@@ -78,23 +79,23 @@ async def stored_copy(answers: StoreAnswers, url: str, record: str) -> Copy:
     if not stored:
         raise Refused(404, "no_copy", "No copy of this page is stored.", "`drumlin why URL` tells what happened to it.")
     try:
-        return await _copy_of(answers, stored[0])
+        return await _copy_of(answers, stored[0], asker)
     except (OSError, StorageError, SiteError) as wrong:
         hint = f"It should be in warc/{stored[0].warc_filename}, at byte {stored[0].warc_offset}."
         raise Refused(404, "copy_unreadable", "The copy of this page cannot be read.", hint) from wrong
 
 
-async def _copy_of(answers: StoreAnswers, stored: StoredFetch) -> Copy:
-    capture = await answers.capture(stored, RECORD_BYTES_MAX)
-    told = await answers.page(stored)
+async def _copy_of(answers: StoreAnswers, stored: StoredFetch, asker: str) -> Copy:
+    capture = await answers.capture(stored, RECORD_BYTES_MAX, asker)
+    told = await answers.page(stored, asker)
     original, same_as = capture, ""
     if capture.duplicate is not None:
         # A record of a page that repeats another one has no body, and names the record that has it.
         same_as = capture.duplicate.url
-        known = await answers.attempts(same_as)
+        known = await answers.attempts(same_as, asker)
         named = [one for one in known.fetches if one.record_id == capture.duplicate.record_id and one.warc_filename]
         if named:
-            original = await answers.capture(named[0], RECORD_BYTES_MAX)
+            original = await answers.capture(named[0], RECORD_BYTES_MAX, asker)
     copy = await asyncio.to_thread(_decoded, original, told)
     copy.capture, copy.same_as, copy.has_body = capture, same_as, original.duplicate is None
     return copy

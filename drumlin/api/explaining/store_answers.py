@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
 from drumlin.clock import monotonic
+from drumlin.coordinator.taking.fair_line import FairLine
 from drumlin.logs import Event, event
 from drumlin.model import Capture
 from drumlin.store.copies import stored_capture
@@ -29,6 +30,10 @@ from drumlin.urls import identity
 LOOK_S_MAX = 2.0
 """How long a store is searched for one question."""
 LOOKS_AT_ONCE = 2
+LOOKS_MAX, LOOKS_EACH_MAX = 64, 16
+"""How many looks may be under way or wait, in all and of one asker. Further ones are refused: nobody would wait for
+them, and those who come later would stand behind them."""
+BUSY_RETRY_S = 2.0
 SUM_S_MAX = 0.2
 """How long segments are read for one look at what all pages are."""
 INDEX_S_MAX = 0.5
@@ -72,18 +77,26 @@ class Recent(Protocol):
 
 
 class StoreAnswers:
-    """Answers from a store, and of what is about to be in it."""
+    """Answers from a store, and of what is about to be in it. Each question names its `asker`, so that nobody can take
+    all places; `Refused` if too many wait."""
 
     def __init__(self, store: Path | None, recent: Recent) -> None:
         self._files = DirectoryFiles(store) if store is not None else None
         self._reader = StoreReader(self._files) if self._files is not None else None
         self._contents = ContentsReader(self._files) if self._files is not None else None
-        self._summing = asyncio.Lock()
+        self._summing: asyncio.Task[Summed] | None = None
         self._recent = recent
-        self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._line = FairLine(
+            what="looks into the store",
+            at_once=LOOKS_AT_ONCE,
+            each=LOOKS_AT_ONCE,
+            most=LOOKS_MAX,
+            each_most=LOOKS_EACH_MAX,
+            retry_after_s=BUSY_RETRY_S,
+        )
         self._asked = asyncio.Event()
 
-    async def attempts(self, url: str) -> Attempts:
+    async def attempts(self, url: str, asker: str) -> Attempts:
         """What the store says about a URL, newest first."""
         reader, files = self._reader, self._files
         if reader is None or files is None:
@@ -96,10 +109,10 @@ class StoreAnswers:
             found, complete = reader.fetches(url, in_time)
             return Attempts(_each_once([*found, *recent, *unshown]), complete, has_store=True)
 
-        async with self._look():
+        async with self._look(asker):
             return await asyncio.to_thread(look)
 
-    async def host_fetches(self, host: str, limit: int) -> Attempts:
+    async def host_fetches(self, host: str, limit: int, asker: str) -> Attempts:
         """The last attempts on a host's URLs, newest first."""
         reader, files = self._reader, self._files
         if reader is None or files is None:
@@ -111,10 +124,10 @@ class StoreAnswers:
             found, complete = reader.host_fetches(host, limit, in_time)
             return Attempts(_each_once([*found, *recent, *unshown])[:limit], complete, has_store=True)
 
-        async with self._look():
+        async with self._look(asker):
             return await asyncio.to_thread(look)
 
-    async def linkers(self, url: str) -> Linkers:
+    async def linkers(self, url: str, asker: str) -> Linkers:
         """Some of the stored pages that link to a URL."""
         reader, files = self._reader, self._files
         if reader is None or files is None:
@@ -127,37 +140,38 @@ class StoreAnswers:
             shown = {link.page for link in found}
             return Linkers([*found, *(link for link in unshown if link.page not in shown)], complete, has_store=True)
 
-        async with self._look():
+        async with self._look(asker):
             return await asyncio.to_thread(look)
 
     async def contents(self) -> Summed | None:
         """Sums over all stored pages that tables show, as far as there is time to read them; None without a store."""
         if self._contents is None:
             return None
-        # One at a time, since what the first one has read need not be read by the next.
-        async with self._summing:
-            return await asyncio.to_thread(self._contents.sum_up, _within(SUM_S_MAX))
+        # One at a time, and who comes meanwhile gets the same answer: even with nothing to read it lists a folder.
+        if self._summing is None or self._summing.done():
+            self._summing = asyncio.create_task(asyncio.to_thread(self._contents.sum_up, _within(SUM_S_MAX)))
+        return await asyncio.shield(self._summing)
 
-    async def capture(self, stored: StoredFetch, bytes_max: int) -> Capture:
+    async def capture(self, stored: StoredFetch, bytes_max: int, asker: str) -> Capture:
         """The capture of an attempt that this store told of. `OSError` or `StorageError` if it cannot be read."""
         if self._files is None:
             raise FileNotFoundError(stored.warc_filename)
-        async with self._look():
+        async with self._look(asker):
             offset = stored.warc_offset or 0
             return await asyncio.to_thread(stored_capture, self._files, stored.warc_filename, offset, bytes_max)
 
-    async def page(self, stored: StoredFetch) -> dict[str, Any]:
+    async def page(self, stored: StoredFetch, asker: str) -> dict[str, Any]:
         """What the table of pages says about the page of such an attempt; empty if it does not show it yet."""
         if self._reader is None or stored.unshown:
             return {}
-        async with self._look():
+        async with self._look(asker):
             in_time = _within(LOOK_S_MAX)
             return await asyncio.to_thread(self._reader.page, stored.url, stored.segment, stored.fetched, in_time)
 
     @contextlib.asynccontextmanager
-    async def _look(self) -> AsyncIterator[None]:
+    async def _look(self, asker: str) -> AsyncIterator[None]:
         self._asked.set()
-        async with self._looking:
+        async with self._line.turn(asker):
             yield
 
     @contextlib.asynccontextmanager

@@ -32,6 +32,7 @@ class Backlog(FairLine):
 
     def __init__(self) -> None:
         super().__init__(
+            what="batches of results",
             at_once=SETTLING_AT_ONCE,
             each=SETTLING_EACH,
             most=SETTLING_WAITING_MAX,

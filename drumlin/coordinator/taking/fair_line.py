@@ -16,9 +16,10 @@ from drumlin.http.refusal import Refused
 
 class FairLine:
     """`at_once` requests have their turn, at most `each` of one owner; `most` may be here in all, `each_most` of one
-    owner."""
+    owner. `what` they are is told to those who are refused."""
 
-    def __init__(self, *, at_once: int, each: int, most: int, each_most: int, retry_after_s: float) -> None:
+    def __init__(self, *, what: str, at_once: int, each: int, most: int, each_most: int, retry_after_s: float) -> None:
+        self._what = what
         self._turns = asyncio.Semaphore(at_once)
         self._each = each
         self._most = most
@@ -35,7 +36,7 @@ class FairLine:
     async def turn(self, owner: str) -> AsyncIterator[None]:
         """Wait for a turn and have it while the context lasts; raises `Refused` if too many wait already."""
         if len(self) >= self._most or self._counts[owner] >= self._each_most:
-            message = "Too many batches of results wait."
+            message = f"Too many {self._what} wait."
             raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=self._retry_after_s)
         own = self._own_turns.setdefault(owner, asyncio.Semaphore(self._each))
         self._counts[owner] += 1

@@ -184,7 +184,7 @@ class StoreReader:
         `FOUND_MAX`."""
         found: list[StoredFetch] = []
         with suppress(TimeUp):
-            for versions in self._segments():
+            for versions in self._segments(in_time):
                 check_time(in_time)
                 if len(found) >= FOUND_MAX:
                     return found, False
@@ -198,7 +198,7 @@ class StoreReader:
         with all segments."""
         found: list[StoredLink] = []
         with suppress(TimeUp):
-            for versions in self._segments():
+            for versions in self._segments(in_time):
                 if len(found) >= LINKS_FOUND_MAX:
                     break
                 check_time(in_time)
@@ -214,7 +214,7 @@ class StoreReader:
         attempt that is kept."""
         found: list[StoredFetch] = []
         with suppress(TimeUp):
-            for versions in self._segments():
+            for versions in self._segments(in_time):
                 if versions[PAGES].written < _oldest(found, limit) - CLOCKS_DIFFER_S:
                     break
                 check_time(in_time)
@@ -227,7 +227,7 @@ class StoreReader:
         """What the table of pages says in one segment about the capture of this moment; empty if it has no row, or if
         there is no time to find it."""
         with suppress(TimeUp):
-            for versions in self._segments():
+            for versions in self._segments(in_time):
                 if _name(versions) == segment:
                     with self._segment(versions) as found:
                         for row in found.rows("pages", _TOLD_COLUMNS, url, in_time):
@@ -240,7 +240,7 @@ class StoreReader:
         also if the store cannot be written. Two coordinators that do this at once write the same."""
         left = 0
         indexed = {one.name: one.written for one in self._files.files(INDEXES, INDEX_SUFFIX)}
-        for versions in self._segments():
+        for versions in self._segments(lambda: True):
             newest = max(file.written for file in versions.values())
             if indexed.get(_name(versions) + INDEX_SUFFIX, 0.0) >= newest or now - newest < SETTLED_S:
                 continue
@@ -267,9 +267,11 @@ class StoreReader:
             return False
         return True
 
-    def _segments(self) -> list[dict[str, StoredFile]]:
+    def _segments(self, in_time: InTime) -> list[dict[str, StoredFile]]:
         """The files of each segment by table, newest segment first. A segment counts once its `pages` file has its
-        final name, which is the last to get it."""
+        final name, which is the last to get it. To list the files of a large store takes a while: who waited for his
+        turn until his time was over does not do that."""
+        check_time(in_time)
         tables = {
             table: {file.name: file for file in self._files.files(f"tables/{table}", PARQUET_SUFFIX)}
             for table in (PAGES, LINKS, FETCHES)

@@ -23,7 +23,7 @@ import os
 import resource
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -221,10 +221,18 @@ def _check_warcs(folder: Path, names: list[str]) -> dict[Place, tuple[str, str]]
         index = unpacked(folder, name.removesuffix(WARC_SUFFIX) + CDXJ_SUFFIX)
         if index.stat().st_size != sum(map(len, lines)) or index.read_bytes() != b"".join(sorted(lines)):
             raise NotABundle(f"the index of {filename} is not that of its captures")
+        _check_references([capture.refers_to for capture in found.captures if capture.refers_to])
         for capture in found.captures:
             if capture.record_id not in found.marked:
                 captures[filename, capture.offset, capture.length] = (capture.url, capture.record_id)
     return captures
+
+
+def _check_references(urls: list[str]) -> None:
+    """Whoever looks at a page that repeats another one looks for that as well."""
+    if any(len(url) > VALUE_BYTES_MAX for url in urls):
+        raise NotABundle("a capture repeats a page whose URL is too long")
+    _check_addresses(urls)
 
 
 # Tables
@@ -335,7 +343,7 @@ def _check_numbers(batch: Any, table: str) -> None:
             raise NotABundle(f"a value of {name} in {table} cannot be")
 
 
-def _check_addresses(values: list[str | None]) -> None:
+def _check_addresses(values: Sequence[str | None]) -> None:
     urls = [url for url in values if url is not None]
     if not are_well_spelled(urls, set(map(origin_of, urls))):
         raise NotABundle("it leads to something that is no web address")

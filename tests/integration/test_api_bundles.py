@@ -20,6 +20,8 @@ from drumlin.access.tokens import Role
 from drumlin.api.intake import bundles as bundles_module
 from drumlin.api.intake import checking
 from drumlin.api.intake.bundles import INCOMING, LEFTOVER_S, sweep
+from drumlin.model import Duplicate
+from drumlin.node.keeping.archive import Arrival
 from drumlin.protocol import Result, Results
 from drumlin.store import bundles as store_bundles
 from drumlin.store import merge
@@ -343,6 +345,37 @@ def test_values_that_no_node_writes_are_refused(
     answer = node.put(segment, members | {path: written(replaced(rows, column, value))})
     assert answer.code == "not_a_bundle"
     assert stored(store) == {}
+
+
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [
+        (URLS[0], None),
+        ("http://a.test/?" + "b&" * 400_000, "not_a_bundle"),
+        ("http://a.test/" + "a" * 10_000, "not_a_bundle"),
+        ("javascript:alert(1)", "not_a_bundle"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_a_page_repeats_is_a_url(
+    node: BundlingNode, store: Path, monkeypatch: pytest.MonkeyPatch, named: str, code: str | None
+) -> None:
+    made = BundlingNode._arrival
+
+    def repeating(self: BundlingNode, url: str, assignment_id: str) -> Arrival:
+        arrival = made(self, url, assignment_id)
+        if url == URLS[1] and arrival.capture is not None:
+            # Its id says which content it has: so the record is a revisit.
+            arrival.capture.duplicate = Duplicate(named, 1.0, arrival.capture.record_id)
+        return arrival
+
+    monkeypatch.setattr("drumlin.store.tables.rows._duplicate", lambda _: (None, None, None))
+    monkeypatch.setattr(BundlingNode, "_arrival", repeating)
+    segment, members = node.bundle(*URLS)
+    answer = node.put(segment, members)
+    assert answer.status == (409 if code else 200)
+    assert code is None or answer.code == code
+    assert bool(stored(store)) is (code is None)
 
 
 def link_of(url: str, target: str = "http://c.test/") -> dict[str, object]:

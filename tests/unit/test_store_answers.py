@@ -15,11 +15,12 @@ import pytest
 from drumlin.access.tokens import Identity, Role
 from drumlin.api.calls.data import COPIES_AT_ONCE, COPIES_EACH_MAX, DataCalls
 from drumlin.api.explaining import store_answers
+from drumlin.api.explaining.copies import SHOWN_CHARS_MAX
 from drumlin.api.explaining.store_answers import LOOKS_AT_ONCE, LOOKS_EACH_MAX, Attempts, StoreAnswers
 from drumlin.api.messages.data import CaptureBodyQuery, CaptureQuery
 from drumlin.api.routing import Call
 from drumlin.http.refusal import Refused
-from drumlin.model import Capture
+from drumlin.model import Capture, Duplicate
 from drumlin.store.tables.contents import Contents, ContentsReader, Summed
 from drumlin.store.tables.lookup import StoredFetch, StoreReader
 from tests.harness.recent import NothingRecent
@@ -109,6 +110,32 @@ def test_a_copy_that_nobody_waits_for_any_more_is_not_read() -> None:
         calls = DataCalls(cast(StoreAnswers, answers), None)
         assert await told(calls.capture(call_of("a", gone=True), CaptureQuery(URL))) == "given_up"
         assert answers.read == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("named", ["http://a.test/?" + "b&" * 450_000, "javascript:alert(1)", "http://", ""])
+def test_a_record_that_repeats_something_that_is_no_url_is_shown_as_one_without_a_body(named: str) -> None:
+    """A node wrote the name, and whoever asks would have it taken apart each time."""
+
+    class Repeating(SlowAnswers):
+        asked: list[str]
+
+        async def attempts(self, url: str, *_: str) -> Attempts:
+            self.asked = [*getattr(self, "asked", []), url]
+            return await super().attempts(url)
+
+        async def capture(self, *_: object) -> Capture:
+            headers = b"HTTP/1.1 200 OK\r\nX: " + b"x" * SHOWN_CHARS_MAX + b"\r\n\r\n"
+            return make_capture(URL, duplicate=Duplicate(named, 1.0, ""), response_headers=headers)
+
+    async def story() -> None:
+        answers = Repeating()
+        answers.released.set()
+        view = await DataCalls(cast(StoreAnswers, answers), None).capture(call_of("a"), CaptureQuery(URL))
+        assert answers.asked == [URL]
+        assert (view.same_as, view.shown_as) == ("", None)
+        assert (len(view.headers), view.cut) == (SHOWN_CHARS_MAX, True)
 
     asyncio.run(story())
 

@@ -21,6 +21,7 @@ from drumlin.parse import to_utf8
 from drumlin.parse.mime import sniff
 from drumlin.store.tables.lookup import StoredFetch
 from drumlin.store.warc.records import UNSPECIFIED
+from drumlin.urls import canonical
 
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -91,14 +92,19 @@ async def _copy_of(answers: StoreAnswers, stored: StoredFetch, asker: str) -> Co
     original, same_as = capture, ""
     if capture.duplicate is not None:
         # A record of a page that repeats another one has no body, and names the record that has it.
-        same_as = capture.duplicate.url
-        known = await answers.attempts(same_as, asker)
-        named = [one for one in known.fetches if one.record_id == capture.duplicate.record_id and one.warc_filename]
-        if named:
-            original = await answers.capture(named[0], RECORD_BYTES_MAX, asker)
+        # It is what a node wrote, of any length: what is no web address is not looked for, nor told.
+        same_as = canonical(capture.duplicate.url) or ""
+        original = await _original(answers, same_as, capture.duplicate.record_id, asker) or capture
     copy = await asyncio.to_thread(_decoded, original, told)
     copy.capture, copy.same_as, copy.has_body = capture, same_as, original.duplicate is None
     return copy
+
+
+async def _original(answers: StoreAnswers, url: str, record: str, asker: str) -> Capture | None:
+    """The capture with the body of this record, if it can be found."""
+    known = (await answers.attempts(url, asker)).fetches if url else []
+    named = [one for one in known if one.record_id == record and one.warc_filename]
+    return await answers.capture(named[0], RECORD_BYTES_MAX, asker) if named else None
 
 
 def _decoded(original: Capture, told: dict[str, Any]) -> Copy:
@@ -125,6 +131,7 @@ def copy_view(copy: Copy) -> CaptureView:
     """What is told of a copy. It takes a while for a long one."""
     capture, told = copy.capture, copy.told
     text, source, charset = told.get("text"), None, copy.charset
+    headers = capture.response_headers.decode("utf-8", "replace").strip()
     if copy.is_text:
         charset, utf8 = _in_utf8(copy)
         source = utf8.decode("utf-8", "replace")
@@ -135,14 +142,14 @@ def copy_view(copy: Copy) -> CaptureView:
         record_id=capture.record_id,
         warc_filename=capture.warc_filename,
         warc_record_offset=capture.warc_offset,
-        headers=capture.response_headers.decode("utf-8", "replace").strip(),
+        headers=headers[:SHOWN_CHARS_MAX],
         type=copy.type,
         charset=charset,
         language=told.get("content_languages") or "",
         title=told.get("title") or "",
         text=None if text is None else text[:SHOWN_CHARS_MAX],
         source=None if source is None else source[:SHOWN_CHARS_MAX],
-        cut=max(len(text or ""), len(source or "")) > SHOWN_CHARS_MAX,
+        cut=max(map(len, (text or "", source or "", headers))) > SHOWN_CHARS_MAX,
         body_bytes=len(copy.body),
         truncated=copy.truncated,
         same_as=copy.same_as,

@@ -144,8 +144,8 @@ class CaptureBodyQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 class CaptureView(msgspec.Struct):
     """The stored copy of one page. `headers` is what the site sent before the body, `source` the body as text, decoded;
-    null if it is no text. `text` is what the page says, by the tables; null before they show it. Both are cut at
-    500,000 characters. `body_bytes` is the size of the decoded body, and `truncated` says why it is not all there.
+    null if it is no text. `text` is what the page says, by the tables; null before they show it. Each is cut at 500,000
+    characters. `body_bytes` is the size of the decoded body, and `truncated` says why it is not all there.
     `same_as` is the page whose body this is, if the record only refers to it. `shown_as` is the type under which
     `captures/body?form=shown` gives it; null if it is not shown."""
 

@@ -45,7 +45,8 @@ class Repaired(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct):
-    """A capture that a scan found, with its line for the index and its mark; it will get one of the two."""
+    """A capture that a scan found, with its line for the index and its mark; it will get one of the two. `refers_to` is
+    the page whose body it repeats, if it is a revisit."""
 
     offset: int
     length: int
@@ -53,6 +54,7 @@ class Found(msgspec.Struct):
     record_id: str
     line: bytes
     mark: bytes
+    refers_to: str = ""
 
 
 class Scan(msgspec.Struct):
@@ -160,7 +162,8 @@ def _found(record: Record, member: Member, filename: str) -> Found:
     fields, record_id = record.fields, _id(record, "warc-record-id")
     url, date = fields.get("warc-target-uri", ""), fields.get("warc-date", "")
     mark = surplus_record(record_id, url, date, _id(record, "warc-warcinfo-id"))
-    return Found(member.offset, member.length, url, record_id, _line(record, member, filename), mark)
+    refers_to = fields.get("warc-refers-to-target-uri", "")
+    return Found(member.offset, member.length, url, record_id, _line(record, member, filename), mark, refers_to)
 
 
 def _id(record: Record, field: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import http.client
 import json
 import os
@@ -26,7 +27,7 @@ from drumlin.sql.views import TABLES, VIEWS
 from tests.acceptance.commands import wait_until
 from tests.acceptance.test_query import FORBIDDEN
 from tests.harness.coordinators import Answer, RunningCoordinator
-from tests.harness.stored_site import HOSTILE_PATH, JAPANESE, PATHS, PIXEL, SCRIPT, crawled
+from tests.harness.stored_site import HOSTILE_PATH, JAPANESE, MARKED_PATH, PATHS, PIXEL, SCRIPT, crawled
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
 
@@ -374,6 +375,13 @@ def test_a_shown_copy_can_do_nothing(coordinator: RunningCoordinator, home: str)
     assert "set-cookie" not in answer.headers, "headers of the site stay in the copy"
     for element in (b"<link", b"<iframe"):
         assert element not in answer.body.lower(), "no policy keeps browsers from connecting to where one leads"
+
+
+def test_no_mark_within_a_page_decides_how_it_is_read(coordinator: RunningCoordinator, home: str) -> None:
+    answer = body(coordinator, home.rstrip("/") + MARKED_PATH)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.body.startswith(codecs.BOM_UTF8)
+    assert "<link" not in answer.body.decode("utf-8-sig", "replace")
 
 
 def test_what_is_no_page_is_a_picture_a_text_or_a_file(coordinator: RunningCoordinator, home: str) -> None:

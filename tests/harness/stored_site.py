@@ -3,6 +3,7 @@ and pages that try to run scripts, load things, and look like markup wherever th
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 from drumlin.testing import FakeWeb, Response
@@ -17,7 +18,12 @@ PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
     "1f15c4890000000d49444154789c6360f8cfc0f01f0005000201e221bc330000000049454e44ae426082"
 )
-LINKED = ("/a", "/b", "/nearly", "/german", "/japanese", "/packed", "/picture.png", "/data.json", HOSTILE_PATH)
+# Hostile again, in an encoding that its second byte-order mark names.
+MARKED_PATH = "/marked"
+LINKED = (
+    *("/a", "/b", "/nearly", "/german", "/japanese", "/packed", "/picture.png", "/data.json"),
+    *(HOSTILE_PATH, MARKED_PATH),
+)
 # These are found through `/a` and each other. So the content of `/a` is known before its twin is fetched.
 PATHS = (*LINKED, "/later", "/twin")
 
@@ -40,6 +46,8 @@ def make_site(web: FakeWeb, *, elsewhere: str = "http://127.0.0.1:9/") -> str:
     web.respond(HOST, "/picture.png", Response(body=PIXEL, content_type="image/png"))
     web.respond(HOST, "/data.json", Response(body='{"a": 1}', content_type="application/json"))
     web.respond(HOST, HOSTILE_PATH, Response(body=hostile(elsewhere), headers={"Set-Cookie": "stolen=1"}))
+    marked = codecs.BOM_UTF8 + codecs.BOM_UTF16_LE + hostile(elsewhere).encode("utf-16-le")
+    web.respond(HOST, MARKED_PATH, Response(body=marked, content_type="text/html"))
     return web.url(HOST)
 
 

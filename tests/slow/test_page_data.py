@@ -25,7 +25,7 @@ from drumlin.testing import FakeWeb
 from tests.acceptance.commands import end, running, wait_until
 from tests.harness.browser import DESKTOP, PHONE, Looker, chromium, looking, needs_chromium
 from tests.harness.coordinators import RunningCoordinator
-from tests.harness.stored_site import HOSTILE_PATH, JAPANESE, PATHS, SCRIPT, crawled, make_site
+from tests.harness.stored_site import HOSTILE_PATH, JAPANESE, MARKED_PATH, PATHS, SCRIPT, crawled, make_site
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:[0-9]+/#code=[\w-]+")
@@ -302,6 +302,18 @@ def test_a_hostile_page_in_a_tab_of_its_own_does_nothing(browser: Browser, shown
         assert looker.answered == {urlsplit(shown.base).netloc}
         assert shown.elsewhere.asked == 0
         assert page.url.startswith(shown.base)
+
+
+def test_a_second_mark_does_not_bring_back_what_was_taken_out(browser: Browser, shown: Shown, state: Any) -> None:
+    with looking_at(browser, state) as looker:
+        page = looker.page
+        url = quote(shown.home.rstrip("/") + MARKED_PATH, safe="")
+        page.goto(f"{shown.base}api/v1/captures/body?url={url}")
+        page.wait_for_load_state("load")
+        assert page.locator("html").evaluate("html => html.ownerDocument.characterSet") == "UTF-8"
+        assert page.locator("link, meta, a, iframe, base").count() == 0
+        assert looker.answered == {urlsplit(shown.base).netloc}
+        assert shown.elsewhere.asked == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

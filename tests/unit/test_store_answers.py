@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ import pytest
 from drumlin.access.tokens import Identity, Role
 from drumlin.api.calls.data import COPIES_AT_ONCE, COPIES_EACH_MAX, DataCalls
 from drumlin.api.explaining import store_answers
-from drumlin.api.explaining.copies import SHOWN_CHARS_MAX
+from drumlin.api.explaining.copies import HTML, SHOWN_CHARS_MAX, Copy, shown_body
 from drumlin.api.explaining.store_answers import LOOKS_AT_ONCE, LOOKS_EACH_MAX, Attempts, StoreAnswers
 from drumlin.api.messages.data import CaptureBodyQuery, CaptureQuery
 from drumlin.api.routing import Call
@@ -138,6 +139,20 @@ def test_a_record_that_repeats_something_that_is_no_url_is_shown_as_one_without_
         assert (len(view.headers), view.cut) == (SHOWN_CHARS_MAX, True)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8, b""])
+def test_a_shown_page_begins_with_the_mark_of_the_encoding_that_it_was_searched_in(mark: bytes) -> None:
+    """Browsers believe a byte-order mark before any header, so no other one may stand at the beginning."""
+    names = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+    page = "<link rel=preconnect href=//b.test><p>é".encode(names.get(mark, "utf-8"))
+    for first in (b"", codecs.BOM_UTF8):
+        capture = make_capture(URL, first + mark + page)
+        shown = shown_body(Copy(capture, capture.body, {}, HTML, ""))
+        assert shown.startswith(codecs.BOM_UTF8)
+        assert "<link" not in shown.decode("utf-8-sig", "replace")
+        if not (first and mark):
+            assert shown.decode("utf-8-sig") == "<no-link rel=preconnect href=//b.test><p>é"
 
 
 def test_few_looks_are_made_at_once_and_of_one_asker_only_so_many_wait(

@@ -6,6 +6,7 @@ The body is a stranger's. It is decoded within bounds and never parsed here; tho
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 from typing import Any, Final
 
@@ -118,7 +119,11 @@ def _decoded(original: Capture, told: dict[str, Any]) -> Copy:
 def shown_body(copy: Copy) -> bytes:
     """The body as a browser may show it: a page in UTF-8, without the elements that could reach out to other hosts in
     spite of a policy. They get names that mean nothing."""
-    return _REACHING_OUT.sub(b"<no-", _in_utf8(copy)[1]) if copy.shown_as == HTML else copy.body
+    if copy.shown_as != HTML:
+        return copy.body
+    # Browsers believe a byte-order mark more than the header of our answer. Without this one, a page that has two would
+    # be read by its second: as UTF-16, in which its elements were not found.
+    return codecs.BOM_UTF8 + _REACHING_OUT.sub(b"<no-", _in_utf8(copy)[1])
 
 
 def _in_utf8(copy: Copy) -> tuple[str, bytes]:

@@ -116,7 +116,7 @@ class CoordinatorApp:
         bundle_quota_bytes: int = QUOTA_BYTES,
     ) -> None:
         self.bug: Exception | None = None
-        """The first unexpected exception, which whoever runs the server should raise."""
+        """The first unexpected exception in a call of a node, which whoever runs the server should raise."""
         self._dispatcher, self._engine = dispatcher, dispatcher.engine
         self._access, self._endpoint, self._store = access, endpoint, store
         self._on_broken, self._time = on_broken, engine_time
@@ -293,7 +293,9 @@ class CoordinatorApp:
             code = broken.code or "unavailable"
             failed = Refused(503, code, broken.message, broken.hint, retry_after_s=ENGINE_RETRY_S)
         except Exception as bug:
-            self.bug = self.bug or bug
+            if call.is_of_nodes:
+                # A node repeats what fails, so the crawl would stand still. A look that fails hurts nothing else.
+                self.bug = self.bug or bug
             log.exception("a request failed in a way nobody foresaw: %s", call.name, extra=event(Event.BUG))
             failed = Refused(500, "bug", "The coordinator failed; its log says how.")
         # The traceback refers to this frame, and the frame to the exception. Such a cycle would keep the request's body

@@ -57,6 +57,9 @@ NOBODY = Identity(Role.VIEWER, "")
 """The sender of a request that needs no permission or has not been checked yet."""
 
 
+NODE_PERMISSIONS = frozenset({Permission.JOIN, Permission.NODE})
+"""What drumlin's own nodes ask for and nobody else."""
+
 PLAIN = Calendar()
 """A calendar without gaps, for calls that need no engine."""
 
@@ -157,6 +160,12 @@ class Call:
             return NO_ROUTE
         is_file = route.path.startswith(f"{paths.PAGE_FILES}/")
         return f"{route.method} {paths.PAGE_FILES if is_file else route.path}"
+
+    @property
+    def is_of_nodes(self) -> bool:
+        """Whether this is a call that only nodes make."""
+        route = getattr(self, "route", None)
+        return route is not None and route.permission in NODE_PERMISSIONS
 
     @property
     def today(self) -> float:

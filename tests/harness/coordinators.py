@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import logging
 import random
 import secrets
 import socket
@@ -24,6 +25,8 @@ from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.engines import open_engine
+from drumlin.logs import Event
+from drumlin.logs.formats import fields_of
 from drumlin.protocol import Failure
 from drumlin.protocol.paths import SIGNATURE_HEADER
 from drumlin.serving.service import Listen, run_server
@@ -35,6 +38,20 @@ LISTEN_BACKLOG = 100
 CONFIG = CrawlConfig(allow_private=True, delay_s=0.0)
 
 Value = TypeVar("Value")
+
+
+class _Bugs(logging.Handler):
+    """Collects what the coordinator in this thread logs as a bug, whoever's call it was."""
+
+    def __init__(self, thread: threading.Thread) -> None:
+        super().__init__()
+        self.found: list[BaseException] = []
+        self._thread = thread
+
+    def emit(self, record: logging.LogRecord) -> None:
+        bug = record.exc_info[1] if record.exc_info else None
+        if bug and fields_of(record).get("event") == Event.BUG and record.thread == self._thread.ident:
+            self.found.append(bug)
 
 
 class Answer(msgspec.Struct):
@@ -91,8 +108,10 @@ class RunningCoordinator:
         self._ready = threading.Event()
         self._trouble: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self._bugs = _Bugs(self._thread)
 
     def __enter__(self) -> RunningCoordinator:
+        logging.getLogger("drumlin.coordinator").addHandler(self._bugs)
         self._thread.start()
         assert self._ready.wait(STARTS_WITHIN_S), "the coordinator did not start"
         if self._trouble is not None:
@@ -102,8 +121,9 @@ class RunningCoordinator:
     def __exit__(self, *ending: object) -> None:
         self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join(STARTS_WITHIN_S)
-        if self.app.bug is not None:
-            raise self.app.bug
+        logging.getLogger("drumlin.coordinator").removeHandler(self._bugs)
+        if self._bugs.found:
+            raise self._bugs.found[0]
 
     def _run(self) -> None:
         try:

@@ -184,6 +184,8 @@ def test_dead_letters_are_told_in_pages_and_counted_by_host(coordinator: Running
         "dead-letters?after=x",
         "dead-letters?after=trap%20a%20b",
         "dead-letters/groups?by=host&after=a%20b%20c",
+        "dead-letters?after=%0A",
+        "dead-letters/groups?by=host&after=%0A",
     ):
         assert coordinator.get(f"/api/v1/{call}").code == "invalid"
 

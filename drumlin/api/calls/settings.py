@@ -39,7 +39,7 @@ HINT = f"These can change while a crawl runs: {', '.join([*FIELDS, SEEDS])}."
 
 
 _TYPE_NAME = r"[!#$%&'+.^_`|~0-9a-z-]+"
-TYPE_RULE_PATTERN = rf"^(\*/\*|{_TYPE_NAME}/(\*|{_TYPE_NAME}))=[0-9]{{1,12}}([kMG]B|[KMG]iB)?$"
+TYPE_RULE_PATTERN = rf"^(\*/\*|{_TYPE_NAME}/(\*|{_TYPE_NAME}))=[0-9]{{1,12}}([kMG]B|[KMG]iB)?\Z"
 """A media type and the most bytes that may be fetched of it, as `drumlin.config.types` reads them."""
 
 

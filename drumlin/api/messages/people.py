@@ -43,9 +43,9 @@ WEB_URL_CHARS_MAX = 7_600
 WebURL = Annotated[str, msgspec.Meta(max_length=WEB_URL_CHARS_MAX, pattern=WEB_URL_PATTERN)]
 HostStandingName = Literal["ready", "waiting", "leased", "idle", "blocked"]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_MAX)]
-LetterCursor = Annotated[str, msgspec.Meta(max_length=400, pattern=r"^([^ ]+ [^ ]+ [0-9]{1,14})?$")]
+LetterCursor = Annotated[str, msgspec.Meta(max_length=400, pattern=r"^([^ ]+ [^ ]+ [0-9]{1,14})?\Z")]
 """The place of a dead letter: kind, host, and the number of its task."""
-GroupCursor = Annotated[str, msgspec.Meta(max_length=400, pattern=r"^(-[0-9]{1,14} [^ ]+ [^ ]+)?$")]
+GroupCursor = Annotated[str, msgspec.Meta(max_length=400, pattern=r"^(-[0-9]{1,14} [^ ]+ [^ ]+)?\Z")]
 """The place of a group of them: minus how many there are, kind, host."""
 RESULT_LINKS_MAX = 2_000
 """How many links of a page a simple worker may return; nodes may send more in their batches."""

@@ -26,22 +26,16 @@ class PageFile(msgspec.Struct, frozen=True):
     """A file of the page; `name` is its path below the folder of all of them."""
 
     name: str
+    content: bytes
 
     @property
     def media_type(self) -> str:
         return MEDIA_TYPES[Path(self.name).suffix]
 
-    def content(self) -> bytes:
-        return _content(self.name)
-
-
-def page_files() -> list[PageFile]:
-    """All files of the page, in the order of their names."""
-    files = (path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
-    return [PageFile(path.relative_to(FOLDER).as_posix()) for path in sorted(files)]
-
 
 @cache
-def _content(name: str) -> bytes:
-    """Read when somebody first looks at the page, so a crawl without onlookers does not pay for it."""
-    return (FOLDER / name).read_bytes()
+def page_files() -> tuple[PageFile, ...]:
+    """All files of the page, in the order of their names. They are read once, when a process starts: an upgrade may
+    replace them while it runs, and files of another version would not fit its answers."""
+    files = (path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
+    return tuple(PageFile(path.relative_to(FOLDER).as_posix(), path.read_bytes()) for path in sorted(files))

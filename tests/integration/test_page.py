@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +72,23 @@ def test_every_file_is_served_and_names_others_relatively(coordinator: RunningCo
         assert re.findall(r"https?://(?!www\.w3\.org/)[\w.-]+\.\w+/", text.replace("https://example.org/", "")) == [], (
             name
         )
+
+
+def test_a_page_whose_files_an_upgrade_takes_away_is_still_that_of_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tmp_path / "static"
+    files.mkdir()
+    (files / "index.html").write_text("the page")
+    (files / "old.js").write_text("a script")
+    monkeypatch.setattr("drumlin.ui.FOLDER", files)
+    page_files.cache_clear()
+    try:
+        with RunningCoordinator() as running:
+            shutil.rmtree(files)
+            assert [running.get(path).body for path in ("/", "/ui/old.js")] == [b"the page", b"a script"]
+    finally:
+        page_files.cache_clear()
 
 
 def test_there_is_nothing_else_below_the_page(coordinator: RunningCoordinator) -> None:

@@ -120,7 +120,7 @@ class PageCalls:
         async def answer(call: Call, message: None) -> Text:
             check_name(call.headers, call.door.names, addresses=call.door.addresses)
             call.answer_headers += PAGE_HEADERS
-            return Text(file.content(), file.media_type)
+            return Text(file.content, file.media_type)
 
         path = paths.PAGE if file.name == INDEX else f"{paths.PAGE_FILES}/{file.name}"
         return Route(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -446,3 +448,17 @@ def test_an_escaped_slash_leads_nowhere(coordinator: RunningCoordinator) -> None
     for path in ("/api%2fv1/stats", "/api/v1%2Fstats", "/api/v1/nodes%2fx/status"):
         answer = coordinator.get(path)
         assert (answer.status, answer.code) == (404, "not_found")
+
+
+def test_a_question_that_no_process_can_be_started_for_is_put_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none_left(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("drumlin.sql.asking.asyncio.create_subprocess_exec", none_left)
+    (tmp_path / "tables").mkdir()
+    with RunningCoordinator(store=tmp_path) as running:
+        answer = running.post("/api/v1/sql", {"sql": "SELECT 1"})
+    assert (answer.status, answer.code) == (503, "not_started")
+    assert answer.headers["retry-after"]

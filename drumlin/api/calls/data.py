@@ -55,6 +55,7 @@ COPIES_MAX, COPIES_EACH_MAX = 32, 8
 BUSY_RETRY_S = 3.0
 FILE_TYPE = "application/octet-stream"
 NO_STORE_HINT = "Ask a coordinator that was started with --store, or use `drumlin query` where the store is."
+NOT_STARTED_HINT = "Ask again later, or use `drumlin query` where the store is."
 
 # A stored page is hostile: it runs nothing, loads nothing, sends no form, and has an origin of its own, so it cannot
 # use the cookie of whoever looks at it. Only our own page may frame it.
@@ -145,13 +146,18 @@ class DataCalls:
             raise Refused(409, "no_tables", "There are no tables yet.", "The first pages bring them.")
         async with self._place(call.identity.subject):
             started = time.perf_counter()
-            found = await ask(
-                self._store / "tables",
-                question.sql,
-                question.rows_max,
-                lambda: not call.gone(),
-                packed=call.media_type == MSGPACK,
-            )
+            try:
+                found = await ask(
+                    self._store / "tables",
+                    question.sql,
+                    question.rows_max,
+                    lambda: not call.gone(),
+                    packed=call.media_type == MSGPACK,
+                )
+            except OSError as cause:
+                # The machine has no memory or processes left, or an upgrade has taken the program away.
+                message = f"The process that answers cannot be started: {cause.strerror or cause}."
+                raise Refused(503, "not_started", message, NOT_STARTED_HINT, retry_after_s=BUSY_RETRY_S) from cause
         call.refuse_given_up()
         if isinstance(found, Wrong):
             raise Refused(409 if found.code == NOT_CONFINED else 422, found.code, found.message, found.hint)

@@ -19,7 +19,7 @@ from drumlin.store.tables.lookup import LINKS_FOUND_MAX, SETTLED_S, StoredFetch,
 from drumlin.store.tables.reading import BATCH_ROWS
 from drumlin.store.tables.rows import TIME_MAX
 from drumlin.store.tables.schema import SCHEMAS
-from drumlin.store.tables.url_index import COLUMNS, INDEX_SUFFIX, INDEXES, UrlIndex, key_of, make_index
+from drumlin.store.tables.url_index import COLUMNS, HEAD_BYTES, INDEX_SUFFIX, INDEXES, UrlIndex, key_of, make_index
 from drumlin.urls import identity
 
 STORED = [
@@ -151,6 +151,16 @@ def test_an_index_of_a_segment_that_has_grown_since_is_not_used(tmp_path: Path) 
     reader.index_some(LATER, always)
     written(tmp_path)
     assert [one.url for one in reader.fetches(STORED[3], always)[0]] == [STORED[3]]
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 5])
+def test_an_index_that_a_power_cut_left_short_is_not_used(tmp_path: Path, left: int) -> None:
+    written(tmp_path)
+    reader = StoreReader(DirectoryFiles(tmp_path))
+    reader.index_some(LATER, always)
+    os.truncate(tmp_path / INDEXES / f"n0-1{INDEX_SUFFIX}", HEAD_BYTES + left)
+    for url in STORED:
+        assert [one.url for one in reader.fetches(url, always)[0]] == [url]
 
 
 def test_a_segment_that_may_still_grow_gets_no_index_and_a_full_store_is_only_read(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ through, and for links to it 300 ms; with indexes a segment that has nothing of 
 
 from __future__ import annotations
 
+import os
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
@@ -50,6 +51,7 @@ URL_BYTES_MAX: Final = 1_000_000_000
 
 _KEY: Final = np.dtype("<u4")
 _GROUP: Final = np.dtype("<u2")
+_ENTRY_BYTES: Final = _KEY.itemsize + _GROUP.itemsize
 
 
 class Head(msgspec.Struct):
@@ -58,6 +60,11 @@ class Head(msgspec.Struct):
     form: int
     versions: dict[str, str]
     lengths: dict[str, int]
+
+
+def _bytes_of(head: Head) -> int:
+    """How long the index of this head is."""
+    return HEAD_BYTES + _ENTRY_BYTES * sum(head.lengths.values())
 
 
 class Entries(NamedTuple):
@@ -117,8 +124,10 @@ class UrlIndex:
         self._head = msgspec.json.decode(file.read(HEAD_BYTES), type=Head)
 
     def is_of(self, versions: dict[str, str]) -> bool:
-        """Whether it is about the files of these versions."""
-        return self._head.form == FORM and self._head.versions == versions
+        """Whether it is whole and about the files of these versions. It is written without waiting for the disk, so a
+        power cut may leave a part of it."""
+        head = self._head
+        return head.form == FORM and head.versions == versions and self._file.seek(0, os.SEEK_END) == _bytes_of(head)
 
     def groups(self, name: str, key: int) -> list[int]:
         """The row groups in which a list of the index has this key."""
@@ -126,7 +135,7 @@ class UrlIndex:
         for other in COLUMNS:
             if other == name:
                 break
-            start += self._head.lengths[other] * (_KEY.itemsize + _GROUP.itemsize)
+            start += self._head.lengths[other] * _ENTRY_BYTES
         first, last = self._places(start, length, key)
         groups = self._read(start + length * _KEY.itemsize, first, last, _GROUP)
         return sorted({int(group) for group in groups})

@@ -57,7 +57,7 @@ class CrawlDirectory:
 
     def _lock(self, kind: int) -> None:
         """Take the lock. Processes of a killed crawl may need a moment to end, so wait; after that, another crawl must
-        be at work here."""
+        be at work here, or somebody looks at this one for long."""
         deadline = time.monotonic() + LOCK_WAIT_S
         said = False
         while True:
@@ -69,8 +69,9 @@ class CrawlDirectory:
                     self._on_wait(f"Another process is at work in {self.root}: waiting up to {LOCK_WAIT_S:g} s for it.")
                     said = True
                 if time.monotonic() > deadline:
-                    hint = "Wait for it, stop it, or choose another --out."
-                    raise BusyError(f"Another crawl is running in {self.root}.", hint) from None
+                    hint = "Wait for it, end it, or choose another --out."
+                    busy = f"Another process is at work in {self.root} or shows it (`drumlin open`)."
+                    raise BusyError(busy, hint) from None
                 time.sleep(0.05)
 
     @property

@@ -34,7 +34,7 @@ from drumlin.coordinator.engine_time import StandingTime
 from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
-from drumlin.errors import EngineError, StorageError
+from drumlin.errors import BusyError, EngineError, StorageError
 from drumlin.local.directory import FRONTIER, CrawlDirectory
 from drumlin.local.page import page_served
 from drumlin.protocol import PRESENT, CrawlState, paths
@@ -62,8 +62,11 @@ class StandingCrawl(Remote):
         self._time: StandingTime
 
     def show(self, on_page: Callable[[str], None]) -> None:
-        """Serve the page of this crawl until a signal comes. It can be looked at and not changed, so nothing has to be
-        written."""
+        """Serve the page of this crawl until a signal comes. It can be looked at and not changed, so after the first
+        question nothing has to be written, and others may look meanwhile."""
+        self._write_if_needed(must=False)
+        if self._writes:
+            self._read_only()
         self._runner.run(self._show(on_page))
 
     async def _show(self, on_page: Callable[[str], None]) -> None:
@@ -108,11 +111,8 @@ class StandingCrawl(Remote):
         elif self._runner.run(self._was_killed()):
             try:
                 self._begin_to_write()
-            except StorageError:
-                self._close_engine()
-                self._writes = False
-                self._directory.close()
-                self._directory.hold()
+            except (StorageError, BusyError):
+                self._read_only()
 
     async def _was_killed(self) -> bool:
         if self._engine is None:
@@ -126,6 +126,13 @@ class StandingCrawl(Remote):
         self._directory.open()
         self._writes = True
         self._runner.run(self._open())
+
+    def _read_only(self) -> None:
+        """Open the frontier for reading only, when it is needed next."""
+        self._close_engine()
+        self._writes = False
+        self._directory.close()
+        self._directory.hold()
 
     def _close_engine(self) -> None:
         engine, self._engine = self._engine, None

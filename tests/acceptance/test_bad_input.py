@@ -245,7 +245,7 @@ def test_a_directory_in_use_is_busy_and_the_other_crawl_goes_on(tmp_path: Path, 
     assert ([done.returncode for done in refused], ended.returncode) == ([EXIT_BUSY, EXIT_OK], EXIT_INTERRUPTED)
     waiting, sentence_of_end = refused[0].stderr.splitlines()
     assert waiting.startswith("Another process is at work in")
-    assert sentence_of_end.startswith("drumlin: Another crawl is running in")
+    assert sentence_of_end.startswith("drumlin: Another process is at work in")
     assert report(tmp_path)["pages"] == len(pages_of(web, "busy"))
 
 

@@ -15,9 +15,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from drumlin.errors import EXIT_INTERRUPTED
+from drumlin.errors import EXIT_BUSY, EXIT_INTERRUPTED, EXIT_OK
+from drumlin.local.directory import CrawlDirectory
+from drumlin.local.standing import StandingCrawl
+from drumlin.protocol import paths
 from drumlin.testing import FakeWeb
-from tests.acceptance.commands import chain, drumlin, end, running, wait_until
+from tests.acceptance.commands import chain, drumlin, end, pages_of, running, wait_until
 from tests.harness.browser import PHONE, SCREENS, chromium, looking, needs_chromium
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:[0-9]+/#code=[\w-]+")
@@ -123,13 +126,46 @@ def test_every_screen_is_shown_in_a_browser(tmp_path: Path, web: FakeWeb) -> Non
         assert end(process, signal.SIGINT).returncode == EXIT_INTERRUPTED
 
 
+@contextmanager
+def opened(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The page of a crawl that does not run: its address, and the command that shows it."""
+    with (folder / "told").open("w+") as told, running(folder, "open", "crawl", stdout=told) as process:
+        wait_until(lambda: ADDRESS.search((folder / "told").read_text()), "the address of the page")
+        yield (folder / "told").read_text().strip(), process
+
+
+def test_a_killed_crawl_is_shown_without_nodes_at_work_and_others_may_look_too(
+    tmp_path: Path, web: FakeWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path, "crawl", chain(web, "killed", 200), *SLOWLY) as process:
+        wait_until(lambda: len(pages_of(web, "killed")) > 2, "the third page")
+        end(process, signal.SIGKILL)
+    looker, out = CrawlDirectory(tmp_path / "crawl"), tmp_path / "crawl"
+    looker.hold()
+    with monkeypatch.context() as patch:
+        patch.setattr("drumlin.local.directory.LOCK_WAIT_S", 0.0)
+        crawl = StandingCrawl(out)
+        assert len(crawl.get(paths.NODES)["nodes"]) == 1, "it is told as far as it can be without writing"
+        crawl.close()
+    looker.close()
+    with opened(tmp_path) as (address, process):
+        cookie = ask(address, "POST", "/session", {"code": address.partition("#code=")[2]})[2]
+        (node,) = ask(address, "GET", paths.NODES, Cookie=cookie)[1]["nodes"]
+        assert (node["status"], node["leases"]) == ("failed", 0)
+        for verb in ("status", "nodes", "hosts", "why"):
+            done = drumlin(tmp_path, verb, "--out", "crawl")
+            assert (done.returncode, done.stderr) == (EXIT_OK, ""), verb
+        busy = drumlin(tmp_path, "dead-letters", "retry", "--all", "--out", "crawl")
+        assert busy.returncode == EXIT_BUSY
+        assert "or shows it (`drumlin open`)" in busy.stderr
+        assert end(process, signal.SIGINT).returncode == EXIT_OK
+
+
 @needs_chromium
 def test_a_crawl_that_does_not_run_is_shown_by_open(tmp_path: Path, web: FakeWeb) -> None:
     home = chain(web, "finished", 12)
     assert drumlin(tmp_path, "crawl", home, "--allow-private", "--delay", "0.1", "--out", "crawl").returncode == 0
-    with (tmp_path / "told").open("w+") as told, running(tmp_path, "open", "crawl", stdout=told) as process:
-        wait_until(lambda: ADDRESS.search((tmp_path / "told").read_text()), "the address of the page")
-        address = (tmp_path / "told").read_text().strip()
+    with opened(tmp_path) as (address, process):
         with chromium() as browser, looking(browser) as looker:
             page = looker.page
             page.goto(address)

@@ -59,7 +59,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 class Remote:
     """The coordinators of one fleet: `https://HOST:PORT`, `http://HOST:PORT` or `unix:PATH`, asked in this order until
-    one answers. One that did not answer is asked last from then on.
+    one answers. One that did not answer, or could not (503), is asked last from then on.
 
     If several are named, each is first asked whether it is alive, which a coordinator answers at once. So a silent one
     is left soon although other answers may take long, and no call is made at two of them because the first is slow."""
@@ -116,6 +116,12 @@ class Remote:
             except (OSError, http.client.HTTPException) as cause:
                 self._alive[endpoint] = False
                 failure = failure or _unreachable(endpoint, cause)
+            except CoordinatorError as refused:
+                if refused.status not in NOBODY_BEHIND:
+                    raise
+                # It is cut off from the engine, for example, and another one may not be.
+                self._alive[endpoint] = False
+                failure = failure or refused
         raise failure or CoordinatorError("No coordinator was named.")
 
     def _check_alive(self, endpoint: str) -> None:

@@ -34,22 +34,24 @@ def test_a_coordinator_that_cannot_be_reached_at_all_is_not_waited_for(capsys: p
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
-    """A coordinator that says yes to everything."""
+    """A coordinator that says yes to everything; or one that is alive and can do nothing."""
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)  # type: ignore[attr-defined]
-        self.send_response(200)
+        refusal = self.server.refusal if self.path != "/healthz" else None  # type: ignore[attr-defined]
+        self.send_response(200 if refusal is None else 503)
         self.end_headers()
-        self.wfile.write(b'{"status":"ok"}')
+        self.wfile.write(b'{"status":"ok"}' if refusal is None else refusal)
 
     def log_message(self, *_: object) -> None:
         pass
 
 
 @contextmanager
-def answering(asked: list[str], port: int = 0) -> Iterator[str]:
+def answering(asked: list[str], port: int = 0, refusal: bytes | None = None) -> Iterator[str]:
     with http.server.HTTPServer(("127.0.0.1", port), Answering) as server:
         server.asked = asked  # type: ignore[attr-defined]
+        server.refusal = refusal  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -91,6 +93,28 @@ def test_a_coordinator_that_was_left_out_is_asked_again_when_the_others_are_gone
     with answering(asked, port):
         both.get("/api/v1/stats")
     assert asked == ["/healthz", "/api/v1/stats"]
+
+
+@pytest.mark.parametrize(
+    "refusal", [b'{"error":{"code":"engine_unreachable","message":"Cannot reach it.","hint":""}}', b"<p>Nobody here"]
+)
+def test_a_coordinator_that_can_do_nothing_is_passed_over_for_another(refusal: bytes) -> None:
+    cut_off: list[str] = []
+    asked: list[str] = []
+    with answering(cut_off, refusal=refusal) as first, answering(asked) as second:
+        both = Remote([first, second])
+        for _ in range(3):
+            assert both.get("/api/v1/stats") == {"status": "ok"}
+        assert cut_off == ["/healthz", "/api/v1/stats"], "it is asked last from then on"
+    assert asked == ["/healthz", *3 * ["/api/v1/stats"]]
+
+
+def test_if_none_can_do_anything_the_first_says_why() -> None:
+    said = [b'{"error":{"code":"engine_silent","message":"%b","hint":""}}' % name for name in (b"one", b"two")]
+    with answering([], refusal=said[0]) as first, answering([], refusal=said[1]) as second:
+        with pytest.raises(CoordinatorError, match="one") as failure:
+            Remote([first, second]).get("/api/v1/stats")
+    assert (failure.value.status, failure.value.code) == (503, "engine_silent")
 
 
 def test_a_coordinator_alone_is_asked_without_a_question_before() -> None:

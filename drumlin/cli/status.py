@@ -11,6 +11,7 @@ from drumlin.cli.console import line, results, write_json
 from drumlin.cli.figures import histogram, hosts_of, in_flight, nodes_now, pace, pages_now, queue_now
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import remote_options
+from drumlin.cli.why import without_troubles
 from drumlin.config import Loaded
 from drumlin.config.quantities import show_size
 from drumlin.lines import one_line
@@ -107,7 +108,7 @@ def status_table(stats: dict[str, Any], why: dict[str, Any]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    totals = stats["totals"]
+    totals, rest = stats["totals"], without_troubles(why, stats)
     table = Table.grid(padding=(0, 3))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
@@ -122,8 +123,8 @@ def status_table(stats: dict[str, Any], why: dict[str, Any]) -> Table:
         ("tried again", histogram(stats["retries"])),
         ("given up", histogram(stats["dead_letters"])),
         ("nodes", nodes_now(stats["nodes"])),
-        ("idle because", " ".join(reason["message"] for reason in why["reasons"])),
-        ("bound by", " ".join(reason["message"] for reason in why["bound_by"])),
+        ("idle because", " ".join(reason["message"] for reason in rest["reasons"])),
+        ("bound by", " ".join(reason["message"] for reason in rest["bound_by"])),
     ]
     for name, value in rows:
         if value:

@@ -49,6 +49,13 @@ def told(answer: dict[str, Any]) -> list[str]:
     return lines if answer["idle"] else ["Pages are being fetched.", *(lines or [NO_CAUSE])]
 
 
+def without_troubles(answer: dict[str, Any], stats: dict[str, Any]) -> dict[str, Any]:
+    """The same without the troubles that the figures name, for those who have told them."""
+    named = {trouble["code"] for trouble in stats["troubles"]}
+    parts = ("reasons", "bound_by")
+    return answer | {part: [reason for reason in answer[part] if reason["code"] not in named] for part in parts}
+
+
 def _known_as(url: str, asked: str) -> list[str]:
     """Which URL the story is about, if the crawl knows the page by another spelling than the one asked about."""
     return [f"The same page as {url}, the spelling by which the crawl knows it:"] if url != asked else []

@@ -19,7 +19,7 @@ from drumlin.access.tokens import Role
 from drumlin.api import watch, wire
 from drumlin.api.calls import events
 from drumlin.api.calls.events import CLIENTS_EACH_MAX, CLIENTS_MAX
-from drumlin.errors import EngineError
+from drumlin.errors import Cause, EngineError, StorageError
 from drumlin.metrics.registry import METRICS, Teller
 from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, result_of, results_body
 from tests.harness.crawls import wait_until
@@ -462,3 +462,23 @@ def test_a_question_that_no_process_can_be_started_for_is_put_off(
         answer = running.post("/api/v1/sql", {"sql": "SELECT 1"})
     assert (answer.status, answer.code) == (503, "not_started")
     assert answer.headers["retry-after"]
+
+
+def test_a_store_that_cannot_be_used_is_named_first_and_the_crawl_is_not_called_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path) -> None:
+        raise StorageError("The disk is full.", code=Cause.STORE_FULL)
+
+    monkeypatch.setattr(watch, "try_store", full)
+    with RunningCoordinator(store=tmp_path) as running:
+        node = RemoteNode(running, "n1")
+
+        def why() -> Any:
+            node.post("heartbeat", {"status": "active", "current_load": 3, "total_crawled": 2})
+            return running.get("/api/v1/why-idle").json
+
+        told = until(lambda: None if (said := why())["idle"] else said, "the load of a node")
+        assert (told["reasons"], told["bound_by"][0]["code"]) == ([], "store_full")
+        running.post("/api/v1/crawl/pause")
+        assert [reason["code"] for reason in why()["reasons"]] == ["store_full", "paused"]

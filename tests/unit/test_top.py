@@ -129,9 +129,16 @@ def test_an_answer_that_takes_long_is_said_to_be_waited_for() -> None:
     assert frame(scene._replace(asked_at=99.0), 80, 24).lines[1].plain.startswith("Pages are being fetched")
 
 
-def test_trouble_takes_the_place_of_the_sentence() -> None:
-    trouble = {"message": "Redis does not answer.", "hint": "Start it."}
-    assert lines(stats={"troubles": [trouble]})[1] == "Redis does not answer. Start it."
+def test_a_trouble_is_told_once_and_what_else_is_known_follows() -> None:
+    trouble = {"code": "store_full", "message": "The disk is full.", "hint": "Free some space."}
+    again = {"code": "store_full", "message": "The disk is full. Free some space. (For 3 s.)"}
+    reason = {"code": "politeness", "message": POLITE}
+    silent = lines(stats={"troubles": [trouble]}, why={"idle": True, "reasons": [again], "bound_by": []})
+    assert silent[1] == "The disk is full. Free some space."
+    assert not any("For 3 s" in line or "Pages are being fetched" in line for line in silent)
+    fetching = lines(stats={"troubles": [trouble]}, why={"idle": False, "reasons": [], "bound_by": [again, reason]})
+    assert fetching[1] == silent[1]
+    assert fetching[2].startswith("Pages are being fetched. " + POLITE[:30])
 
 
 def test_empty_lists_say_so() -> None:

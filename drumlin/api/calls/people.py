@@ -185,9 +185,10 @@ class PeopleCalls:
     async def why(self, now: float) -> WhyIdle:
         """Why nothing is being fetched, or not more."""
         await self._watch.be_fresh()
-        if self._health.troubles:
-            # Other reasons would follow from this one, and finding them out may need an engine that answers.
-            return WhyIdle(idle=True, reasons=troubled(self._health.troubles, self._time.today()))
+        troubles = troubled(self._health.troubles, self._time.today())
+        if self._health.trouble(Part.ENGINE) is not None:
+            # Other reasons would follow from this one, and finding them out needs an engine that answers.
+            return WhyIdle(idle=True, reasons=troubles)
         dispatcher = self._dispatcher
         totals, nodes = await self._figures.totals(now), await self._figures.nodes(now)
         waiting = await self._first(HostStanding.WAITING, now, HOSTS_LOOKED_AT) if totals.hosts_waiting else []
@@ -198,12 +199,12 @@ class PeopleCalls:
         stands = dispatcher.state, dispatcher.stop_reason, totals, nodes
         reasons = why_idle(*stands, waiting, *orders, now, settled_s, backing_off, held)
         if reasons:
-            return WhyIdle(idle=True, reasons=reasons)
+            return WhyIdle(idle=True, reasons=[*troubles, *reasons])
         delays = [self._delay_s(host) for host in (*held, *waiting) if not host.in_backoff]
         bytes_per_s = (await self._figures.stats(now)).bytes_per_s
         heartbeat_s = dispatcher.nodes.heartbeat_s
         seen = Seen(totals, nodes, self._watch.lately, delays, backing_off, now, bytes_per_s, held, heartbeat_s)
-        return WhyIdle(idle=False, reasons=[], bound_by=bound_by(seen))
+        return WhyIdle(idle=False, reasons=[], bound_by=[*troubles, *bound_by(seen)])
 
     def _delay_s(self, host: HostState) -> float:
         return max(host.delay_s or 0.0, self._dispatcher.config.delay_s, slow_s_of(host.note))

@@ -14,7 +14,7 @@ from drumlin.cli.screen.lists import Listing, clock, listing
 from drumlin.cli.screen.sampling import Sample, Seen
 from drumlin.cli.screen.view import PANES, View
 from drumlin.cli.status import state_of
-from drumlin.cli.why import told
+from drumlin.cli.why import told, without_troubles
 from drumlin.config.quantities import show_duration, show_size
 from drumlin.lines import folded, one_line
 
@@ -128,11 +128,9 @@ def _sentence(scene: Scene, width: int) -> list[Text]:
     if absence := _absence(scene):
         return [Text(line, "bold red") for line in _wrapped(absence, width)]
     troubles = [f"{one['message']} {one['hint']}".strip() for one in sample.stats["troubles"]]
-    if troubles:
-        # `why` would say the same.
-        return [Text(line, "bold red") for trouble in troubles for line in _wrapped(trouble, width)]
-    said = _wrapped(" ".join(told(sample.why)), width)
-    return [Text(line, "" if place else "bold") for place, line in enumerate(said)]
+    red = [Text(line, "bold red") for trouble in troubles for line in _wrapped(trouble, width)]
+    said = _wrapped(" ".join(told(without_troubles(sample.why, sample.stats))), width)
+    return red + [Text(line, "" if place else "bold") for place, line in enumerate(said)]
 
 
 def _absence(scene: Scene) -> str:

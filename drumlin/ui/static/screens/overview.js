@@ -136,15 +136,17 @@ function levers(state, context) {
 
 /** @param {Why} why @param {Stats | null} stats @returns {Node[]} */
 function sentence(why, stats) {
-  const [first, ...others] = why.idle ? why.reasons : why.bound_by;
+  const named = stats?.troubles.map((one) => one.code) ?? [];
+  const all = why.idle ? why.reasons : why.bound_by;
+  const [first, ...others] = all.filter((one) => !named.includes(one.code));
+  // The banner above every screen has told it already.
+  if (!first && why.idle && all.length) return [h("strong.broken", null, "Trouble."), document.createTextNode(" It is told above.")];
   if (!first) {
     const ready = stats?.totals.hosts_ready ?? 0;
     const said = ready ? ` ${counted(ready, "host")} could be asked and no node has asked for ${ready === 1 ? "it" : "them"} yet: the nodes set the pace.` : "";
     return [h("strong", null, "Fetching."), document.createTextNode(said)];
   }
   const trouble = /^(engine|store)_/.test(first.code);
-  // The banner above every screen has told it already.
-  if (trouble && stats?.troubles.length) return [h("strong.broken", null, "Trouble."), document.createTextNode(" It is told above.")];
   const [lead, told] = trouble ? ["Trouble.", first.message] : why.idle ? [LEADS[first.code] ?? "", first.message] : bound(first.message);
   const link = first.code === "politeness" && h("a", { href: "#/hosts?state=leased" }, "Which hosts");
   const more = others.map((one) => h("span.more", null, ...prose(one.message)));

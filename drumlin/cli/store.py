@@ -56,4 +56,5 @@ def _report(spec: str) -> Report:
         state = (opened.get_meta(STATE_KEY) or b"running").decode()
         reason = (opened.get_meta(STOP_REASON_KEY) or b"").decode()
         elapsed_s = opened.run(RunningTime(opened.engine).read())
-        return opened.run(make_report(opened.engine, state, reason, elapsed_s))
+        now = opened.run(opened.engine.keep_time(0.0))
+        return opened.run(make_report(opened.engine, state, reason, elapsed_s, now))

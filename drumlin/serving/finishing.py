@@ -86,8 +86,10 @@ class Finisher:
                 # Perhaps nothing was ever stored here: no page was fetched, or all workers keep what they fetch.
                 await asyncio.to_thread((self._store / "warc").mkdir, parents=True, exist_ok=True)
             await asyncio.to_thread(finish, self._store)
+            # Merging may have taken long, so the time is asked for anew.
+            now = await dispatcher.engine.keep_time(0.0)
             report = await make_report(
-                dispatcher.engine, dispatcher.state, dispatcher.stop_reason, dispatcher.elapsed_s
+                dispatcher.engine, dispatcher.state, dispatcher.stop_reason, dispatcher.elapsed_s, now
             )
             report.crawl = CrawlRecord.of(dispatcher.scope_of_seeds(), dispatcher.config).told()
             await asyncio.to_thread(report.write, self._store / REPORT_NAME)

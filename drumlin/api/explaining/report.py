@@ -70,8 +70,8 @@ async def elapsed_before_s(engine: Engine) -> float:
     return float(saved) if saved else 0.0
 
 
-async def make_report(engine: Engine, state: str, stop_reason: str, duration_s: float, now: float = 0.0) -> Report:
-    """Collect the figures. `now` is needed only if hosts are in back-off."""
+async def make_report(engine: Engine, state: str, stop_reason: str, duration_s: float, now: float) -> Report:
+    """Collect the figures. `now` is engine time, for when hosts in back-off are tried next."""
     totals = add_up(await engine.stats_all(0.0))
     duplicates = totals.group("duplicates.")
     hosts = [host for shard in range(engine.shard_count) for host in await engine.top_hosts(shard, TOP_HOSTS)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
+from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.disk import AppendFile
 from drumlin.model import Duplicate, Outcome
 from drumlin.node.keeping.journal import Answer, ContactEntry, Entry, Journal, JournalBatch
@@ -67,6 +69,13 @@ def test_what_was_asked_of_a_host_is_found_with_its_robots_txt(tmp_path: Path) -
     assert [one.url for one in found_here] == ["http://a.test/1", robots.url]
     (one,) = found(tmp_path, robots.url)
     assert (one.outcome, one.warc_offset, one.page, one.unsettled) == ("robots", 7, False, False)
+
+
+def test_urls_of_a_host_that_were_settled_at_the_same_moment_are_all_told(tmp_path: Path) -> None:
+    urls = [f"http://a.test/{number}" for number in range(3)]
+    journal(tmp_path).append(JournalBatch([entry(url) for url in urls]))
+    attempts = asyncio.run(StoreAnswers(tmp_path, dict).host_fetches("a.test", 10))
+    assert sorted(one.url for one in attempts.fetches) == urls
 
 
 def test_a_torn_or_strange_journal_hides_nothing_else(tmp_path: Path) -> None:

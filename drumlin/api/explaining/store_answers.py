@@ -204,8 +204,8 @@ def _within(seconds: float) -> InTime:
 
 def _each_once(found: list[StoredFetch]) -> list[StoredFetch]:
     """Attempts without repetition, newest first: a row may be in a table and still in the journal. The table's comes
-    first."""
-    distinct: dict[tuple[str, str, int], StoredFetch] = {}
+    first. Many URLs of a host may be settled at the same moment: those that its robots.txt denies."""
+    distinct: dict[tuple[str, str, str, int], StoredFetch] = {}
     for one in found:
-        distinct.setdefault((one.segment, one.outcome, round(one.fetched * 1e3)), one)
+        distinct.setdefault((one.url, one.segment, one.outcome, round(one.fetched * 1e3)), one)
     return newest_first(distinct.values())

@@ -102,6 +102,14 @@ def test_a_failed_attempt_says_its_cause_also_when_there_was_a_status() -> None:
     assert f"Failed by n1 at {DAY}: connect; {ROW}." in told(TaskState.DEAD, silent)
 
 
+def test_a_url_that_is_done_was_fetched_or_dropped_if_the_store_knows_only_that_it_failed() -> None:
+    """A fleet's bundles come late: the page may have been fetched by a node whose rows are not here yet."""
+    story = tale(TaskState.DONE, fetch("failed", 503, "http_5xx"))
+    assert story.steps[-1].what == "done"
+    either = "a later one is not in this store, or not yet, or somebody dropped it from the dead letters"
+    assert story.story[-1] == f"Done, though its last attempt that is stored here failed: {either}."
+
+
 def test_a_redirect_says_where_it_leads_and_who_links_to_it() -> None:
     moved = fetch("redirected", 302, redirect_to=SEED)
     link = StoredLink(SEED, "a", "", 0, nofollow=False, soft_404=False)

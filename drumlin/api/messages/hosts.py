@@ -151,7 +151,6 @@ StepName = Literal[
     "put_off",
     "retry",
     "dead",
-    "dropped",
     "done",
     "waits",
     "refused",

@@ -12,7 +12,7 @@ const EVERY_S = 3;
 /** Steps whose time is when they happened; that of others is when they will. */
 const PAST = new Set(["found", "dead"]);
 const TONES = /** @type {Record<string, string>} */ ({
-  leased: "ok", done: "ok", dead: "broken", dropped: "broken", retry: "refused", put_off: "refused", denied: "refused", waits: "idle", refused: "idle", store: "idle",
+  leased: "ok", done: "ok", dead: "broken", retry: "refused", put_off: "refused", denied: "refused", waits: "idle", refused: "idle", store: "idle",
 });
 const STATES = /** @type {Record<string, [string, string]>} */ ({
   queued: ["Queued", "accent"], scheduled: ["To be tried again", "refused"], leased: ["With a node", "ok"], done: ["Done", "ok"],

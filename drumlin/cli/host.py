@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import click
 
 from drumlin.cli.console import line, results, write_json
 from drumlin.cli.help import Verb
-from drumlin.cli.remote import remote_options
+from drumlin.cli.remote import now_of, remote_options
 from drumlin.config import Loaded
 from drumlin.config.quantities import show_duration, show_size
 from drumlin.lines import one_line
@@ -67,24 +66,25 @@ def rows_of(host: dict[str, Any], *, standing: bool) -> list[tuple[str, str]]:
     budget = "none"
     if host["budget"] is not None:
         budget = f"{host['budget']:,} pages, {host['pages_left']:,} of them left"
+    now = now_of(host, standing=standing)
     # After a change nobody has looked for them.
     last = [("last fetches", "" if host["last_fetches"] else _NO_FETCHES[host["store"]])] if host["store"] else []
     return [
         ("host", f"{host['host']} (domain {host['domain']}, shard {host['shard']})"),
         ("state", f"{_STATE_WORDS.get(host['state'], host['state'])}: {host['why']}"),
         *_lease(host),
-        *_next_contact(host, standing=standing),
+        *_next_contact(host, now, standing=standing),
         ("delay", f"{show_duration(host['delay_s'])}: {host['delay_why']}"),
         ("URLs", f"{host['urls']:,} known, {host['queued']:,} queued"),
         ("pages", f"{host['pages']:,} ({show_size(host['bytes'])})"),
         ("budget", budget),
         *((f"robots ({scheme})", _robots(rules)) for scheme, rules in host["robots"].items()),
-        *((f"out of reach ({scheme})", _backoff(one)) for scheme, one in host["backoff"].items()),
+        *((f"out of reach ({scheme})", _backoff(one, now)) for scheme, one in host["backoff"].items()),
         *last,
     ]
 
 
-def _next_contact(host: dict[str, Any], *, standing: bool) -> list[tuple[str, str]]:
+def _next_contact(host: dict[str, Any], now: float, *, standing: bool) -> list[tuple[str, str]]:
     """When it is contacted next, if it has URLs to fetch."""
     if host["state"] == "leased":
         return [("next contact", f"as its node decides, {show_duration(host['delay_s'])} after the last one or later")]
@@ -92,7 +92,7 @@ def _next_contact(host: dict[str, Any], *, standing: bool) -> list[tuple[str, st
         return []
     if standing:
         return [("next contact", "when the crawl goes on")]
-    return [("next contact", _day(host["next_contact"]) if host["next_contact"] > time.time() else "at once")]
+    return [("next contact", _day(host["next_contact"]) if host["next_contact"] > now else "at once")]
 
 
 def _lease(host: dict[str, Any]) -> list[tuple[str, str]]:
@@ -107,12 +107,12 @@ def _robots(rules: dict[str, Any]) -> str:
     return f"{said}{verdict}; read again after {_day(rules['expiresAt'])}"
 
 
-def _backoff(one: dict[str, Any]) -> str:
+def _backoff(one: dict[str, Any], now: float) -> str:
     asked = ", as it asked us to" if one["asked"] else ""
     why = ", ".join(part for part in (one["kind"], one["error"]) if part)
     tries = f"{one['tries']:,} tries in vain" if one["tries"] != 1 else "1 try in vain"
     # A host that has nothing left to fetch is not tried again, so the time of its next try has passed.
-    again = f"; next try {_day(one['next_try'])}{asked}" if one["next_try"] > time.time() else ""
+    again = f"; next try {_day(one['next_try'])}{asked}" if one["next_try"] > now else ""
     return f"{why}; {tries} since {_day(one['since'])}{again}"
 
 

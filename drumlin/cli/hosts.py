@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from drumlin.cli.console import line, results, write_json
 from drumlin.cli.host import host_path, print_host
-from drumlin.cli.remote import ListsByDefault, remote_options
+from drumlin.cli.remote import ListsByDefault, now_of, remote_options
 from drumlin.config import Loaded
 from drumlin.config.quantities import parse_duration, show_duration
 from drumlin.errors import ConfigError
@@ -62,7 +61,8 @@ def list_hosts(loaded: Loaded, remote: Remote, state: str | None, prefix: str, a
     console = results(loaded.process)
     if hosts:
         narrow = console.is_terminal and console.width < WIDE
-        console.print(_short_table(hosts, time.time()) if narrow else _table(hosts))
+        now = now_of(hosts[0], standing=remote.standing)
+        console.print(_short_table(hosts, now) if narrow else _table(hosts))
         line(console, f"{counted(len(hosts), 'host')}.{_more(pages[-1]['next'], prefix, len(hosts) >= limit)}")
     elif by_name:
         line(console, f"No host of this crawl has a name that begins with {prefix!r}{' and follows' if after else ''}.")

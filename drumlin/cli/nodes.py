@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -10,7 +9,7 @@ import click
 
 from drumlin.cli.console import line, results, say, write_json
 from drumlin.cli.figures import in_flight, pace
-from drumlin.cli.remote import ListsByDefault, remote_options
+from drumlin.cli.remote import ListsByDefault, now_of, remote_options
 from drumlin.config import Loaded
 from drumlin.config.quantities import show_duration
 from drumlin.lines import counted, one_line
@@ -73,13 +72,15 @@ def release(loaded: Loaded, remote: Remote, node: str) -> None:
 def list_nodes(loaded: Loaded, remote: Remote, status: str | None) -> None:
     """List the nodes of a crawl: the default."""
     query = {} if status is None else {"status": status}
-    nodes = remote.get(paths.NODES, **query)["nodes"]
+    told = remote.get(paths.NODES, **query)
+    nodes = told["nodes"]
     if loaded.process.json:
         write_json(nodes)
         return
     console = results(loaded.process)
     if nodes:
-        console.print(nodes_table(nodes, time.time(), wide=not console.is_terminal or console.width >= WIDE))
+        now = now_of(told, standing=remote.standing)
+        console.print(nodes_table(nodes, now, wide=not console.is_terminal or console.width >= WIDE))
     active = sum(node["status"] == "active" for node in nodes)
     line(console, f"{counted(len(nodes), 'node')}, {active:,} of them active." if nodes else _nobody(status))
 

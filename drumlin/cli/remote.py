@@ -4,6 +4,7 @@ fleet on this machine. A crawl need not be running; a fleet must be up."""
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,12 @@ def find_remote(loaded: Loaded, folder: Path | None) -> Remote:
     check_pair(certificate, key)
     token = token_of(loaded)
     return Remote(endpoints, token=token, ca=authority, cert=certificate, key=key, insecure=client.insecure)
+
+
+def now_of(answer: dict[str, Any], *, standing: bool) -> float:
+    """What the times of an answer are to be compared with: the coordinator's own time, since clocks need not agree.
+    That of a crawl that does not run (`standing`) stands still."""
+    return time.time() if standing else float(answer["time"])
 
 
 def _default_folder(loaded: Loaded) -> Path:

@@ -39,10 +39,13 @@ def test_people_see_times_of_the_day(coordinator: RunningCoordinator) -> None:
     (assignment,) = node.take()
     story = coordinator.get(f"/api/v1/urls?url={URL}", token=viewer).json
     (leased,) = [sentence for sentence in story["story"] if "until " in sentence]
-    (shown,) = coordinator.get("/api/v1/nodes", token=viewer).json["nodes"]
+    nodes = coordinator.get("/api/v1/nodes", token=viewer).json
+    (shown,) = nodes["nodes"]
     (audited, *_) = coordinator.get("/api/v1/audit", token=viewer).json["entries"]
     moments = {
         "stats": coordinator.get("/api/v1/stats", token=viewer).json["time"],
+        "nodes": nodes["time"],
+        "host": coordinator.get("/api/v1/hosts/a.test", token=viewer).json["time"],
         "last seen": shown["last_seen"],
         "registered": shown["registered_at"],
         "found": story["first_seen"],

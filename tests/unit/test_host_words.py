@@ -1,4 +1,4 @@
-"""What `drumlin host` says of the next contact is never in the past."""
+"""What `drumlin host` says of the next contact is never in the past, by the clock of the coordinator."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import time
 from typing import Any
 
 import msgspec
+import pytest
+from click.testing import CliRunner
 
 from drumlin.api.explaining.host_views import host_view
 from drumlin.cli.host import rows_of
+from drumlin.cli.nodes import list_nodes
 from drumlin.model import HostState
 from drumlin.protocol import BackOff, HostNote
 
 
-def said(state: HostState, *, standing: bool = False) -> dict[str, str]:
-    now = time.time()
+def said(state: HostState, *, standing: bool = False, now: float | None = None) -> dict[str, str]:
+    now = time.time() if now is None else now
     crawl: dict[str, Any] = {"delay_default_s": 2.0, "product_token": "drumlin", "blocked": False, "budget": None}
     view = msgspec.to_builtins(host_view(state, 0, now, per_host=1, **crawl))
     return dict(rows_of(view, standing=standing))
@@ -31,6 +34,38 @@ def test_a_next_contact_that_is_due_is_at_once_or_when_the_crawl_goes_on() -> No
     assert said(due, standing=True)["next contact"] == "when the crawl goes on"
     assert said(later)["next contact"].endswith(" UTC")
     assert "next contact" not in said(HostState("a.test", 5.0, None, 0, 9, 0, 0)), "nothing is queued"
+
+
+def test_times_are_compared_with_the_coordinators_clock_and_not_with_ours() -> None:
+    behind = time.time() - 3_600
+    note = msgspec.msgpack.encode(HostNote(backoff={"http": BackOff("dns", "", 5.0, 3, 5.0, behind + 600, 5.0)}))
+    told = said(HostState("a.test", behind + 600, None, 9, 9, 0, 0, note=note), now=behind)
+    assert told["next contact"].endswith(" UTC"), "it may be contacted in ten minutes"
+    assert "next try" in told["out of reach (http)"]
+    ahead = time.time() + 3_600
+    assert said(HostState("a.test", ahead - 5, None, 9, 9, 0, 0), now=ahead)["next contact"] == "at once"
+
+
+class Told:
+    """A coordinator whose clock is an hour behind ours, with a node that it has just heard of."""
+
+    standing = False
+
+    def get(self, path: str, **query: object) -> dict[str, Any]:
+        now = time.time() - 3_600
+        node: dict[str, Any] = {"node_id": "n0", "status": "active", "last_seen": now - 2, "ip_address": "10.0.0.1"}
+        return {
+            "nodes": [node | dict.fromkeys(("pages_per_s", "current_load", "leases", "total_crawled"), 0)],
+            "time": now,
+        }
+
+    def close(self) -> None:
+        pass
+
+
+def test_when_a_node_was_seen_is_told_by_the_coordinators_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drumlin.cli.remote.find_remote", lambda *_: Told())
+    assert "2 s ago" in CliRunner().invoke(list_nodes, [], catch_exceptions=False).output
 
 
 def test_a_try_that_has_passed_is_not_called_the_next() -> None:

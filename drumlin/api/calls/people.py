@@ -177,7 +177,7 @@ class PeopleCalls:
         shown = records[: query.limit]
         orders = self._dispatcher.orders.nodes
         views = [node_view(one, orders.get(one.node_id)) for one in shown]
-        return NodesView(views, shown[-1].node_id if len(records) > query.limit else "")
+        return NodesView(views, shown[-1].node_id if len(records) > query.limit else "", call.now)
 
     async def why_idle(self, call: Call, message: None) -> WhyIdle:
         return await self.why(call.now)

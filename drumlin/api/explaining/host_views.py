@@ -92,6 +92,7 @@ def host_view(
         backoff={scheme: _backoff_view(one) for scheme, one in backoffs_of(state.note).items()},
         delay_why=_why_delay(state, delay_s, delay_default_s, _asked_s(robots, product_token)),
         pages_left=None if budget is None else pages_left(state, budget),
+        time=now,
     )
 
 

@@ -79,7 +79,8 @@ class HostView(msgspec.Struct):
     """One host: its queue, pace and lease, and why it is in this state; `delay_why` says who asked for its delay.
     `rate_limit` is in contacts a second, null without one. `last_crawled_by` is the node that holds it now; earlier
     holders are not remembered. The call about one host also tells its `last_fetches`, newest first, as the store has
-    them, and in `store` how much of them was searched; other calls do not, and there `store` is null."""
+    them, and in `store` how much of them was searched; other calls do not, and there `store` is null. `time` is when
+    all this was told, by the clock of the coordinator: its other times are to be compared with that."""
 
     host: str
     domain: str
@@ -107,6 +108,7 @@ class HostView(msgspec.Struct):
     pages_left: int | None = None
     last_fetches: list[FetchView] = []
     store: StoreSearch | None = None
+    time: float = 0.0
 
 
 class HostsView(msgspec.Struct):

@@ -280,10 +280,12 @@ class NodeView(msgspec.Struct):
 
 
 class NodesView(msgspec.Struct):
-    """In the order of their names. `next` is where to go on; empty at the end."""
+    """In the order of their names. `next` is where to go on; empty at the end. `time` is when this was told, by the
+    clock of the coordinator: the times of the nodes are to be compared with that."""
 
     nodes: list[NodeView]
     next: str = ""
+    time: float = 0.0
 
 
 class StateChange(msgspec.Struct):

@@ -76,8 +76,7 @@ def has_ended(remote: Remote, stats: dict[str, Any]) -> bool:
 
 def state_of(stats: dict[str, Any]) -> str:
     """The crawl's state. A crawl that drains is stopped once its nodes have left."""
-    left = stats["state"] == "draining" and not stats["nodes"].get("active")
-    return "stopped" if left else str(stats["state"])
+    return "stopped" if stats["state"] == "draining" and stats["stopped"] else str(stats["state"])
 
 
 def _table_of(remote: Remote, stats: dict[str, Any]) -> Table:

@@ -6,12 +6,14 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 import pytest
 import zstandard
 
 from drumlin.access.tokens import NODE_TOKEN_S, revoke_token
+from drumlin.cli.status import state_of
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.nodes import BEATS_TABLE, TABLE
 from drumlin.protocol.paths import SIGNATURE_HEADER
@@ -336,6 +338,27 @@ def test_a_drained_node_is_told_so_and_gets_no_work(open_one: RunningCoordinator
     work = node.post("work/request", {"max_tasks": 1}).json
     assert (work["state"], work["leases"]) == ("draining", [])
     assert open_one.post("/api/v1/nodes/nobody/drain").code == "no_such_node"
+
+
+def test_a_crawl_has_stopped_when_its_nodes_have_left_also_one_that_was_drained() -> None:
+    with RunningCoordinator() as coordinator:
+        coordinator.enqueue("http://stop.example/")
+        node = RemoteNode(coordinator, "n1")
+        taken = node.take()
+        coordinator.post(node.path("drain"))
+        coordinator.post("/api/v1/crawl/stop")
+        wait_until(lambda: stats(coordinator)["nodes"] == {"draining": 1}, WAIT_S, "the order in the figures")
+        assert state_of(stats(coordinator)) == "draining", "a node still fetches"
+        assert coordinator.get("/api/v1/why-idle").json["reasons"][0]["code"] == "draining"
+        node.send(results_body(taken))
+        coordinator.ask("DELETE", node.path())
+        wait_until(lambda: state_of(stats(coordinator)) == "stopped", WAIT_S, "the crawl to stop")
+        assert coordinator.get("/api/v1/why-idle").json["reasons"][0]["code"] == "stopped"
+
+
+def stats(coordinator: RunningCoordinator) -> dict[str, Any]:
+    found: dict[str, Any] = coordinator.get("/api/v1/stats").json
+    return found
 
 
 def test_the_document_is_served_and_lists_every_call(open_one: RunningCoordinator) -> None:

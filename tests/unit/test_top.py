@@ -55,7 +55,7 @@ def sample(**more: Any) -> Sample:
         "bytes_per_s": 13e3,
     }
     stats |= {"in_flight": 0.3, "lag_s": 0.2, "nodes": {"active": 2}, "statuses": {"200": 4_130, "503": 7}}
-    stats |= {"outcomes": {"failed": 9}, "dead_letters": {"http_5xx": 2}, "troubles": []}
+    stats |= {"outcomes": {"failed": 9}, "dead_letters": {"http_5xx": 2}, "troubles": [], "stopped": False}
     parts: dict[str, Any] = {
         "stats": stats | more.pop("stats", {}),
         "why": {"idle": False, "reasons": [], "bound_by": [{"code": "politeness", "message": POLITE}]},

@@ -8,6 +8,7 @@ from collections import Counter, deque
 import msgspec
 
 from drumlin.api.explaining.report import COMPLETE_KEY, YES
+from drumlin.api.explaining.why import has_stopped
 from drumlin.api.messages.people import Budgets, CrawlView, Stats, TotalsView
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.health import Health
@@ -130,6 +131,7 @@ class Figures:
             duplicates=totals.group("duplicates."),
             refused=totals.group("refused."),
             troubles=self._health.troubles,
+            stopped=has_stopped(self._dispatcher.state, totals, nodes),
         )
 
     async def crawl(self, now: float) -> CrawlView:

@@ -42,8 +42,7 @@ def why_idle(
     """The reasons, the most important first; none when pages are being fetched. `waiting` are some hosts that must
     wait, those due first, `backing_off` some that are in back-off, `held` some that nodes hold. `settled_s` is how long
     ago the last result came in."""
-    gone = not totals.leased and not any(node.status in PRESENT for node in nodes)
-    stopped = _stopped(state, stop_reason, gone, left(totals, budgeted))
+    stopped = _stopped(state, stop_reason, has_stopped(state, totals, nodes), left(totals, budgeted))
     if stopped is not None:
         # Also while the last pages come in: they are not why nothing more will.
         return [stopped]
@@ -53,6 +52,12 @@ def why_idle(
     reasons = [*_nothing_queued(totals, now), *nobody, *hosts_in_backoff(totals, backing_off, now)]
     reasons += _hosts(totals, waiting, blocked, budgeted, now, held=not nobody) + _slowed([*held, *waiting])
     return reasons or [Reason("between", "There is work and there are nodes: they are about to ask for it.")]
+
+
+def has_stopped(state: CrawlState, totals: Totals, nodes: Sequence[NodeRecord]) -> bool:
+    """Whether a crawl that is to stop has done so: its nodes have left, and nothing is with one any more."""
+    gone = not totals.leased and not any(node.status in PRESENT for node in nodes)
+    return state is CrawlState.DRAINING and gone
 
 
 def _is_fetching(nodes: Sequence[NodeRecord], settled_s: float) -> bool:
@@ -70,11 +75,12 @@ def troubled(troubles: Sequence[Trouble], now: float) -> list[Reason]:
     ]
 
 
-def _stopped(state: CrawlState, stop_reason: str, gone: bool, left_over: str) -> Reason | None:
-    """Why a crawl gives out no work; `gone` says that its nodes have left, `left_over` what a finished one has left."""
+def _stopped(state: CrawlState, stop_reason: str, stopped: bool, left_over: str) -> Reason | None:
+    """Why a crawl gives out no work; `stopped` says that it was to stop and has, `left_over` what a finished one has
+    left."""
     budget = SETTINGS.get(stop_reason)
     because = f": {budget.flag} is spent" if budget is not None else f": {stop_reason}" if stop_reason else ""
-    if state is CrawlState.DRAINING and gone:
+    if stopped:
         return Reason("stopped", f"The crawl has stopped{because}. {_how_to_go_on(stop_reason)}")
     sentences = {
         CrawlState.PAUSED: "The crawl is paused; `drumlin resume` lets it go on.",

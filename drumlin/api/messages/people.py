@@ -214,7 +214,8 @@ class CrawlView(msgspec.Struct):
 
 class Stats(msgspec.Struct):
     """The figures of a dashboard. Rates are averages over the last seconds. `lag_s` is how far settling is behind
-    fetching, at the node where that is longest."""
+    fetching, at the node where that is longest. `stopped` says that a crawl in state `draining` has nothing left to
+    wait for: its nodes have left."""
 
     time: float
     state: CrawlState
@@ -234,6 +235,7 @@ class Stats(msgspec.Struct):
     duplicates: dict[str, int]
     refused: dict[str, int]
     troubles: list[Trouble] = []
+    stopped: bool = False
 
 
 class NodesQuery(msgspec.Struct, forbid_unknown_fields=True):

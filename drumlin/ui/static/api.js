@@ -7,7 +7,8 @@
  * @typedef {{time: number, state: string, totals: Totals, pages: number, bytes: number, pages_per_s: number, bytes_per_s: number,
  *   in_flight: number, unanswered: number, lag_s: number, nodes: Record<string, number>, statuses: Record<string, number>,
  *   outcomes: Record<string, number>, retries: Record<string, number>, dead_letters: Record<string, number>,
- *   duplicates: Record<string, number>, refused: Record<string, number>, troubles: Trouble[]}} Stats
+ *   duplicates: Record<string, number>, refused: Record<string, number>, troubles: Trouble[],
+ *   stopped: boolean}} Stats
  * @typedef {{pages_max: number | null, bytes_max: number | null, time_max_s: number | null, pages: number, bytes: number,
  *   elapsed_s: number}} Budgets
  * @typedef {{state: string, stop_reason: string, seeds: number, budgets: Budgets, totals: Totals, complete: boolean}} Crawl

@@ -30,7 +30,7 @@ const LEADS = {
   all_waiting: "Waiting for hosts.", blocked: "Hosts blocked.", budgeted: "Budgets of hosts.", slowed: "Slowed down.",
   between: "Between two pages.", not_running: "Not running.", silent_nodes: "Nodes are silent.",
 };
-const STATES = /** @type {Record<string, string>} */ ({ running: "Running", paused: "Paused", draining: "Stopping", finished: "Finished" });
+const STATES = /** @type {Record<string, string>} */ ({ running: "Running", paused: "Paused", draining: "Stopping", stopped: "Stopped", finished: "Finished" });
 
 /** @param {HTMLElement} main @param {Context} context */
 export function overviewScreen(main, context) {
@@ -94,11 +94,12 @@ const spans = (span) => Object.entries(SPANS).map(([name, words]) =>
 /** @param {any} parts @param {Stats} stats @param {Context} context */
 function tellState(parts, stats, context) {
   const stands = !context.session.running && stats.state !== "finished";
-  if (parts.pill.dataset.state === stats.state) return;
-  parts.pill.dataset.state = stats.state;
-  parts.pill.className = `pill ${stands ? "idle" : stats.state}`;
-  say(parts.pill, stands ? "Not running" : (STATES[stats.state] ?? stats.state));
-  fill(parts.actions, context.operates ? levers(stats.state, context) : null);
+  const state = stats.stopped ? "stopped" : stats.state;
+  if (parts.pill.dataset.state === state) return;
+  parts.pill.dataset.state = state;
+  parts.pill.className = `pill ${stands ? "idle" : state}`;
+  say(parts.pill, stands ? "Not running" : (STATES[state] ?? state));
+  fill(parts.actions, context.operates ? levers(state, context) : null);
 }
 
 /** What is true of a run that has ended. @param {any} parts @param {Stats | null} stats */

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from drumlin.client.remote import Remote
 
 
+SPENT_THEN = {"paused": "the crawl stays paused", "finished": "the crawl stays finished"}
+"""What becomes of a crawl in these states whose budget is spent; any other stops."""
 GO_ON = "Raise it with `drumlin set {name} ...`; then `drumlin resume` goes on."
 
 
@@ -52,7 +54,8 @@ def command(loaded: Loaded, remote: Remote, name: str, values: tuple[str, ...]) 
         return
     lines = [_line(field, change["before"], change["after"]) for field, change in answer["changed"].items()]
     if answer["spent"]:
-        lines.append(f"So much is spent already: the crawl stops. {GO_ON.format(name=answer['spent'])}")
+        then = SPENT_THEN.get(remote.get(paths.CRAWL)["state"], "the crawl stops")
+        lines.append(f"So much is spent already: {then}. {GO_ON.format(name=answer['spent'])}")
     if name == SEEDS:
         lines.append(f"{counted(answer['seeds_added'], 'seed')} added.")
     for sentence in lines or [f"{name} has this value already."]:

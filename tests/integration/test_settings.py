@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 from drumlin.api.calls.settings import FIELDS
-from tests.harness.coordinators import CONFIG, Answer, RemoteNode, RunningCoordinator
+from drumlin.cli.set import command
+from tests.harness.coordinators import CONFIG, Answer, RemoteNode, RunningCoordinator, results_body
 from tests.harness.crawls import wait_until
 from tests.harness.redis import redis_server, url_of
 
@@ -112,3 +114,22 @@ def test_changes_at_the_same_moment_through_two_coordinators_are_all_made(tmp_pa
 def _has(coordinator: RunningCoordinator, wanted: dict[str, int]) -> bool:
     settings = settings_at(coordinator)
     return {field: settings[field] for field in wanted} == wanted
+
+
+def test_a_spent_budget_stops_a_crawl_that_runs_and_leaves_a_paused_one_paused() -> None:
+    def told(coordinator: RunningCoordinator, pages: int) -> str:
+        arguments = ["pages_max", str(pages), "--coordinator", coordinator.url]
+        return " ".join(CliRunner().invoke(command, arguments, catch_exceptions=False).output.split())
+
+    with RunningCoordinator() as coordinator:
+        coordinator.enqueue(*(f"http://s.example/{number}" for number in range(3)))
+        node = RemoteNode(coordinator, "n1")
+        node.send(results_body(node.take(), stored=True))
+        coordinator.post(f"{CRAWL}/pause")
+        assert "So much is spent already: the crawl stays paused. Raise it" in told(coordinator, 2)
+        assert coordinator.get(CRAWL).json["state"] == "paused"
+    with RunningCoordinator() as coordinator:
+        coordinator.enqueue(*(f"http://s.example/{number}" for number in range(3)))
+        node = RemoteNode(coordinator, "n1")
+        node.send(results_body(node.take(), stored=True))
+        assert "So much is spent already: the crawl stops. Raise it" in told(coordinator, 2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumlin.cli.console import line, results, write_json
+from drumlin.cli.crawl import web_address
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import now_of, remote_options
 from drumlin.config import Loaded
@@ -38,11 +39,11 @@ def command(loaded: Loaded, remote: Remote, host: str) -> None:
 def host_path(host: str) -> str:
     from urllib.parse import quote
 
-    from drumlin.urls import canonical, host_of
+    from drumlin.urls import host_of
 
-    if "://" in host and (url := canonical(host)):
+    if "/" in host:
         # People may give a URL of the host, which is easier to copy than its name.
-        host = host_of(url)
+        host = host_of(web_address(host))
     return paths.HOST.format(host=quote(host, safe=":"))
 
 

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from drumlin.api.explaining.host_views import host_view
-from drumlin.cli.host import rows_of
+from drumlin.cli.host import host_path, rows_of
 from drumlin.cli.nodes import list_nodes
+from drumlin.errors import ConfigError
 from drumlin.model import HostState
 from drumlin.protocol import BackOff, HostNote
 
@@ -44,6 +45,16 @@ def test_times_are_compared_with_the_coordinators_clock_and_not_with_ours() -> N
     assert "next try" in told["out of reach (http)"]
     ahead = time.time() + 3_600
     assert said(HostState("a.test", ahead - 5, None, 9, 9, 0, 0), now=ahead)["next contact"] == "at once"
+
+
+@pytest.mark.parametrize("written", ["a.test", "a.test/", "a.test/page?q=1", "https://a.test/page", "http://A.TEST"])
+def test_a_host_may_be_named_by_its_address_or_a_part_of_it(written: str) -> None:
+    assert host_path(written).lower() == "/api/v1/hosts/a.test"
+
+
+def test_what_is_neither_a_name_nor_an_address_is_said_so() -> None:
+    with pytest.raises(ConfigError, match="is not a web address"):
+        host_path("a b/c")
 
 
 class Told:

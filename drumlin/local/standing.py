@@ -16,7 +16,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -194,7 +194,8 @@ class StandingCrawl(Remote):
         scope = {
             "type": "http",
             "method": method,
-            "path": parts.path,
+            # Servers pass on paths without their escapes.
+            "path": unquote(parts.path),
             "raw_path": parts.path.encode(),
             "query_string": parts.query.encode(),
             "headers": [*headers, *([(b"content-type", b"application/json")] if body else [])],

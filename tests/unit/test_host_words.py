@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,8 +15,12 @@ from click.testing import CliRunner
 from drumlin.api.explaining.host_views import host_view
 from drumlin.cli.host import host_path, rows_of
 from drumlin.cli.nodes import list_nodes
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.engines import open_engine
 from drumlin.errors import ConfigError
-from drumlin.model import HostState
+from drumlin.local.standing import StandingCrawl
+from drumlin.model import HostState, NewURLs
 from drumlin.protocol import BackOff, HostNote
 
 
@@ -55,6 +62,21 @@ def test_a_host_may_be_named_by_its_address_or_a_part_of_it(written: str) -> Non
 def test_what_is_neither_a_name_nor_an_address_is_said_so() -> None:
     with pytest.raises(ConfigError, match="is not a web address"):
         host_path("a b/c")
+
+
+def test_a_host_that_is_an_address_in_brackets_is_found_in_a_crawl_that_does_not_run(tmp_path: Path) -> None:
+    async def found_crawl() -> None:
+        engine = await open_engine(f"rocksdb:{tmp_path / 'frontier'}", shard_count=1)
+        await Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1)).open()
+        await engine.add_all({0: [NewURLs("[::1]:8080", ["http://[::1]:8080/"])]}, 1.0)
+        await engine.close()
+
+    asyncio.run(found_crawl())
+    crawl = StandingCrawl(tmp_path)
+    try:
+        assert crawl.get(host_path("[::1]:8080"))["host"] == "[::1]:8080"
+    finally:
+        crawl.close()
 
 
 class Told:

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+import pytest
+
+from drumlin.api.explaining.copies import stored_copy
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
 from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.disk import AppendFile
+from drumlin.http.refusal import Refused
 from drumlin.model import Duplicate, Outcome
 from drumlin.node.keeping.journal import Answer, ContactEntry, Entry, Journal, JournalBatch
 from drumlin.node.outcomes import fetch_record, result_without_capture
@@ -76,6 +80,16 @@ def test_urls_of_a_host_that_were_settled_at_the_same_moment_are_all_told(tmp_pa
     journal(tmp_path).append(JournalBatch([entry(url) for url in urls]))
     attempts = asyncio.run(StoreAnswers(tmp_path, dict).host_fetches("a.test", 10))
     assert sorted(one.url for one in attempts.fetches) == urls
+
+
+def test_only_pages_have_a_copy_to_look_at_as_the_tables_have_it(tmp_path: Path) -> None:
+    moved, page = entry("http://a.test/moved"), entry("http://a.test/page")
+    moved.fetch.outcome = Outcome.REDIRECTED
+    journal(tmp_path).append(JournalBatch([moved, page]))
+    for url, code in ((moved.fetch.url, "no_copy"), (page.fetch.url, "copy_unreadable")):
+        with pytest.raises(Refused) as refused:
+            asyncio.run(stored_copy(StoreAnswers(tmp_path, dict), url, ""))
+        assert refused.value.code == code
 
 
 def test_a_torn_or_strange_journal_hides_nothing_else(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ class DataCalls:
 
     def routes(self) -> list[Route]:
         no_store = {409: "This coordinator has no store."}
-        no_copy = no_store | {404: "No copy of this page is stored, or it is not one to look at."}
+        no_copy = no_store | {404: "No page of this URL is stored, or it is not one to look at."}
         return [
             _look(paths.CONTENT, "What the stored pages are", self.content, gives=ContentView),
             _look(paths.SQL, "What can be asked in SQL", self.about, gives=SqlAbout),

@@ -77,9 +77,10 @@ async def stored_copy(answers: StoreAnswers, url: str, record: str, asker: str) 
     if not attempts.has_store:
         hint = "Ask a coordinator that was started with --store."
         raise Refused(409, "no_store", "This coordinator has no store, so it has no copy of a page.", hint)
-    stored = [one for one in attempts.fetches if one.warc_filename and record in ("", one.record_id)]
+    # Journals also know where the records of redirects and failures are. Tables do not, so these would come and go.
+    stored = [one for one in attempts.fetches if one.page and one.warc_filename and record in ("", one.record_id)]
     if not stored:
-        raise Refused(404, "no_copy", "No copy of this page is stored.", "`drumlin why URL` tells what happened to it.")
+        raise Refused(404, "no_copy", "No page of this URL is stored.", "`drumlin why URL` tells what happened to it.")
     try:
         return await _copy_of(answers, stored[0], asker)
     except (OSError, StorageError, SiteError) as wrong:

@@ -30,8 +30,8 @@ Look = Callable[[DirectoryFiles, Callable[[], bool]], list[Any]]
 TWIN = Duplicate("http://a.test/first", 1.0, "")
 
 
-def entry(url: str) -> Entry:
-    task = Assignment("n0:token/1.0.0.seal", url, 5, 0.0, "a.test", 0.0)
+def entry(url: str, depth: int = 1) -> Entry:
+    task = Assignment(f"n0:token/1.{depth}.0.seal", url, 5, 0.0, "a.test", 0.0)
     result = result_without_capture(task, Outcome.FETCHED, "c", 1.5, "", "")
     return Entry(result, fetch_record(result, task, "a.test", "n0"), "w.warc.gz", 100, "http://a.test/")
 
@@ -80,6 +80,14 @@ def test_urls_of_a_host_that_were_settled_at_the_same_moment_are_all_told(tmp_pa
     journal(tmp_path).append(JournalBatch([entry(url) for url in urls]))
     attempts = asyncio.run(StoreAnswers(tmp_path, dict).host_fetches("a.test", 10))
     assert sorted(one.url for one in attempts.fetches) == urls
+
+
+def test_a_seed_is_known_as_one_before_tables_show_it(tmp_path: Path) -> None:
+    seed, linked = entry("http://a.test/", depth=0), entry("http://a.test/1", depth=2)
+    seed.found_on = ""
+    journal(tmp_path).append(JournalBatch([seed, linked]))
+    told = {one.url: (one.depth, one.tells_origin) for url in (seed, linked) for one in found(tmp_path, url.fetch.url)}
+    assert told == {"http://a.test/": (0, True), "http://a.test/1": (2, True)}
 
 
 def test_only_pages_have_a_copy_to_look_at_as_the_tables_have_it(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from drumlin.node.keeping.journal import (
     LinklessEntry,
     look_through,
 )
+from drumlin.protocol import read_assignment_id
 from drumlin.store.files import StoreFiles
 from drumlin.store.spools import JOURNAL_SUFFIX, SPOOLS
 from drumlin.store.tables.lookup import REDIRECT, StoredFetch, StoredLink, of_record
@@ -143,6 +144,9 @@ def _stored(entry: Entry | LinklessEntry, segment: str) -> StoredFetch:
     found = _shown_later(entry, segment)
     found.found_on, found.redirects = entry.found_on, entry.result.redirect_chain
     found.page = bool(entry.warc_filename) and entry.fetch.outcome == Outcome.FETCHED
+    key = read_assignment_id(entry.result.assignment_id) if found.page else None
+    # The table of pages has it too. With it, a seed is not told to have been found on a page that links to it.
+    found.depth = key.depth if key is not None else None
     return found
 
 

@@ -11,6 +11,12 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from drumlin.access.tokens import Role
+from drumlin.disk import AppendFile
+from drumlin.model import Outcome
+from drumlin.node.keeping.journal import Entry, Journal, JournalBatch
+from drumlin.node.outcomes import result_without_capture
+from drumlin.protocol import Assignment
+from drumlin.store.tables.rows import FetchRecord
 from tests.harness.browser import DESKTOP, PHONE, SCREENS, Looker, chromium, looking, needs_chromium
 from tests.harness.coordinators import RemoteNode, RunningCoordinator
 from tests.harness.nginx import free_port, nginx
@@ -121,6 +127,28 @@ def test_what_is_shown_is_what_the_api_says(browser: Browser, coordinator: Runni
         assert looker.page.locator("[data-count=hosts]").inner_text() == f"{stats['totals']['hosts_ready']:,}"
         why = coordinator.get("/api/v1/why-idle", token=coordinator.tokens[Role.VIEWER]).json
         looker.page.get_by_text((why["reasons"] or why["bound_by"])[0]["message"][:40]).first.wait_for()
+
+
+def test_what_is_in_a_journal_only_is_told_as_drumlin_why_tells_it(tmp_path: Path) -> None:
+    coordinator = RunningCoordinator(controlled=True, store=tmp_path)
+    with coordinator as running, chromium() as browser, looking(browser) as looker:
+        running.enqueue("http://a.test/")
+        (tmp_path / "nodes" / "n1").mkdir(parents=True)
+        result = result_without_capture(
+            Assignment("n1:token/1.0.0.seal", "http://a.test/", 5, 0.0, "a.test", 0.0),
+            Outcome.FETCHED,
+            "c",
+            1.5,
+            "",
+            "",
+        )
+        record = FetchRecord("http://a.test/", "a.test", 1.5, "fetched", 200, node="n1")
+        journal = Journal(AppendFile(tmp_path / "nodes" / "n1" / "n1-1-1.journal"))
+        journal.append(JournalBatch([Entry(result, record, "w.warc.gz", 100, "")]))
+        logged_in(looker, running, Role.VIEWER)
+        looker.page.goto(f"{running.url}/#/urls?url=http://a.test/")
+        looker.page.get_by_text("no coordinator has counted it yet").wait_for()
+        assert looker.page.get_by_text("tables/").count() == 0, "no table has its row"
 
 
 def test_levers_take_effect(browser: Browser, coordinator: RunningCoordinator) -> None:

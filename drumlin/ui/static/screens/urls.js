@@ -70,7 +70,10 @@ function tell(story, typed) {
   const tried = new Map(story.fetches.map((/** @type {any} */ one) => [one.crawl_time, one]));
   const rows = story.steps.map((/** @type {Step} */ step) => {
     const fetched = step.what in OUTCOMES && step.time !== null ? tried.get(step.time) : null;
-    return fetched ? attempt(fetched) : entry(step.time !== null && PAST.has(step.what) ? moment(step.time) : "", TONES[step.what] ?? "", ...prose(step.told));
+    if (fetched && !fetched.unshown) return attempt(fetched);
+    // Its row is in no table yet: the sentence says where it is, and whether it counts.
+    const tone = fetched ? OUTCOMES[step.what][1] : TONES[step.what] ?? "";
+    return entry(step.time !== null && (fetched || PAST.has(step.what)) ? moment(step.time) : "", tone, ...prose(step.told));
   });
   return [
     story.url === typed ? null : h("p.address", null, story.url),

@@ -64,19 +64,31 @@ export function moment(seconds) {
   return `${then.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}, ${clock(seconds)}`;
 }
 
-/** Reads "10 GB", "500k", "2h", "90" as a number. @param {string} text @param {string} kind count, size or duration */
+/** A number, with or without commas or blanks between its thousands, and its unit. "2,5" is no such number: it would be read as 25. */
+const PART = /([0-9]{1,3}(?:[, ][0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*/iy;
+
+/**
+ * Reads what people type, which includes what is shown to them: "10 GB", "500k", "90", "1h30m", "1 h 30 min".
+ * @param {string} text @param {string} kind count, size or duration @returns {number | null} null if it means nothing
+ */
 export function quantity(text, kind) {
-  const match = /^\s*([0-9][0-9., ]*)\s*([a-z]*)\s*$/i.exec(text);
-  if (!match) return null;
-  const number = Number(match[1].replace(/[, ]/g, ""));
-  const unit = match[2].toLowerCase();
-  const many = UNITS[kind]?.[unit];
-  return Number.isFinite(number) && many !== undefined ? number * many : null;
+  const typed = text.trim();
+  const parts = [];
+  PART.lastIndex = 0;
+  while (PART.lastIndex < typed.length) {
+    const part = PART.exec(typed);
+    if (!part) return null;
+    parts.push({ number: Number(part[1].replace(/[, ]/g, "")), unit: part[2].toLowerCase() });
+  }
+  const without = parts.some((part) => !part.unit);
+  if (!parts.length || (without && parts.length > 1)) return null;
+  const read = parts.reduce((sum, { number, unit }) => sum + number * (UNITS[kind]?.[unit] ?? NaN), 0);
+  return Number.isFinite(read) ? read : null;
 }
 
-/** @type {Record<string, Record<string, number>>} */
+/** As the coordinator reads them, with the words in which amounts are shown. @type {Record<string, Record<string, number>>} */
 const UNITS = {
   count: { "": 1, k: 1e3, m: 1e6 },
-  size: { "": 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 },
-  duration: { "": 1, s: 1, m: 60, min: 60, h: 3600, d: 86400, day: 86400, days: 86400 },
+  size: { "": 1, b: 1, k: 1e3, kb: 1e3, kib: 2 ** 10, m: 1e6, mb: 1e6, mib: 2 ** 20, g: 1e9, gb: 1e9, gib: 2 ** 30, t: 1e12, tb: 1e12, tib: 2 ** 40 },
+  duration: { "": 1, ms: 0.001, s: 1, m: 60, min: 60, h: 3600, d: 86400, day: 86400, days: 86400, w: 604800 },
 };

@@ -58,6 +58,9 @@ function levers(host, look) {
   ];
 }
 
+/** To be typed, so without separators. @param {number} n */
+const tenths = (n) => String(Math.round(n * 10) / 10);
+
 /** @param {any} host @param {() => Promise<void>} look */
 function slowDown(host, look) {
   const seconds = (/** @type {string} */ text) => {
@@ -69,7 +72,7 @@ function slowDown(host, look) {
   ask({
     title: `How often may ${host.host} be asked?`, verb: "Change",
     text: `Now once every ${duration(host.delay_s)} at most. What its robots.txt asks for, or a 429, may make it slower.`,
-    field: { label: "At most once every", value: duration(Math.max(1, host.delay_s * 2)), hint: "Empty: the delay of the crawl." },
+    field: { label: "At most once every", value: `${tenths(Math.max(1, host.delay_s * 2))} s`, hint: "Empty: the delay of the crawl." },
     means: (text) => {
       const value = seconds(text);
       if (value === null) return "The crawl's own delay applies again.";

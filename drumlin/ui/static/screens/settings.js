@@ -67,7 +67,8 @@ function changeBudget(setting, budgets, look) {
   };
   ask({
     title: `${words} at most?`, verb: "Change", text: `${show(used)} are used so far.`,
-    field: { label: "At most", value: setting.value === null ? "" : show(setting.value), hint: `${example[0].toUpperCase()}${example.slice(1)}. Empty: no limit.` },
+    // Exactly the present value: one that is rounded for people would become the budget of whoever changes nothing.
+    field: { label: "At most", value: setting.value === null ? "" : setting.shown, hint: `${example[0].toUpperCase()}${example.slice(1)}. Empty: no limit.` },
     means: (text) => {
       const most = value(text);
       if (most === null) return "The crawl goes on until nothing is left.";

@@ -39,7 +39,7 @@ _CHANGES, _NODES = "", "nodes"
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
-    """One change. `outcome` is `done`, or the code of the error; `address` is where the request came from."""
+    """One change or log-in. `outcome` is `done`, or the code of the error; `address` is where the request came from."""
 
     time: float
     token_id: str

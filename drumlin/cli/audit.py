@@ -1,4 +1,4 @@
-"""`drumlin audit`: who changed what."""
+"""`drumlin audit`: who changed what, and who logged in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from drumlin.cli.console import line, results, write_json
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded
-from drumlin.lines import counted
 from drumlin.protocol import paths
 
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ SHOWN_MAX = 1_000
 @click.option("--limit", type=click.IntRange(1, SHOWN_MAX), default=50, show_default=True, help="the last so many")
 @remote_options("json", "color")
 def command(loaded: Loaded, remote: Remote, limit: int) -> None:
-    """Show who changed what in a crawl, newest first: people, and coordinators that put a node into quarantine."""
+    """Show who changed what in a crawl, newest first: people, and coordinators that put a node into quarantine. Log-ins
+    to the dashboard are among it."""
     entries = remote.get(paths.AUDIT, limit=limit)["entries"]
     if loaded.process.json:
         write_json(entries)
@@ -34,4 +34,5 @@ def command(loaded: Loaded, remote: Remote, limit: int) -> None:
         when = datetime.fromtimestamp(entry["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
         who = entry["name"] or entry["role"]
         line(console, f"{when}  {who}  {entry['action']}  {entry['outcome']}  {entry['target']}", marked=when)
-    line(console, f"{counted(len(entries), 'change')}." if entries else "Nobody has changed anything.")
+    noun = "entry" if len(entries) == 1 else "entries"
+    line(console, f"{len(entries):,} {noun}." if entries else "Nobody has changed anything.")

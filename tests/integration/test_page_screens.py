@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playwright.sync_api import Page, expect
 
-from drumlin.access.tokens import Role
+from drumlin.access.audit import AuditLog
+from drumlin.access.tokens import Identity, Role
 from drumlin.config import CrawlConfig
 from tests.harness.browser import SHOWN_WITHIN_MS, chromium, looking, needs_chromium
 from tests.harness.coordinators import RunningCoordinator
@@ -85,3 +87,32 @@ def test_a_dialog_offers_what_it_takes_and_changes_nothing_by_itself() -> None:
             dialog.wait_for(state="detached")
         host = coordinator.get("/api/v1/hosts/slow.example", token=coordinator.tokens[Role.VIEWER]).json
         assert host["delay_s"] == 100.0
+
+
+# What a list keeps
+
+
+def test_the_audit_log_is_shown_without_a_gap_while_it_grows() -> None:
+    with RunningCoordinator(controlled=True) as coordinator:
+        audit, somebody = AuditLog(coordinator.dispatcher.engine), Identity(Role.OPERATOR, "abc")
+
+        def note(first: int, count: int, began: float) -> None:
+            for number in range(first, first + count):
+                entry = audit.record(somebody, "host.change", f"/h{number}", "done", "10.0.0.7", began + number)
+                coordinator.do(entry)
+
+        began = time.time() - 10_000.0
+        note(0, ENTRIES, began)
+        with logged_in(coordinator, Role.VIEWER, "#/audit") as page:
+            rows, older = page.locator("tbody tr"), page.get_by_role("button", name="Show older")
+            expect(rows).to_have_count(PAGE_OF_ENTRIES)
+            page.get_by_text("every log-in to this page").wait_for()
+            # The log-in is an entry too.
+            older.click()
+            expect(rows).to_have_count(ENTRIES + 1)
+            expect(older).to_have_count(0)
+            for first, more in ((ENTRIES, 5), (ENTRIES + 5, PAGE_OF_ENTRIES + 20)):
+                note(first, more, time.time())
+                expect(rows).to_have_count(1 + first + more)
+            shown = set(page.locator("tbody small.mono").all_inner_texts())
+            assert shown == {"/session", *(f"/h{number}" for number in range(ENTRIES + 125))}

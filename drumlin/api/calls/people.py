@@ -105,7 +105,7 @@ class PeopleCalls:
             _always(
                 _look(paths.WHY_IDLE, "Why nothing is being fetched right now, or not more", self.why_idle, WhyIdle)
             ),
-            _look(paths.AUDIT, "Who changed what, newest first", self.audit, AuditView, AuditQuery),
+            _look(paths.AUDIT, "Who changed what and who logged in, newest first", self.audit, AuditView, AuditQuery),
             _always(_page(paths.EVENTS, "Figures and changes as they come", self.events, bytes, EVENTS_TYPE)),
             _always(_page(paths.METRICS, "Metrics for Prometheus", self.metrics, str, METRICS_TYPE)),
         ]

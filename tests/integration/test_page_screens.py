@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 from drumlin.access.audit import AuditLog
 from drumlin.access.tokens import Identity, Role
 from drumlin.config import CrawlConfig
+from drumlin.store import SegmentWriter
 from tests.harness.browser import SHOWN_WITHIN_MS, chromium, looking, needs_chromium
-from tests.harness.coordinators import RunningCoordinator
+from tests.harness.coordinators import RemoteNode, RunningCoordinator, results_body
+from tests.unit.store_captures import make_capture
 
 pytestmark = needs_chromium
 
@@ -116,3 +119,24 @@ def test_the_audit_log_is_shown_without_a_gap_while_it_grows() -> None:
                 expect(rows).to_have_count(1 + first + more)
             shown = set(page.locator("tbody small.mono").all_inner_texts())
             assert shown == {"/session", *(f"/h{number}" for number in range(ENTRIES + 125))}
+
+
+# What is promised
+
+
+def test_pages_that_are_stored_elsewhere_are_not_promised_for_ever(tmp_path: Path) -> None:
+    with RunningCoordinator(controlled=True, store=tmp_path) as coordinator:
+        coordinator.enqueue(*(f"http://s.example/{number}" for number in range(3)))
+        node = RemoteNode(coordinator, "n1")
+        node.send(results_body(node.take(), stored=True))
+        with logged_in(coordinator, Role.VIEWER, "#/content") as page:
+            page.get_by_text("Rows are seen within a minute of pages that are stored here.").wait_for()
+            # Of long ago, as all captures of tests.
+            writer = SegmentWriter(tmp_path / "tables", "n2-19000000000-00001", node="n2")
+            writer.add([make_capture()])
+            writer.finish()
+            page.get_by_text("2 more pages were fetched and are not in the tables of this store.").wait_for()
+            later = SegmentWriter(tmp_path / "tables", "n2-19000000000-00002", node="n2")
+            later.add([make_capture("https://example.com/new", fetched=time.time())])
+            later.finish()
+            page.get_by_text("1 more page was fetched and is not in the tables yet").wait_for()

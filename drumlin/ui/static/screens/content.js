@@ -18,6 +18,9 @@ import { askAt, askLink, pagesWhere, quoted } from "../questions.js";
 const EVERY_S = 5;
 const READING_EVERY_S = 1;
 const ROWS_SHOWN = 10;
+/** Rows come to the tables as long as the newest page in them is not older than this. */
+const COMING_S = 300;
+const KILLED = "Those of a crawl that was killed come when it goes on.";
 const OTHER = "other";
 const LARGEST = "SELECT url, body_bytes, content_mime_detected AS type\nFROM pages ORDER BY body_bytes DESC LIMIT 100";
 const REPEATED = "SELECT duplicate_of, count(*) AS repeated\nFROM duplicates GROUP BY ALL ORDER BY repeated DESC, duplicate_of LIMIT 50";
@@ -31,7 +34,7 @@ export function contentScreen(main, context) {
     renew(why, ...sentence(found, context));
     if (found.store === "none") renew(body, empty("This coordinator has no store", prose("Look at one that was started with `--store`.")));
     else if (found.pages) renew(body, figures(found), h("div.two.even", null, h("div", null, types(found), sizes(found)), h("div", null, languages(found), duplicates(found), remarkable(found))));
-    else renew(body, empty("Nothing is in the tables yet", `${counted(context.live.stats?.pages ?? 0, "page")} fetched so far. Rows are seen within a minute of their pages.`));
+    else renew(body, empty(context.session.running ? "Nothing is in the tables yet" : "Nothing is in the tables", `${counted(context.live.stats?.pages ?? 0, "page")} fetched so far. ${context.session.running ? "Rows are seen within a minute of pages that are stored here." : KILLED}`));
     return found.segments_read < found.segments;
   };
   let reading = true;
@@ -58,7 +61,13 @@ function sentence(found, context) {
 function lag(found, context) {
   if (found.segments_read < found.segments) return `Reading the store: ${count(found.segments_read)} of ${counted(found.segments, "segment")} so far.`;
   const behind = (context.live.stats?.pages ?? 0) - found.pages;
-  if (behind > 0) return `${counted(behind, "more page")} ${behind === 1 ? "was" : "were"} fetched and ${behind === 1 ? "is" : "are"} not in the tables yet: rows are seen within a minute of their pages.`;
+  if (behind > 0) {
+    const told = `${counted(behind, "more page")} ${behind === 1 ? "was" : "were"} fetched and ${behind === 1 ? "is" : "are"} not in the tables`;
+    if (!context.session.running) return `${told}. ${KILLED}`;
+    // Pages may be stored elsewhere, so their rows never come: only while some come is it a matter of waiting.
+    const coming = (context.live.stats?.time ?? 0) - (found.newest ?? 0) < COMING_S;
+    return coming ? `${told} yet: rows are seen within a minute of their pages.` : `${told} of this store.`;
+  }
   return found.newest ? `All pages up to ${clock(found.newest)}.` : "";
 }
 

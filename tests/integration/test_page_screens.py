@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from drumlin.access.audit import AuditLog
-from drumlin.access.tokens import Identity, Role
+from drumlin.access.tokens import Identity, Role, revoke_token
 from drumlin.config import CrawlConfig
 from drumlin.store import SegmentWriter
 from tests.harness.browser import SHOWN_WITHIN_MS, chromium, looking, needs_chromium
@@ -140,3 +140,20 @@ def test_pages_that_are_stored_elsewhere_are_not_promised_for_ever(tmp_path: Pat
             later.add([make_capture("https://example.com/new", fetched=time.time())])
             later.finish()
             page.get_by_text("1 more page was fetched and is not in the tables yet").wait_for()
+
+
+# Sessions
+
+
+def test_a_screen_that_asks_nothing_says_that_the_session_has_ended() -> None:
+    with (
+        RunningCoordinator(controlled=True) as coordinator,
+        logged_in(coordinator, Role.VIEWER, "#/urls") as page,
+    ):
+        page.locator("main h1", has_text="URLs").wait_for()
+        token_id = coordinator.tokens[Role.VIEWER].split("_")[2]
+        coordinator.do(revoke_token(coordinator.dispatcher.engine, token_id, 1.0))
+        page.get_by_text("Your session has ended").wait_for()
+        page.get_by_label("Token").fill(coordinator.tokens[Role.OPERATOR])
+        page.get_by_role("button", name="Log in").click()
+        page.locator(".link.live").wait_for()

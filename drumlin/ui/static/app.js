@@ -104,6 +104,7 @@ class App {
       // What was before this page, or while it had no connection, is known to the coordinators.
       if (this.live.link === "live") api.history("hour").then((history) => this.live.remember(history)).catch(() => {});
     });
+    this.live.addEventListener("lost", () => void this.askWho());
     for (const name of ["link", "stats"]) this.live.addEventListener(name, () => this.tellAround());
     await this.enter();
   }
@@ -122,6 +123,13 @@ class App {
       if (error.status === 401) this.logIn(error);
       else this.unreachable(error);
     }
+  }
+
+  /** A stream of events breaks off without a reason, which may be that the session has ended. */
+  async askWho() {
+    const who = await session.get().catch(() => null);
+    const over = new CallError(401, "session_ended", "its time is over, or its token was revoked.", "");
+    if (this.session && who && !who.role) this.logIn(who.log_in === "token" ? over : null, who);
   }
 
   /** @param {CallError} error */

@@ -1,8 +1,8 @@
 /**
  * What happens now: the coordinator's stream of events, kept up by itself, and the series of rates that is made of it.
  *
- * Listeners hear `stats` (new figures), `mark` (something to mark in a chart), and `link` (the connection came, went, or
- * has ended for good).
+ * Listeners hear `stats` (new figures), `mark` (something to mark in a chart), `link` (the connection came, went, or has
+ * ended for good), and `lost` (it went, or could not be made again).
  */
 
 import { EVENTS } from "./api.js";
@@ -110,6 +110,7 @@ export class Live extends EventTarget {
     if (this.link === "ended") return;
     this.stop();
     this.connect("lost");
+    this.tell("lost");
     this.timer = window.setTimeout(() => this.start(), AGAIN_MS[Math.min(this.tries, AGAIN_MS.length - 1)]);
     this.tries += 1;
   }

@@ -26,7 +26,12 @@ __all__ = ["SHARD_COUNT_DEFAULT", "SHARD_COUNT_MAX", "Added", "Engine", "open_en
 
 
 async def open_engine(
-    spec: str, *, shard_count: int | None = None, sync: bool = False, read_only: bool = False
+    spec: str,
+    *,
+    shard_count: int | None = None,
+    sync: bool = False,
+    read_only: bool = False,
+    takes_over: bool = False,
 ) -> Engine:
     """Open the engine that `spec` names: `memory`, `rocksdb:PATH` (created there if it does not exist), or
     `redis://HOST:PORT[,HOST:PORT…]/[NAMESPACE]` (`rediss://` with TLS).
@@ -34,6 +39,9 @@ async def open_engine(
     `shard_count` is for a new frontier; an existing one keeps the number that it has. `sync` makes every call safe from
     power loss, not only from kill -9. With `read_only`, nothing is written to the database's folder, and calls that
     would write fail. `sync` and `read_only` have an effect on `rocksdb` only.
+
+    `takes_over` is for coordinators, and for `redis` only: what coordinators of an earlier version have left is brought
+    into the form of this one, in which they do not find it any more. Whoever only looks must not do that to them.
     """
     kind, _, place = spec.partition(":")
     if shard_count is not None and not 1 <= shard_count <= SHARD_COUNT_MAX:
@@ -49,5 +57,5 @@ async def open_engine(
     if kind in ("redis", "rediss"):
         from drumlin.engines.redis.engine import open_redis
 
-        return await open_redis(spec, shard_count=shard_count)
+        return await open_redis(spec, shard_count=shard_count, takes_over=takes_over)
     raise ConfigError(f"There is no engine {kind!r}.", "Use `memory`, `rocksdb:PATH` or `redis://HOST:PORT/NAMESPACE`.")

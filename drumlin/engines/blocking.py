@@ -132,9 +132,9 @@ class BlockingEngine:
             self._loop.close()
 
 
-def open_blocking(spec: str, *, shard_count: int | None = None) -> BlockingEngine:
+def open_blocking(spec: str, *, shard_count: int | None = None, takes_over: bool = False) -> BlockingEngine:
     """`open_engine` for code that is not asynchronous."""
-    opening = open_engine(spec, shard_count=shard_count)
+    opening = open_engine(spec, shard_count=shard_count, takes_over=takes_over)
     if not spec.startswith(("redis:", "rediss:")):
         return BlockingEngine(drive(opening))
     loop = asyncio.new_event_loop()

@@ -83,10 +83,13 @@ _LIVE, _UNDECIDED = ord("L"), b"?"
 _VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Verdict.STALE}
 
 
-async def open_redis(url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S) -> RedisEngine:
+async def open_redis(
+    url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S, takes_over: bool = False
+) -> RedisEngine:
     """Open the frontier that `url` names, and found it if there is none (`drumlin.engines.redis.address`).
 
     `shard_count` is for a new frontier; None derives it from the number of masters. An existing frontier keeps its own.
+    `takes_over`: see `drumlin.engines.open_engine`.
     """
     address = parse_address(url)
     version, source = load_library()
@@ -99,9 +102,8 @@ async def open_redis(url: str, *, shard_count: int | None = None, patience_s: fl
         raise
     engine = RedisEngine(client, address, shards, version)
     try:
-        if await engine.get_meta(LISTS_KEY) != LISTS_COMPLETE:
+        if takes_over:
             await engine.take_over()
-            await engine.put_meta(LISTS_KEY, LISTS_COMPLETE)
     except BaseException:
         await engine.close()
         raise
@@ -290,6 +292,14 @@ class RedisEngine(RedisLists):
     async def drop(self, shard: int, urls: Sequence[str]) -> int:
         dropped: int = await self._call("drop", shard, encode(hosts_and_shorts(urls)))
         return dropped
+
+    async def take_over(self) -> None:
+        """Complete the lists that an earlier version did not keep: dead letters each time, since coordinators of that
+        version may have run meanwhile, and hosts once, since every one of them is looked at."""
+        await self.list_letters()
+        if await self.get_meta(LISTS_KEY) != LISTS_COMPLETE:
+            await self.list_hosts()
+            await self.put_meta(LISTS_KEY, LISTS_COMPLETE)
 
     # What is known
 

@@ -15,7 +15,7 @@ from drumlin.engines.redis.records import read_host, read_letter
 from drumlin.model import DeadGroup, DeadLetter, FailureKind, GroupPlace, HostState, LetterPlace
 
 LISTS_KEY, LISTS_COMPLETE = "lists", b"1"
-"""Says that the frontier has all of the lists that this version keeps."""
+"""Says that the hosts of the frontier are listed by name."""
 
 AFTER_ALL = b"\xff"
 """Stands behind everything in UTF-8."""
@@ -80,9 +80,16 @@ class RedisLists:
             ]
             return [[name.decode() for name in reply] for reply in await self._client.run(reads)]
 
-        names = await page_of(ask, str, after, limit=limit, parts=self.shard_count)
-        calls = [self._shards.call("host_state", self.shard_of(name), name) for name in names]
-        return [read_host(fields) for fields in await self._client.run(calls) if fields]
+        found: list[HostState] = []
+        while True:
+            wanted = limit - len(found)
+            names = await page_of(ask, str, after, limit=wanted, parts=self.shard_count)
+            calls = [self._shards.call("host_state", self.shard_of(name), name) for name in names]
+            # A name may be left of a host that is gone. A page must not be shorter for that: it would seem the last.
+            found += [read_host(fields) for fields in await self._client.run(calls) if fields]
+            if len(names) < wanted or len(found) == limit:
+                return found
+            after = names[-1]
 
     async def dead_letters_all(
         self,
@@ -113,13 +120,16 @@ class RedisLists:
 
         return await page_of(ask, lambda one: one.place, after, limit=limit, parts=self.shard_count)
 
-    async def take_over(self) -> None:
-        """Complete the lists of a frontier that an earlier version founded: hosts by name, dead letters by kind and
-        host. To be done once; done twice, it changes nothing."""
+    async def list_letters(self) -> None:
+        """Put dead letters where this version looks for them: in lists by kind and host. Coordinators of an earlier
+        version, if any are left, do not find them there. Done twice, it changes nothing."""
         shards = range(self.shard_count)
         while any(await self._client.run([self._shards.call("list_letters", shard) for shard in shards])):
             pass
-        cursors = dict.fromkeys(shards, b"0")
+
+    async def list_hosts(self) -> None:
+        """List by name the hosts that an earlier version knew. Done twice, it changes nothing."""
+        cursors = dict.fromkeys(range(self.shard_count), b"0")
         while cursors:
             calls = [self._shards.call("list_hosts", *one) for one in cursors.items()]
             replies = zip(cursors, await self._client.run(calls), strict=True)

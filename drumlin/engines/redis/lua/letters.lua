@@ -1,15 +1,26 @@
 -- Dead letters: listed, counted by kind and host, queued again or dropped. And lists that earlier versions did not keep.
 
--- The letters between two places: host, kind, error, time and record of each.
+-- The letter that a member of Tv stands for: host, kind, error, time and record. Nothing if it is gone, or has another
+-- kind by now: coordinators of earlier versions know nothing of Tv, so what they take from Tx stays there.
+local function listed_letter(T, member)
+  local first = member:find('\0', 1, true)
+  local second = member:find('\0', first + 1, true)
+  local name = sub(member, first + 1, second - 1)
+  local letter = call('HGET', T .. 'x', letter_field(name, sub(member, second + 7)))
+  local fields = letter and decode(letter)
+  if fields and fields[1] == sub(member, 1, first - 1) then return {name, unpack(fields)} end
+end
+
+-- The letters between two places. There are fewer than `limit` only if there are no more.
 local function dead_letters(keys, arguments)
-  local low, high, limit = arguments[1], arguments[2], arguments[3]
-  local T, letters = keys[1], {}
-  for place, member in ipairs(call('ZRANGEBYLEX', T .. 'v', low, high, 'LIMIT', 0, limit)) do
-    local first = member:find('\0', 1, true)
-    local second = member:find('\0', first + 1, true)
-    local name = sub(member, first + 1, second - 1)
-    letters[place] = {name, unpack(decode(call('HGET', T .. 'x', letter_field(name, sub(member, second + 7)))))}
-  end
+  local low, high, limit = arguments[1], arguments[2], tonumber(arguments[3])
+  local letters, wanted, members = {}, limit, nil
+  repeat
+    wanted = limit - #letters
+    members = call('ZRANGEBYLEX', keys[1] .. 'v', low, high, 'LIMIT', 0, wanted)
+    for _, member in ipairs(members) do letters[#letters + 1] = listed_letter(keys[1], member) end
+    low = '(' .. (members[#members] or '')
+  until #members < wanted or #letters == limit
   return letters
 end
 
@@ -98,7 +109,7 @@ local function drop(keys, arguments)
   return #taken
 end
 
--- Lists a slice of the dead letters that an earlier version kept in Tz. Returns how many there were.
+-- Lists a slice of the dead letters that coordinators of an earlier version keep in Tz. Returns how many there were.
 local function list_letters(keys)
   local T = keys[1]
   local fields = call('ZRANGE', T .. 'z', 0, LETTERS_SLICE - 1)

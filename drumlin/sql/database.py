@@ -3,9 +3,9 @@
 DuckDB would read and write any file that this user may. So files are closed to it but for the folder of the tables, and
 a question must be a SELECT: a COPY could write even there.
 
-A running crawl replaces the newest files of the tables every half minute, by longer ones. DuckDB opens a file several
-times, and would read the head of one and the rows of the other. So these files are opened before, and read by their
-descriptors: whatever has their names later, they stay as they are.
+A running crawl replaces the files of segments that grow, by longer ones: every half minute, or after a pause of hours.
+DuckDB opens a file several times, and would read the head of one and the rows of the other. So these files are opened
+before, and read by their descriptors: whatever has their names later, they stay as they are.
 
 DuckDB's own word for all this is enough for whoever asks about their own files on their own machine. Questions that
 come by the network are answered in a process that the operating system confines (`asking.py`).
@@ -16,8 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ import pyarrow as pa
 
 from drumlin.errors import ConfigError
 from drumlin.sql.views import TABLES, VIEWS
+from drumlin.store.spools import unfinished_segments
 from drumlin.store.tables.schema import SCHEMAS
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 
@@ -44,8 +44,6 @@ _CONFINED_WITH: dict[str, str | bool | int | float | list[str]] = {
 }
 SENTENCE_CHARS_MAX = 2_000
 """How much is told of what DuckDB says is wrong. A question can make it say anything, at any length."""
-MAY_CHANGE_S = 120.0
-"""A file that is older than this will not be replaced any more."""
 _PATTERN = frozenset("*?[")
 DESCRIPTORS = Path("/proc/self/fd")
 _OPENED_WITH: dict[str, str | bool | int | float | list[str]] = {
@@ -121,9 +119,7 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
         # Large questions use the disk beside the memory.
         spill = "" if confine else stack.enter_context(tempfile.TemporaryDirectory(prefix="drumlin-query-"))
         folder = tables.absolute()
-        # To find a path that looks like a pattern DuckDB lists folders, which a confined process cannot.
-        opened = confine is not None and bool(_PATTERN & set(str(folder)))
-        sources = {table: files_of(folder / table, time.time(), stack, opened=opened) for table in TABLES}
+        sources = files_of(folder, stack)
         opened_with = _OPENED_WITH | _CONFINED_WITH if confine else _OPENED_WITH
         connection = stack.enter_context(duckdb.connect(":memory:", config=opened_with))
         if confine is not None:
@@ -137,18 +133,29 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
             yield answer
 
 
-def files_of(folder: Path, now: float, stack: contextlib.ExitStack, *, opened: bool = False) -> list[str]:
-    """The files of a table, as DuckDB is to open them: by descriptor, as long as `stack` lasts, if they may change, and
-    with `opened` in any case."""
-    return [_steady(path, now, stack, opened=opened) for path in sorted(folder.glob("*" + PARQUET_SUFFIX))]
+def files_of(tables: Path, stack: contextlib.ExitStack) -> dict[str, list[str]]:
+    """The files of each table, as DuckDB is to open them: by descriptor, as long as `stack` lasts, if they may change,
+    or if DuckDB would take their names for patterns. It lists folders to find what fits, which it may not."""
+    opened = bool(_PATTERN & set(str(tables)))
+    found = {table: sorted((tables / table).glob("*" + PARQUET_SUFFIX)) for table in TABLES}
+    # Looked for after the files: a segment has a journal from before its rows are seen first until it is complete, so
+    # one that has none by now stays as it is.
+    growing = unfinished_segments(tables.parent)
+    return {table: list(_steady(paths, growing, stack, opened=opened)) for table, paths in found.items()}
 
 
-def _steady(path: Path, now: float, stack: contextlib.ExitStack, *, opened: bool) -> str:
-    if not opened and (now - path.stat().st_mtime > MAY_CHANGE_S or not DESCRIPTORS.exists()):
-        return str(path)
-    descriptor = os.open(path, os.O_RDONLY)
-    stack.callback(os.close, descriptor)
-    return str(DESCRIPTORS / str(descriptor))
+def _steady(
+    paths: Sequence[Path], growing: Collection[str], stack: contextlib.ExitStack, *, opened: bool
+) -> Iterator[str]:
+    for path in paths:
+        if not opened and (path.name.removesuffix(PARQUET_SUFFIX) not in growing or not DESCRIPTORS.exists()):
+            yield str(path)
+            continue
+        # After a crash, a segment whose tables are not all there is removed, and made again from its journal.
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            yield str(DESCRIPTORS / str(descriptor))
 
 
 def _lay_out(connection: DuckDBPyConnection, sources: dict[str, list[str]]) -> None:
@@ -161,7 +168,7 @@ def _lay_out(connection: DuckDBPyConnection, sources: dict[str, list[str]]) -> N
 
 def _source(table: str, files: list[str]) -> str:
     if files:
-        listed = ", ".join(_quoted(_literally(file)) for file in files)
+        listed = ", ".join(map(_quoted, files))
         # Files of an earlier version may have fewer columns.
         return f"SELECT * FROM read_parquet([{listed}], union_by_name = true)"  # noqa: S608  # our own paths, quoted
     columns = [f"NULL::{_TYPES[_plain(field.type)]} AS {field.name}" for field in SCHEMAS[table]]
@@ -210,11 +217,6 @@ def _plain_errors(*more: type[Exception]) -> Iterator[None]:
         paragraph = str(wrong).strip().split("\n\n")[0]
         told = " ".join(paragraph.split())[:SENTENCE_CHARS_MAX]
         raise ConfigError(f"{told.rstrip('.')}.", "`drumlin query` lists the names that it may use.") from wrong
-
-
-def _literally(path: str) -> str:
-    """A path as a pattern that fits nothing else: a folder may be called `[x]`."""
-    return "".join(f"[{letter}]" if letter in _PATTERN else letter for letter in path)
 
 
 def _quoted(text: str) -> str:

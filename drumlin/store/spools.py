@@ -21,6 +21,12 @@ KEPT_SUFFIX: Final = ".kept"
 LOCK_POLL_S: Final = 0.05
 
 
+def unfinished_segments(store: Path) -> set[str]:
+    """The segments of a store that have a journal: more rows may come to their tables."""
+    journals = (path for suffix in (JOURNAL_SUFFIX, KEPT_SUFFIX) for path in (store / SPOOLS).glob(f"*/*{suffix}"))
+    return {path.stem for path in journals}
+
+
 class SpoolLock:
     """The lock on a spool folder; the operating system frees it when its process dies."""
 

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from drumlin.sql.database import answering, files_of
 from drumlin.sql.ready import QUESTIONS
 from drumlin.sql.reference import reference_page
 from drumlin.sql.views import TABLES, VIEWS
+from drumlin.store.spools import JOURNAL_SUFFIX, SPOOLS
 from drumlin.store.tables.schema import COLUMNS, SCHEMAS
 from drumlin.testing import FakeWeb, Response
 from tests.acceptance.commands import FAST, NO_PATIENCE, crawl, drumlin, end, running, wait_until
@@ -215,27 +215,31 @@ def test_a_directory_of_any_name_can_be_asked(folder: Path, tmp_path: Path) -> N
     odd = tmp_path / "it's [a] *?"
     os.symlink(folder / "crawl", odd)
     done = drumlin(tmp_path, "query", "SELECT count(*) AS n FROM pages", "--out", odd, "--json")
-    assert json.loads(done.stdout) == [{"n": 5}], done.stderr
+    assert done.returncode == EXIT_OK, done.stderr
+    assert json.loads(done.stdout) == [{"n": 5}]
 
 
 def test_rows_are_those_of_the_moment_though_a_running_crawl_replaces_the_files(tmp_path: Path) -> None:
-    folder = tmp_path / "tables" / "pages"
+    folder, spool = tmp_path / "tables" / "pages", tmp_path / SPOOLS / "n0"
     folder.mkdir(parents=True)
+    spool.mkdir(parents=True)
 
     def write(name: str, rows: int) -> None:
         with duckdb.connect() as connection:
             connection.sql(f"FROM range({rows})").write_parquet(str(folder / name))
 
-    write("a.parquet", 5)
+    # A crawl that was paused for hours goes on where it was: its segment still has a journal.
+    write("n0-1-00002.parquet", 5)
+    os.utime(folder / "n0-1-00002.parquet", (0.0, 0.0))
+    (spool / f"n0-1-00002{JOURNAL_SUFFIX}").touch()
+    write("n0-1-00001.parquet", 3)
     with ExitStack() as stack:
-        (source,) = files_of(folder, time.time(), stack)
-        write("a.new", 100_000)
-        os.replace(folder / "a.new", folder / "a.parquet")
+        complete, growing = files_of(tmp_path / "tables", stack)["pages"]
+        assert complete == str(folder / "n0-1-00001.parquet"), "it stays as it is, and needs no descriptor"
+        write("longer", 100_000)
+        os.replace(folder / "longer", folder / "n0-1-00002.parquet")
         with duckdb.connect() as connection:
-            assert connection.read_parquet(source).fetchall() == [(number,) for number in range(5)]
-    with ExitStack() as stack:
-        old = files_of(folder, time.time() + 1_000, stack)
-    assert old == [str(folder / "a.parquet")], "old files stay as they are, and need no descriptor"
+            assert connection.read_parquet(growing).fetchall() == [(number,) for number in range(5)]
 
 
 @pytest.mark.parametrize("odd", [2**62, -(2**62), None])

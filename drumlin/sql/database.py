@@ -18,6 +18,7 @@ import os
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ class Answer:
 
     def __init__(self, relation: DuckDBPyRelation) -> None:
         self._relation = relation
-        self.columns: list[str] = relation.columns
+        self.columns = _told_apart(relation.columns)
         self.types: list[str] = [str(kind) for kind in relation.types]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
@@ -80,14 +81,26 @@ class Answer:
                 yield from zip(*map(_values, batch.columns), strict=True)
 
 
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Names of columns, each once: a second `url` is called `url_1`, as DuckDB does in a subquery. Who reads rows by
+    name would miss it otherwise."""
+    told: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(1))
+        free = (one for one in numbered if one not in told and one not in names)
+        told.append(next(free) if name in told else name)
+    return told
+
+
 def _values(column: Any) -> list[Any]:
     try:
         return [_number(value) for value in column.to_pylist()]
     except (OverflowError, ValueError) as wrong:
         # Arrow and DuckDB have times for which Python has no date. A row may have one, whoever wrote it.
         if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
-            message = "The answer has a date before the year 1 or after the year 9999, within a list or another value."
-            raise ConfigError(message, "Ask for it as a column of its own, or cast it to VARCHAR.") from wrong
+            why = str(wrong).partition(". ")[0].strip().rstrip(".")
+            message = f"A value of the answer cannot be shown ({why}). As text it can: column::VARCHAR."
+            raise ConfigError(message) from wrong
         texts: list[Any] = _without_zone(column).cast(pa.string()).to_pylist()
         return texts
 

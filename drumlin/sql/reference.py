@@ -25,7 +25,9 @@ below, and `drumlin query` lists them. [Your first question with SQL](../tutoria
   nothing else: no other file, no network, no extensions; and it changes nothing. To keep an answer: `--csv > FILE`.
 - `POST /api/v1/sql` and the dashboard's Data screen answer the same questions for people on the network, within limits
   and in a process that [the operating system confines](../explanation/threat-model.md#questions-in-sql).
-- Rows are seen within a minute of their pages. Times are in UTC.
+- Rows are seen within a minute of their pages. Times are in UTC. Days after the year 9999, infinity and nanoseconds are
+  shown only as text: `column::VARCHAR`.
+- Of columns of the same name, all but the first are numbered: `url`, `url_1`.
 - SQL that is wrong ends with exit code 2 and a sentence.
 """
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 from contextlib import ExitStack
 from pathlib import Path
@@ -255,8 +256,25 @@ def test_times_that_python_has_no_date_for_are_told_as_they_are(tmp_path: Path, 
     with answering(tmp_path, "SELECT fetch_time, 'infinity'::TIMESTAMP FROM fetches ORDER BY fetch_time") as answer:
         told = [str(value) for row in answer.rows() for value in row]
     assert sum("2025-10-09 08:53:20" in value for value in told) == 1
-    with pytest.raises(ConfigError, match="date"), answering(tmp_path, "SELECT ['infinity'::TIMESTAMP]") as answer:
+
+
+@pytest.mark.parametrize(
+    "value", ["[DATE '10000-01-01']", "['infinity'::TIMESTAMP]", "[TIMESTAMP_NS '2026-01-01 00:00:00.000000001']"]
+)
+def test_a_value_that_python_has_no_word_for_is_a_sentence(folder: Path, value: str) -> None:
+    with answering(folder / "crawl" / "tables", f"SELECT {value}") as answer, pytest.raises(ConfigError) as told:
         list(answer.rows())
+    assert re.fullmatch(r"A value of the answer .* \(.+\)\. As text it can: column::VARCHAR\.", told.value.message)
+    with answering(folder / "crawl" / "tables", f"SELECT ({value})::VARCHAR") as answer:
+        assert len(list(answer.rows())) == 1
+
+
+def test_columns_of_the_same_name_are_told_apart(folder: Path) -> None:
+    sql = "SELECT 1 AS url, 2 AS url, 3 AS url_1, 4 AS url, 5 AS URL"
+    with answering(folder / "crawl" / "tables", sql) as answer:
+        assert answer.columns == ["url", "url_2", "url_1", "url_3", "URL"]
+        assert list(answer.rows()) == [(1, 2, 3, 4, 5)]
+    assert json.loads(asked(folder, sql, "--json")) == [{"url": 1, "url_2": 2, "url_1": 3, "url_3": 4, "URL": 5}]
 
 
 def test_a_question_reads_no_descriptor_that_it_inherited(folder: Path) -> None:

@@ -54,7 +54,8 @@ def list_hosts(loaded: Loaded, remote: Remote, state: str | None, prefix: str, a
         raise ConfigError("--prefix and --after list hosts in any state.", "Leave --state out.")
     wanted_states = ["all"] if by_name else [(STATES | OUT_OF_REACH)[state]] if state else STATES.values()
     pages = [remote.get(paths.HOSTS, state=one, limit=limit, prefix=prefix, after=after) for one in wanted_states]
-    hosts = [host for page in pages for host in page["hosts"]]
+    # A host may be in two lists: one that is blocked is in another too, and one may change its state meanwhile.
+    hosts = list({host["host"]: host for page in pages for host in page["hosts"]}.values())
     if loaded.process.json:
         write_json(hosts)
         return
@@ -63,7 +64,8 @@ def list_hosts(loaded: Loaded, remote: Remote, state: str | None, prefix: str, a
         narrow = console.is_terminal and console.width < WIDE
         now = now_of(hosts[0], standing=remote.standing)
         console.print(_short_table(hosts, now) if narrow else _table(hosts))
-        line(console, f"{counted(len(hosts), 'host')}.{_more(pages[-1]['next'], prefix, len(hosts) >= limit)}")
+        full = any(len(page["hosts"]) >= limit for page in pages)
+        line(console, f"{counted(len(hosts), 'host')}.{_more(pages[-1]['next'], prefix, full)}")
     elif by_name:
         line(console, f"No host of this crawl has a name that begins with {prefix!r}{' and follows' if after else ''}.")
     else:

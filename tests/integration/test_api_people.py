@@ -14,11 +14,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
 
 from drumlin.access.tokens import Role
 from drumlin.api import watch, wire
 from drumlin.api.calls import events
 from drumlin.api.calls.events import CLIENTS_EACH_MAX, CLIENTS_MAX
+from drumlin.cli.main import drumlin
 from drumlin.errors import Cause, EngineError, StorageError
 from drumlin.metrics.registry import METRICS, Teller
 from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, result_of, results_body
@@ -99,6 +101,17 @@ def test_a_hosts_delay_can_be_changed_and_a_host_blocked(coordinator: RunningCoo
     assert (freed["delay_s"], freed["state"]) == (0.0, "ready")
     assert RemoteNode(coordinator, "n1").take()
     assert coordinator.ask("PATCH", "/api/v1/hosts/p.example", {"delay": 3}).code == "invalid"
+
+
+def test_a_list_of_hosts_has_each_once(coordinator: RunningCoordinator) -> None:
+    coordinator.enqueue("http://h1.example/", "http://h2.example/")
+    coordinator.ask("PATCH", "/api/v1/hosts/h1.example", {"blocked": True})
+    arguments = ["hosts", "list", "--json", "--coordinator", coordinator.url]
+    listed = json.loads(CliRunner().invoke(drumlin, arguments, catch_exceptions=False).stdout)
+    assert sorted((host["host"], host["state"]) for host in listed) == [
+        ("h1.example", "blocked"),
+        ("h2.example", "ready"),
+    ]
 
 
 def test_no_more_pages_of_a_host_are_given_out_than_its_budget_allows(coordinator: RunningCoordinator) -> None:

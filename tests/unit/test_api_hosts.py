@@ -28,7 +28,7 @@ def test_a_list_shows_robots_rules_up_to_a_bound_and_one_host_always() -> None:
     made = dispatcher([f"http://r{number}.test/" for number in range(count)], delay_s=0.0)
     kept, packed_from = pack(b"#" * RULES_BYTES)
     rules = Decision(kept, False, False, 100.0, False, "rules", packed_from=packed_from)
-    note = msgspec.msgpack.encode(HostNote({"http": msgspec.msgpack.encode(rules)}))
+    note = msgspec.msgpack.encode(HostNote({"http": msgspec.msgpack.encode(rules)}, slow_s=30.0))
     leases = Asker(made).work(0.0, hosts=100)
     made.results(batch_of([], [release(lease, note=note) for lease in leases]), 1.0, "n0")
     calls = HostCalls(made.made, StoreAnswers(None, NothingRecent()))
@@ -36,6 +36,7 @@ def test_a_list_shows_robots_rules_up_to_a_bound_and_one_host_always() -> None:
     views = drive(calls.hosts(call, HostsQuery(limit=1_000))).hosts
     assert len(views) == len(leases) == count
     assert 0 < sum(bool(view.robots) for view in views) < count
+    assert {view.delay_s for view in views} == {30.0}, "only the rules are left out, not what else is known"
     assert drive(calls.host(call, None)).robots
 
 

@@ -122,8 +122,7 @@ class HostCalls:
         note_bytes = 0
         for state in states:
             note_bytes += max(len(state.note), sum(one.rules_bytes for one in robots_of(state.note).values()))
-            shown = state if note_bytes <= NOTES_SHOWN_BYTES_MAX else msgspec.structs.replace(state, note=b"")
-            views.append(self._view(shown, now))
+            views.append(self._view(state, now, rules=note_bytes <= NOTES_SHOWN_BYTES_MAX))
         return views
 
     async def _blocked_view(self, host: str, now: float) -> HostView:
@@ -167,7 +166,7 @@ class HostCalls:
         elif change.budget is not msgspec.UNSET and not await orders.limit(host, change.budget):
             raise Refused(409, "too_many_budgets", f"{HOSTS_APART_MAX} hosts are on a budget already.")
 
-    def _view(self, state: HostState, now: float) -> HostView:
+    def _view(self, state: HostState, now: float, *, rules: bool = True) -> HostView:
         return host_view(
             state,
             self._engine.shard_of(state.host),
@@ -178,6 +177,7 @@ class HostCalls:
             budget=self._dispatcher.orders.budgets.get(state.host),
             per_host=self._dispatcher.config.per_host,
             crawl=self._stands(),
+            rules=rules,
         )
 
     def _stands(self) -> CrawlStands:

@@ -64,7 +64,9 @@ def host_view(
     budget: int | None,
     per_host: int,
     crawl: CrawlStands = RUNS,
+    rules: bool = True,
 ) -> HostView:
+    """Everything about a host; without `rules`, what its robots.txt says is left out, which may be long."""
     delay_s = max(state.delay_s or 0.0, delay_default_s, slow_s_of(state.note))
     robots = robots_of(state.note)
     standing, why = _standing(state, now, delay_s, crawl, blocked=blocked, budget=budget)
@@ -84,7 +86,7 @@ def host_view(
         lease_until=state.deadline if state.lease_id else None,
         blocked=blocked,
         budget=budget,
-        robots={scheme: robots_rules(one, product_token) for scheme, one in robots.items()},
+        robots={scheme: robots_rules(one, product_token) for scheme, one in robots.items() if rules},
         max_concurrent=per_host,
         min_delay_ms=round(delay_s * 1000),
         rate_limit=1 / delay_s if delay_s else None,

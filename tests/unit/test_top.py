@@ -12,7 +12,7 @@ from drumlin.cli.screen.frame import Scene, frame, picture
 from drumlin.cli.screen.history import chart, rates
 from drumlin.cli.screen.keys import keys_in
 from drumlin.cli.screen.lists import listing
-from drumlin.cli.screen.sampling import Sample, Seen
+from drumlin.cli.screen.sampling import LETTERS_ASKED, Sample, Seen
 from drumlin.cli.screen.view import View
 
 NOW = 1_800_000_000.0
@@ -228,3 +228,13 @@ def test_a_chart_is_as_high_as_it_may_be_and_shows_the_smallest_value() -> None:
 def test_before_there_are_two_samples_the_chart_says_so(width: int) -> None:
     young = {"step_s": 5, "samples": [[NOW, 3]], "marks": []}
     assert any("the chart begins after some seconds" in line for line in lines(width=width, history=young))
+
+
+def test_failures_say_if_they_are_not_all_of_them() -> None:
+    letter = {"url": "http://a.example/x", "kind": "connect", "last_error": "refused", "last_failed": NOW}
+    causes = [{"kind": "connect", "means": "nobody answered", "urls": 2_000}]
+    many: dict[str, Any] = {"causes": causes, "dead_letters": [letter] * LETTERS_ASKED}
+    assert any("The first 100 of 2,000 by kind and host" in line for line in lines(View("failures"), **many))
+    assert max(map(cell_len, lines(View("failures"), 40, 24, **many))) <= 40
+    all_of_them: dict[str, Any] = many | {"causes": [causes[0] | {"urls": LETTERS_ASKED}]}
+    assert not any("The first" in line for line in lines(View("failures"), **all_of_them))

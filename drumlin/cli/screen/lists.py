@@ -12,7 +12,7 @@ from rich.text import Text
 from drumlin.api.explaining.causes import cause
 from drumlin.api.explaining.why import next_try
 from drumlin.cli.figures import in_flight, pace
-from drumlin.cli.screen.sampling import Sample
+from drumlin.cli.screen.sampling import LETTERS_ASKED, Sample
 from drumlin.config.quantities import show_duration
 from drumlin.lines import one_line
 
@@ -148,7 +148,7 @@ def _busy(lately: dict[str, float] | None) -> str:
 
 
 def _failures(sample: Sample, width: int) -> Listing:
-    """How many URLs were given up for which cause, then the latest of them."""
+    """How many URLs were given up for which cause, then some of them, the latest first."""
     if not sample.causes:
         again = sample.stats["totals"]["scheduled"]
         later = f" {again:,} failed and will be tried again." if again else ""
@@ -156,7 +156,17 @@ def _failures(sample: Sample, width: int) -> Listing:
     causes = _table(CAUSES, [[f"{one['urls']:,}", one["kind"], one["means"]] for one in sample.causes], width)
     latest = sorted(sample.dead_letters, key=lambda letter: -letter["last_failed"])
     letters = _table(LETTERS, [[clock(one["last_failed"]), one["kind"], _letter(one)] for one in latest], width)
-    return Listing(causes.heading, [*causes.rows, Text(""), letters.heading, *letters.rows])
+    return Listing(causes.heading, [*causes.rows, Text(""), *_cut(sample, width), letters.heading, *letters.rows])
+
+
+def _cut(sample: Sample, width: int) -> list[Text]:
+    """That not all of the URLs are listed, and which are: the latest of all may not be among them."""
+    shown, known = len(sample.dead_letters), sum(one["urls"] for one in sample.causes)
+    if shown < LETTERS_ASKED or known <= shown:
+        return []
+    said = Text(f"The first {shown:,} of {known:,} by kind and host. All: `drumlin dead-letters list`", no_wrap=True)
+    said.truncate(width, overflow="ellipsis")
+    return [said]
 
 
 def _letter(letter: dict[str, Any]) -> str:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from drumlin.tracing.spans import Attributes, OpenSpan, Tracer
 
 WAITING_MAX = 10_000
-"""How many traced URLs may be with the node at once. Leases that are given back leave some behind; the oldest go."""
+"""How many traced URLs may be with the node at once, and of how many hosts the request for robots.txt is remembered.
+Leases that are given back leave some behind; the oldest go."""
 
 log = logging.getLogger("drumlin.tracing")
 
@@ -89,7 +90,10 @@ class NodeTraces:
     def robots(self, host: str, transfer: Transfer) -> None:
         """A request for a robots.txt has ended."""
         if any(one.host == host for one in self._waiting.values()):
+            self._robots.pop(host, None)
             self._robots[host] = (transfer.started, transfer.finished, transfer.status)
+            if len(self._robots) > WAITING_MAX:
+                del self._robots[next(iter(self._robots))]
 
     def stored(self, arrivals: Iterable[Arrival], begun: float) -> Sent:
         """Tell of URLs whose results were archived, from `begun` until now, and are sent next. Returns their spans,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from drumlin.api.traces import CoordinatorTraces
+from drumlin.clock import CLOCKS
 from drumlin.engines.blocking import drive
+from drumlin.node import traces
 from drumlin.protocol import Assignment, Results, Work, WorkRequest
 from drumlin.tracing import SpanId, read_traceparent, shown_url, traceparent
 from tests.harness.dispatching import Driven, dispatcher, result
@@ -64,6 +67,19 @@ def test_messages_without_traces_are_as_they_were_and_others_are_checked() -> No
         decode(encode({"results": [], "traces": {"n0:1.2/3": f"{PARENT}\r\nX-Evil: 1"}}), type=Results)
     old = {"leases": [], "assignments": [], "retry_after_s": 0.0}
     assert decode(encode(old), type=Work).traces == {}
+
+
+def test_requests_for_robots_of_urls_that_were_given_back_are_not_remembered_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(traces, "WAITING_MAX", 3)
+    told = traces.NodeTraces(cast(Any, None), "n0", CLOCKS)
+    fetched = cast(Any, SimpleNamespace(started=1.0, finished=2.0, status=200))
+    for number in range(9):
+        given = SimpleNamespace(host=f"h{number}", assignments=[SimpleNamespace(assignment_id=str(number))])
+        told.received(cast(Any, SimpleNamespace(leases=[given], traces={str(number): PARENT})))
+        told.robots(f"h{number}", fetched)
+    assert list(told._robots) == ["h6", "h7", "h8"]
 
 
 # Which URLs are traced

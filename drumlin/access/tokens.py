@@ -272,6 +272,10 @@ class AccessControl:
             raise Refused(401, RefusalCode.INVALID_TOKEN, "This session has ended.", LOG_IN_HINT)
         return Identity(Role(match[2]), match[3]), int(match[4])
 
+    def session_expires(self, header: str | None) -> int | None:
+        """When a session, which must have been checked, ends by itself; None if nothing was shown that does."""
+        return self._verified(header)[1] or None if header else None
+
     def end_session(self, header: str, now: float) -> None:
         """End a session, which must have been checked, at this coordinator."""
         identity, expires = self._verified(header)
@@ -369,6 +373,10 @@ class OpenAccess(AccessControl):
 
     def check_unnamed(self, header: str | None, needed: Permission, now: float) -> Identity:
         return self.check(header, needed, None, now)
+
+    def session_expires(self, header: str | None) -> int | None:
+        """Nobody needs a session here."""
+        return None
 
     async def verify(
         self, engine: Engine, node_id: str, header: str | None, method: str, target: str, body: bytes, now: float

@@ -114,6 +114,13 @@ def test_a_token_becomes_a_cookie_that_scripts_and_other_sites_cannot_use(coordi
     assert coordinator.tokens[Role.VIEWER] not in answer.headers["set-cookie"]
 
 
+def test_a_browser_that_comes_back_learns_when_its_session_ends(coordinator: RunningCoordinator) -> None:
+    opened = log_in(coordinator, Role.VIEWER)
+    shown = opened.headers["set-cookie"].partition(";")[0]
+    assert opened.json["expires"] > 0
+    assert coordinator.get("/session", headers={"Cookie": shown}).json == opened.json
+
+
 def test_who_has_not_logged_in_learns_nothing(coordinator: RunningCoordinator) -> None:
     answer = coordinator.get("/session")
     assert answer.status == 200
@@ -263,6 +270,8 @@ def test_revoking_a_token_ends_its_sessions_and_streams() -> None:
 def test_without_tokens_the_page_needs_no_log_in() -> None:
     with RunningCoordinator() as coordinator:
         assert coordinator.get("/session").json["role"] == "operator"
+        worthless = {"Cookie": f"drumlin_{coordinator.dispatcher.crawl_id}=viewer.abc.1.abc.abc"}
+        assert coordinator.get("/session", headers=worthless).json["expires"] is None
         assert coordinator.get("/").status == 200
         evil = {"Origin": "http://evil.test"}
         assert coordinator.post("/api/v1/crawl/pause", headers=evil).code == "foreign_page"

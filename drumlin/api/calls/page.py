@@ -78,9 +78,9 @@ class LogIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SessionView(msgspec.Struct):
-    """Who looks: the `role` is null for a browser that has to log in first, by `token` or by `code`. `hosts` are some
-    of those that the crawl began with, and `seeds` is how many there are. `running` says whether the crawl's processes
-    run."""
+    """Who looks: the `role` is null for a browser that has to log in first, by `token` or by `code`. `expires` is when
+    the session ends by itself; it is null without one. `hosts` are some of those that the crawl began with, and `seeds`
+    is how many there are. `running` says whether the crawl's processes run."""
 
     role: Role | None
     log_in: str
@@ -212,11 +212,12 @@ class PageCalls:
     async def who(self, call: Call, message: None) -> SessionView:
         check_name(call.headers, call.door.names, addresses=call.door.addresses)
         call.answer_headers += PRIVATE
+        access, session = call.door.access, self._session(call)
         try:
-            identity = call.door.access.check(self._session(call), Permission.READ, None, call.today)
+            identity = access.check(session, Permission.READ, None, call.today)
         except Refused:
             return SessionView(None, self._way_in(call))
-        return self._view(call, identity.role)
+        return self._view(call, identity.role, access.session_expires(session))
 
     async def log_in(self, call: Call, message: LogIn) -> SessionView:
         self._check_page(call)

@@ -104,7 +104,8 @@ NODES = _gauge(
     _CRAWL,
     "drumlin_nodes",
     "Nodes, as coordinators see them.",
-    status="`active`, `draining`, `quarantined`, `failed` (fell silent), `inactive` (left)",
+    status="`active`, `draining`, `quarantined`, `failed` (fell silent), `inactive` (left), `quiet` (a worker without "
+    "heartbeats that has not asked for a while)",
 )
 IN_FLIGHT = _gauge(
     _CRAWL, "drumlin_requests_in_flight", "Requests to sites under way, by the last heartbeats of nodes."

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-import pytest
-
 from drumlin.api.explaining.copies import stored_copy
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
 from drumlin.api.explaining.store_answers import StoreAnswers
@@ -25,6 +23,7 @@ from drumlin.store.files import DirectoryFiles
 from drumlin.store.frames import framed
 from drumlin.store.tables.lookup import StoredFetch
 from drumlin.store.tables.rows import FetchRecord
+from tests.harness.recent import NothingRecent
 
 Look = Callable[[DirectoryFiles, Callable[[], bool]], list[Any]]
 TWIN = Duplicate("http://a.test/first", 1.0, "")
@@ -78,7 +77,7 @@ def test_what_was_asked_of_a_host_is_found_with_its_robots_txt(tmp_path: Path) -
 def test_urls_of_a_host_that_were_settled_at_the_same_moment_are_all_told(tmp_path: Path) -> None:
     urls = [f"http://a.test/{number}" for number in range(3)]
     journal(tmp_path).append(JournalBatch([entry(url) for url in urls]))
-    attempts = asyncio.run(StoreAnswers(tmp_path, dict).host_fetches("a.test", 10))
+    attempts = asyncio.run(StoreAnswers(tmp_path, NothingRecent()).host_fetches("a.test", 10, "me"))
     assert sorted(one.url for one in attempts.fetches) == urls
 
 
@@ -96,7 +95,7 @@ def test_only_pages_have_a_copy_to_look_at_as_the_tables_have_it(tmp_path: Path)
     journal(tmp_path).append(JournalBatch([moved, page]))
     for url, code in ((moved.fetch.url, "no_copy"), (page.fetch.url, "copy_unreadable")):
         with pytest.raises(Refused) as refused:
-            asyncio.run(stored_copy(StoreAnswers(tmp_path, dict), url, ""))
+            asyncio.run(stored_copy(StoreAnswers(tmp_path, NothingRecent()), url, "", "me"))
         assert refused.value.code == code
 
 

@@ -68,6 +68,7 @@ class Answer(msgspec.Struct, array_like=True, tag=1):
 class LinklessResult(msgspec.Struct):
     """What a look at attempts needs of a result. Its links, which may be many, are skipped when it is decoded."""
 
+    assignment_id: str
     redirect_chain: list[str] = []
 
 

@@ -84,12 +84,12 @@ class Answer:
 def _told_apart(names: Sequence[str]) -> list[str]:
     """Names of columns, each once: a second `url` is called `url_1`, as DuckDB does in a subquery. Who reads rows by
     name would miss it otherwise."""
-    told: list[str] = []
+    told: dict[str, None] = {}
+    taken, numbers = set(names), {name: count(1) for name in names}
     for name in names:
-        numbered = (f"{name}_{number}" for number in count(1))
-        free = (one for one in numbered if one not in told and one not in names)
-        told.append(next(free) if name in told else name)
-    return told
+        numbered = (f"{name}_{number}" for number in numbers[name])
+        told[next(one for one in numbered if one not in taken and one not in told) if name in told else name] = None
+    return list(told)
 
 
 def _values(column: Any) -> list[Any]:

@@ -34,6 +34,7 @@ from drumlin.client.remote import Remote
 from drumlin.errors import DrumlinError
 from drumlin.fleet.layout import FleetPaths, ProcessRole
 from drumlin.fleet.up import remote_of
+from drumlin.protocol import ENDED
 
 SAMPLE_S = 0.25
 ASK_S_MAX = 2.0
@@ -163,9 +164,11 @@ def at_machine_speed(samples: list[Sample]) -> list[Sample]:
 
 
 def done_pages(subject: Subject) -> int | None:
-    """How many pages the crawl counts as done; None while it does not answer."""
+    """How many pages the crawl counts as done; None while it does not answer, and when it has ended: everything is
+    settled then, and its figures are not read again while it merges its index."""
     try:
-        return int(subject.remote().get("/api/v1/crawl")["budgets"]["pages"])
+        crawl = subject.remote().get("/api/v1/crawl")
+        return None if crawl["state"] in ENDED else int(crawl["budgets"]["pages"])
     except DrumlinError:
         return None
 

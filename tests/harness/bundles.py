@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from drumlin.access.tokens import Role
 from drumlin.model import Outcome
@@ -111,3 +113,29 @@ def unpacked(body: bytes) -> Members:
 def renamed(members: Members, old: str, new: str) -> Members:
     """The same files under the names of another node, or another segment."""
     return {name.replace(old, new): content for name, content in members.items()}
+
+
+def stored(store: Path) -> Members:
+    """Every file of a store."""
+    return {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+
+
+def table(members: Members, name: str) -> tuple[str, pa.Table]:
+    """The path and the rows of one of a bundle's tables."""
+    [path] = [member for member in members if member.startswith(f"tables/{name}/")]
+    return path, pq.read_table(io.BytesIO(members[path]))
+
+
+def written(rows: pa.Table) -> bytes:
+    """Rows as a Parquet file."""
+    file = io.BytesIO()
+    pq.write_table(rows, file, store_schema=False)
+    return file.getvalue()
+
+
+def replaced(rows: pa.Table, column: str, value: object) -> pa.Table:
+    """The same rows with another value in all of a column."""
+    place = rows.schema.get_field_index(column)
+    return rows.set_column(
+        place, rows.schema.field(column), pa.array([value] * len(rows), rows.schema.field(column).type)
+    )

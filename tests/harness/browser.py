@@ -39,6 +39,9 @@ UNAVOIDABLE = (
     "net::ERR_CONNECTION_RESET",
 )
 
+UNKNOWN_ELEMENTS = """() => [...document.querySelectorAll("*")]
+    .filter((one) => one instanceof HTMLUnknownElement).map((one) => one.localName)"""
+
 
 class Looker:
     """One person's browser: its pages, and what went wrong in them."""
@@ -71,6 +74,9 @@ class Looker:
         self.page.locator("nav .items a", has_text=screen).click()
         self.page.locator("main h1").wait_for()
         self.page.locator("main :is(.card, .empty, .figures)").first.wait_for()
+        unknown = self.page.evaluate(UNKNOWN_ELEMENTS)
+        if unknown:
+            self.complaints.append(f"{screen} has elements that HTML does not know: {', '.join(unknown)}")
 
     def quiet(self, host: str) -> None:
         """Fail unless nothing was complained about, and only this host was asked."""

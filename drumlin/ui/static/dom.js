@@ -104,7 +104,7 @@ export const hostLink = (host) => h("a.host", { href: `#/hosts/${encodeURICompon
 export const tag = (tone, text) => h(`span.tag.${tone}`, null, text);
 
 /**
- * A table. Columns may be numbers (`n`), or hidden on phones (`wide`).
+ * A table. Columns may be numbers (`n`), or hidden on phones (`wide`). Of a row, only cells that have a column are shown.
  * @param {string} label what the table is, for screen readers
  * @param {{title: string, kind?: string}[]} columns
  * @param {Child[][]} rows
@@ -112,7 +112,7 @@ export const tag = (tone, text) => h(`span.tag.${tone}`, null, text);
 export function table(label, columns, rows) {
   const classes = columns.map((one) => (one.kind ? `.${one.kind.replace(/ /g, ".")}` : ""));
   const head = h("tr", null, columns.map((one, at) => h(`th${classes[at]}`, { scope: "col" }, one.title)));
-  const body = rows.map((row) => h("tr", null, row.map((cell, at) => h(`td${classes[at]}`, null, cell))));
+  const body = rows.map((row) => h("tr", null, classes.map((kind, at) => h(`td${kind}`, null, row[at]))));
   return h("table", { "aria-label": label }, h("thead", null, head), h("tbody", null, body));
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from drumlin.access.tokens import Role
 from drumlin.disk import AppendFile
@@ -116,7 +116,7 @@ def test_thousands_of_rows_are_shown_a_part_at_a_time(browser: Browser, coordina
         assert page.locator("tbody tr").count() == 111, "h29, h290 to h299 and h2900 to h2999"
         page.goto(f"{coordinator.url}/#/nodes")
         page.get_by_text(f"of {NODES} nodes at work").wait_for()
-        assert page.locator("tbody tr").count() == 200
+        expect(page.locator("tbody tr")).to_have_count(200)
 
 
 def test_what_is_shown_is_what_the_api_says(browser: Browser, coordinator: RunningCoordinator) -> None:
@@ -129,9 +129,8 @@ def test_what_is_shown_is_what_the_api_says(browser: Browser, coordinator: Runni
         looker.page.get_by_text((why["reasons"] or why["bound_by"])[0]["message"][:40]).first.wait_for()
 
 
-def test_what_is_in_a_journal_only_is_told_as_drumlin_why_tells_it(tmp_path: Path) -> None:
-    coordinator = RunningCoordinator(controlled=True, store=tmp_path)
-    with coordinator as running, chromium() as browser, looking(browser) as looker:
+def test_what_is_in_a_journal_only_is_told_as_drumlin_why_tells_it(browser: Browser, tmp_path: Path) -> None:
+    with RunningCoordinator(controlled=True, store=tmp_path) as running, looking(browser) as looker:
         running.enqueue("http://a.test/")
         (tmp_path / "nodes" / "n1").mkdir(parents=True)
         result = result_without_capture(

@@ -15,7 +15,7 @@ import pytest
 
 from drumlin.store.files import DirectoryFiles, StoredFile
 from drumlin.store.tables import lookup, spellings, url_index
-from drumlin.store.tables.lookup import LINKS_FOUND_MAX, SETTLED_S, StoredFetch, StoreReader
+from drumlin.store.tables.lookup import LINKS_FOUND_MAX, SETTLED_S, StoredFetch, StoreReader, newest_first
 from drumlin.store.tables.reading import BATCH_ROWS
 from drumlin.store.tables.rows import TIME_MAX
 from drumlin.store.tables.schema import SCHEMAS
@@ -125,6 +125,14 @@ def test_the_last_attempts_on_a_host_are_those_of_all_nodes(tmp_path: Path) -> N
     assert complete
     assert [one.url for one in found] == ["http://a.test/8", "http://a.test/9"]
     assert not any("n2-1" in path for path in opened), "all of it is older than what was found"
+
+
+def test_rows_of_a_file_that_is_older_than_they_are_keep_their_order(tmp_path: Path) -> None:
+    """As after a copy that gave its files other times."""
+    later = round(WRITTEN * 1e6) + 7 * 86_400_000_000
+    written(tmp_path, "n0-1", ["http://a.test/0", "http://a.test/0", "http://a.test/0"], at=later)
+    found, _ = StoreReader(DirectoryFiles(tmp_path)).fetches("http://a.test/0", always)
+    assert [round(one.fetched * 1e6) - later for one in newest_first(found)] == [2, 1, 0]
 
 
 def test_a_search_that_runs_out_of_time_says_so(reader: StoreReader) -> None:

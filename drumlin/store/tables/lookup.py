@@ -389,7 +389,9 @@ def _newest(found: list[StoredFetch], limit: int) -> list[StoredFetch]:
 
 
 def newest_first(found: Iterable[StoredFetch]) -> list[StoredFetch]:
-    return sorted(found, key=lambda one: -one.when)
+    """Attempts that count as made at the same moment, as in a file that is older than its rows say, go by their own
+    times."""
+    return sorted(found, key=lambda one: (-one.when, -one.fetched))
 
 
 def _places(

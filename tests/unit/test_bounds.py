@@ -128,16 +128,23 @@ def test_a_node_that_has_missed_heartbeats_and_holds_hosts_is_a_cause() -> None:
     """Also before it counts as failed, and after that until its leases end."""
 
     def said(
-        last_seen: float, status: NodeStatus = NodeStatus.ACTIVE, leases: int = 0, holds: bool = False
+        last_seen: float,
+        status: NodeStatus = NodeStatus.ACTIVE,
+        leases: int = 0,
+        holds: bool = False,
+        heartbeat_s: float = 2.0,
     ) -> list[str]:
         silent = NodeRecord("m2", "", last_seen, status, 1.0, 0.0, 0, NOW, {}, leases=leases, last_beat=last_seen)
         seen = Seen(totals(queued=99, hosts_ready=5), [node(), silent], WELL, [1.0], [], NOW)
-        return [reason.message for reason in bound_by(seen._replace(held=[held("m2")] if holds else []))]
+        seen = seen._replace(held=[held("m2")] if holds else [], heartbeat_s=heartbeat_s)
+        return [reason.message for reason in bound_by(seen)]
 
     (told,) = said(NOW - 5.0, leases=19)
     assert told == (
-        "Silent nodes: m2 has said nothing for 5 s. The hosts that it holds go to others when the leases end."
+        "Silent nodes: nothing was heard of m2 for 5 s. The hosts that it holds go to others when the leases end."
     )
     assert said(NOW - 12.0, NodeStatus.FAILED, holds=True) != []
     assert said(NOW - 3.0, leases=19) == [], "one heartbeat may be late"
+    assert said(NOW - 1.5, leases=19, heartbeat_s=0.5) == [], "a busy machine, on which heartbeats are frequent"
+    assert said(NOW - 3.5, leases=19, heartbeat_s=0.5) != []
     assert said(NOW - 5.0) == said(NOW - 90.0, NodeStatus.FAILED) == [], "it holds nothing"

@@ -36,6 +36,8 @@ NOTED_SHARE: Final = 0.25
 """A part of a whole that is worth naming."""
 SILENT_HEARTBEATS: Final = 2
 """A node that is so many heartbeats late may hang, or be cut off."""
+SILENT_S: Final = 3.0
+"""A node is not called silent sooner: with heartbeats twice a second, a busy machine alone makes it a second late."""
 SILENT_NAMED: Final = 3
 SLOW_S: Final = 0.2
 """An answer that takes less is not called slow."""
@@ -85,9 +87,9 @@ def _silent(seen: Seen) -> list[Reason]:
         return []
     names = ", ".join(node.node_id for node in silent[:SILENT_NAMED])
     more = f" and {len(silent) - SILENT_NAMED:,} more" if len(silent) > SILENT_NAMED else ""
-    has, they = ("has", "it holds") if len(silent) == 1 else ("have", "they hold")
+    they = "it holds" if len(silent) == 1 else "they hold"
     for_s = seen.now - max(node.last_seen for node in silent)
-    said = f"Silent nodes: {names}{more} {has} said nothing for {show_duration(for_s)}."
+    said = f"Silent nodes: nothing was heard of {names}{more} for {show_duration(for_s)}."
     then = f"The hosts that {they} go to others when the leases end."
     return [Reason("silent_nodes", f"{said} {then}", {"nodes": len(silent), "silent_s": round(for_s, 1)})]
 
@@ -95,7 +97,8 @@ def _silent(seen: Seen) -> list[Reason]:
 def _is_silent(node: NodeRecord, holds: bool, seen: Seen) -> bool:
     if node.status is NodeStatus.FAILED:
         return holds
-    missed = bool(node.last_beat) and seen.now - node.last_seen > SILENT_HEARTBEATS * seen.heartbeat_s
+    silent_s = max(SILENT_S, SILENT_HEARTBEATS * seen.heartbeat_s)
+    missed = bool(node.last_beat) and seen.now - node.last_seen > silent_s
     return node.status in PRESENT and missed and (holds or node.leases > 0)
 
 

@@ -42,7 +42,9 @@ _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]{0,20})")
 
 # Shapes within a drawing, written in a way that leaves no doubt about where the tag and the element end.
 _SHAPES = rb"path|line|rect|circle|ellipse|polyline|polygon|use|stop|g|text|tspan|defs|marker"
-_PLAIN_ATTRIBUTES = rb"(?:\s++[a-zA-Z_][\w:.-]*+=(?:\"[^\"<>]*+\"|'[^'<>]*+'))*+\s*+"
+# Groups are repeated in an atomic group, here and elsewhere: Python before 3.11.5, and so Debian's, forgets to go back
+# after `(...)*+` has matched a part of what it repeats.
+_PLAIN_ATTRIBUTES = rb"(?>(?:\s++[a-zA-Z_][\w:.-]*+=(?:\"[^\"<>]*+\"|'[^'<>]*+'))*)\s*+"
 _CLOSED_SHAPE = re.compile(rb"<(?:%b)%b/>" % (_SHAPES, _PLAIN_ATTRIBUTES))
 _OPEN_SHAPE = re.compile(rb"<(%b)%b>" % (_SHAPES, _PLAIN_ATTRIBUTES))
 _DRAWING = re.compile(rb"<svg%b>" % _PLAIN_ATTRIBUTES)
@@ -52,11 +54,12 @@ def _attributes(run: bytes) -> bytes:
     """A pattern of `ATTRIBUTES_MAX` attributes as the tokenizer reads them; `run` repeats a byte outside quotes."""
     value = rb"\"[^\"]*+\"|'[^']*+'|[^\s>\"'][^\s>]%b" % run
     name = rb"[\s/]%b[^\s/>][^\s/>=]%b" % (run, run)
-    return rb"(?:%b(?:\s%b=\s%b(?:%b)?+)?+){%d}" % (name, run, run, value, ATTRIBUTES_MAX)
+    return rb"(?:%b(?>(?:\s%b=\s%b(?>(?:%b)?))?)){%d}" % (name, run, run, value, ATTRIBUTES_MAX)
 
 
 # A start tag with more attributes, or a longer name, than any honest one has. It is tried at every "<", so nothing
-# before a tag can hide it. All quantifiers are possessive, so nothing here backtracks.
+# before a tag can hide it. All quantifiers are possessive and all groups atomic, so nothing here
+# backtracks.
 _FLOOD = re.compile(rb"<[a-zA-Z](?:[^\s/>]{%d}|[^\s/>]*+%b)" % (NAME_BYTES_MAX, _attributes(b"*+")))
 # As many attributes, seen from a place between two of them. Runs are bounded, and a longer name counts as several
 # attributes, so the match costs about the same at every place.

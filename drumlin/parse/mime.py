@@ -38,13 +38,13 @@ _MAGIC = (
 _MAGIC_STARTS = tuple(start for start, _ in _MAGIC)
 _BOMS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
 _HTML_START = re.compile(
-    rb"\s*(?:<!--.*?-->\s*)*+<(?:!doctype html|html|head|body|title|meta|link|script|style|table|div|h1|p|a|br|iframe)"
-    rb"[\s>/]",
+    rb"\s*(?>(?:<!--.*?-->\s*)*)"
+    rb"<(?:!doctype html|html|head|body|title|meta|link|script|style|table|div|h1|p|a|br|iframe)[\s>/]",
     re.IGNORECASE | re.DOTALL,
 )
 # The root element, after a BOM, the XML declaration, comments, the doctype and processing instructions.
 _XML_ROOT = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->|<![^>\[]*(?:\[.*?\]\s*)?>)\s*)*+<([\w.:-]{1,64})", re.DOTALL
+    rb"(?:\xef\xbb\xbf)?\s*(?>(?:(?:<\?.*?\?>|<!--.*?-->|<![^>\[]*(?:\[.*?\]\s*)?>)\s*)*)<([\w.:-]{1,64})", re.DOTALL
 )
 SITEMAP_ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
 # How a body may begin that is a sitemap or a feed, though it was sent as HTML or plain text.

@@ -219,3 +219,18 @@ def test_the_checker_finds_what_was_planted_dead_and_nothing_else() -> None:
 
 def test_what_is_spared_keeps_alive_what_it_calls() -> None:
     assert dead(PLANTED, {"shop.prices.forgotten"}) == ["shop.prices.Price.rounded", "shop.prices.UNREAD"]
+
+
+REPEATED_GROUP = re.compile(r"(?<!\()\)(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})\+(?!,)")
+SIMPLE_GROUPS = {r"(?:[\x21-\x7e]{2})++"}
+"""Groups that Python before 3.11.5 repeats as it should: nothing in them can match in part."""
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "drumlin").rglob("*.py")), ids=lambda path: path.stem)
+def test_no_pattern_repeats_a_group_possessively(path: Path) -> None:
+    """Python before 3.11.5, which Debian 12 has, forgets to go back after `(...)*+` has matched a part of what it
+    repeats (python/cpython#106052). `(?>(?:...)*)` means the same."""
+    texts = [node.value for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Constant)]
+    patterns = [text.decode("latin-1") if isinstance(text, bytes) else text for text in texts if text]
+    found = [one for one in patterns if isinstance(one, str) and REPEATED_GROUP.search(one)]
+    assert [one for one in found if one not in SIMPLE_GROUPS] == []

@@ -12,7 +12,7 @@ from drumlin.parse.encoding.labels import encoding_of
 
 # How most pages begin. If this matches, the walk over all tags would find the same declaration at ten times the cost.
 _USUAL = re.compile(
-    rb"\s*+(?:<!doctype[^<>]*+>\s*+)?(?:<html(?:\s++[\w:-]++=\"[^\"<>]*+\")*+\s*+>\s*+)?(?:<head>\s*+)?"
+    rb"\s*+(?:<!doctype[^<>]*+>\s*+)?(?:<html(?>(?:\s++[\w:-]++=\"[^\"<>]*+\")*)\s*+>\s*+)?(?:<head>\s*+)?"
     rb"<meta\s++charset=\"([\w.:-]++)\"\s*+/?>",
     re.IGNORECASE,
 ).match
@@ -21,7 +21,7 @@ _TAG = re.compile(rb"</?[a-zA-Z][^\t\n\f\r >]*+(?=[\t\n\f\r >])").match
 # A whole tag as most are written; such a tag need not be taken apart.
 _TIDY_TAG = re.compile(
     rb"</?[a-zA-Z][^\t\n\f\r >]*+"
-    rb"(?:[\t\n\f\r ]++[^\t\n\f\r />=\"']++(?:=(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >\"'][^\t\n\f\r >]*+))?)*+"
+    rb"(?>(?:[\t\n\f\r ]++[^\t\n\f\r />=\"']++(?:=(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >\"'][^\t\n\f\r >]*+))?)*)"
     rb"[\t\n\f\r /]*+>"
 ).match
 _TAG_BEGIN = re.compile(rb"</?[a-zA-Z]").match

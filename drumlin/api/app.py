@@ -67,6 +67,7 @@ from drumlin.coordinator.health import Health, Part, refusal
 from drumlin.coordinator.totals import Totals
 from drumlin.engines.watched import EngineCalls
 from drumlin.errors import Cause, DrumlinError, StorageError
+from drumlin.events.kafka import Kafka
 from drumlin.http.refusal import Refused
 from drumlin.logs import Event, current_request, event
 from drumlin.protocol import Failure, paths
@@ -247,6 +248,12 @@ class CoordinatorApp:
     def trace(self, traces: CoordinatorTraces | None) -> None:
         """Tell of some of the URLs that are given out and settled from now on."""
         self._nodes.traces = traces
+
+    def use_kafka(self, kafka: Kafka) -> None:
+        """Tell Kafka of what is stored here and given out from now on, and people of how that goes."""
+        self._people.kafka = kafka
+        self._nodes.use_kafka(kafka)
+        self._intake.owe(kafka.owe)
 
     async def why(self, now: float) -> WhyIdle:
         """Why nothing is being fetched, or not more."""

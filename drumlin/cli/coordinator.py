@@ -10,7 +10,7 @@ import click
 from drumlin.cli.help import Verb
 from drumlin.cli.tokens import path_of
 from drumlin.config import Loaded, config_options, names_of
-from drumlin.config.processes import LOG_SETTINGS, parse_listen, without_password
+from drumlin.config.processes import KAFKA_SETTINGS, LOG_SETTINGS, parse_listen, without_password
 from drumlin.errors import ConfigError
 from drumlin.logs import Event, event, log_to_stderr
 
@@ -25,7 +25,11 @@ log = logging.getLogger("drumlin.coordinator")
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read seed URLs from FILE, one a line; - for stdin")
 @config_options(
-    *names_of("coordinator"), "engine", "sync", "trace_every", "quiet", "color", *LOG_SETTINGS, *names_of("crawl")
+    *names_of("coordinator"),
+    *("engine", "sync", "trace_every", "quiet", "color"),
+    *LOG_SETTINGS,
+    *KAFKA_SETTINGS,
+    *names_of("crawl"),
 )
 def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> None:
     """Give work to nodes and answer people, until SIGTERM.
@@ -37,6 +41,7 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
 
     from drumlin.cli.crawl import read_seeds
     from drumlin.coordinator.dispatch import Dispatcher
+    from drumlin.events.options import EventsOptions, SeedsOptions
     from drumlin.serving.service import ServiceOptions, serve, shards_to_found
     from drumlin.tracing import check_installed
 
@@ -56,7 +61,12 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
         sync=loaded.process.sync,
         bundle_quota_bytes=told.bundle_quota_bytes,
         trace_every=loaded.process.trace_every,
+        events=EventsOptions.of(loaded.process),
+        seeds=SeedsOptions.of(loaded.process),
     )
+    if options.events is not None and options.store is None:
+        hint = "Give its --store too: what the broker has not confirmed is kept there."
+        raise ConfigError("A coordinator with --events needs a store.", hint)
     log_to_stderr(loaded.process.log)
 
     def on_ready(dispatcher: Dispatcher) -> None:

@@ -37,9 +37,10 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, fresh
     Running the same command again resumes where it stopped, whatever stopped it.
     """
     out = Path(loaded.process.out)
-    if not urls and input_file is None and not fresh and holds_crawl(out):
+    from_topic = loaded.process.seeds_from is not None and not urls and input_file is None
+    if not urls and input_file is None and not fresh and not from_topic and holds_crawl(out):
         raise ConfigError("No URL is given.", f"The crawl in {out} goes on with {_last_seeds(out)}.")
-    seeds = read_seeds(urls, input_file)
+    seeds = [] if from_topic else read_seeds(urls, input_file)
     ask_for_contact(loaded, founded=holds_crawl(out) and not fresh)
     return crawl(loaded, seeds, fresh=fresh)
 

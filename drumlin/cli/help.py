@@ -20,6 +20,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "After a failure": ("retries_max", "backoff_base", "backoff_max", "host_patience", "patience"),
     "Duplicates": ("near_duplicates", "near_overlap_percent"),
+    "Kafka": ("events", "events_config", "events_max", "seeds_from", "seeds_idle"),
     "On this machine": ("out", "ui", "nodes", "concurrency", "engine", "sync", "lease", "affinity", "trace_every"),
 }
 ACCESS = {

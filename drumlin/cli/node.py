@@ -10,13 +10,15 @@ import click
 from drumlin.cli.help import Verb
 from drumlin.cli.tokens import path_of, token_of
 from drumlin.config import Loaded, config_options, names_of
-from drumlin.config.processes import LOG_SETTINGS, parse_metrics
+from drumlin.config.processes import KAFKA_SETTINGS, LOG_SETTINGS, parse_metrics
 from drumlin.errors import ConfigError
 from drumlin.logs import log_to_stderr
 
 
 @click.command("node", cls=Verb)
-@config_options(*names_of("client"), *names_of("node"), "concurrency", "sync", "trace_every", *LOG_SETTINGS)
+@config_options(
+    *names_of("client"), *names_of("node"), "concurrency", "sync", "trace_every", *KAFKA_SETTINGS[:3], *LOG_SETTINGS
+)
 def command(loaded: Loaded) -> None:
     """Fetch, read and store pages until the crawl has ended.
 
@@ -24,6 +26,7 @@ def command(loaded: Loaded) -> None:
     """
     # One process per core: numpy's own threads would only cost a tenth of a second at the start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from drumlin.events.options import EventsOptions
     from drumlin.node.main import NodeOptions, run_node
     from drumlin.tls import check_endpoint, check_pair
     from drumlin.tracing import check_installed
@@ -49,7 +52,13 @@ def command(loaded: Loaded) -> None:
         memory_bytes_max=node.memory_max_bytes,
         metrics=parse_metrics(node.metrics) if node.metrics else None,
         traces=loaded.process.trace_every > 0,
+        events=EventsOptions.of(loaded.process),
     )
+    if options.events is not None and bundled:
+        hint = "Leave --events out here, and give it to the coordinators."
+        raise ConfigError(
+            "A node without a store produces no events: the coordinator that stores its pages does.", hint
+        )
     if not options.endpoints:
         raise ConfigError("--coordinator names no coordinator.", "Give https://HOST:PORT, or several with commas.")
     for endpoint in options.endpoints:

@@ -9,12 +9,15 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from drumlin.config.kafka import parse_kafka
 from drumlin.config.key import Key, Kind
 from drumlin.logs import LOG_FORMATS, LOG_LEVELS, LogFormat, LogLevel, LogSettings
 
 PORT_MAX = 65_535
 UNIX_PREFIX = "unix:"
 ADDRESSES = "URL[,URL...]"
+KAFKA_SETTINGS = ("events", "events_config", "events_max", "seeds_from", "seeds_idle")
+"""The settings of every process that talks to Kafka; a node has the first three."""
 LOG_SETTINGS = ("log_format", "log_level")
 """The settings of every process that logs."""
 
@@ -92,6 +95,36 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             maximum=10**9,
         ),
     ] = 0
+    events: Annotated[
+        str | None,
+        Key(
+            Kind.TEXT,
+            "produce events to Kafka, to topics whose names begin with PREFIX; none: nowhere",
+            check=parse_kafka,
+            metavar="kafka://HOST:PORT[,...]/PREFIX",
+        ),
+    ] = None
+    events_config: Annotated[
+        str | None,
+        Key(Kind.FILE, "how to reach Kafka, credentials too: librdkafka's properties, name=value, one a line"),
+    ] = None
+    events_max_bytes: Annotated[
+        int,
+        Key(Kind.SIZE, "how much of the tables may wait while the broker is away; then nothing is fetched", minimum=1),
+    ] = 4 * 2**30
+    seeds_from: Annotated[
+        str | None,
+        Key(
+            Kind.TEXT,
+            "take seed URLs from a topic of Kafka, as they come; the crawl then waits for more",
+            check=parse_kafka,
+            metavar="kafka://HOST:PORT[,...]/TOPIC",
+        ),
+    ] = None
+    seeds_idle_s: Annotated[
+        float | None,
+        Key(Kind.DURATION, "end when nothing is left and the topic has had no URL for so long; none: wait", minimum=0),
+    ] = None
     sync: Annotated[bool, Key(Kind.SWITCH, "survive power loss too: a page counts as done when the disk has it")] = (
         False
     )

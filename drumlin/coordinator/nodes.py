@@ -29,6 +29,7 @@ from drumlin.logs import Event
 from drumlin.logs import event as logged
 from drumlin.logs.events import Happenings
 from drumlin.protocol import GONE, NODE_MOVES, PRESENT, Effort, Heartbeat, NodeEvent, NodeRecord, NodeStatus, Register
+from drumlin.protocol.nodes import EventsBeat
 
 TABLE = "nodes"
 BEATS_TABLE = "beats"
@@ -88,6 +89,7 @@ class Beat(msgspec.Struct, array_like=True):
     last_beat: float = 0.0
     effort: Effort | None = None
     lately: Effort | None = None
+    events: EventsBeat | None = None
 
 
 _AFTER_CALL = NODE_MOVES[NodeEvent.CALLS]
@@ -266,7 +268,7 @@ class NodeRegistry:
         record.unanswered, record.lag_s = beat.unanswered, beat.lag_s
         record.config_version = beat.config_version
         record.lately = lately_of(record.lately, record.effort, beat.effort)
-        record.effort = beat.effort
+        record.effort, record.events = beat.effort, beat.events
         record.last_beat = now
         self._changed.add(node)
         return record
@@ -461,7 +463,7 @@ def _clear_figures(record: NodeRecord) -> None:
     """Figures described the node at work; they say nothing of one that is gone."""
     record.leases = record.unstarted = 0
     record.current_load = record.pages_per_s = record.lag_s = 0.0
-    record.lately = None
+    record.lately = record.events = None
 
 
 def _silence(record: NodeRecord) -> NodeEvent:

@@ -51,6 +51,8 @@ from drumlin.disk import write_whole
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import EXIT_INTERNAL, DrumlinError
+from drumlin.events.coordinating import events_left
+from drumlin.events.options import EventsOptions, SeedsOptions
 from drumlin.garbage_collection import collect_seldom, set_apart_what_is_loaded
 from drumlin.lines import tell
 from drumlin.local.bounds import Bounds
@@ -64,12 +66,14 @@ from drumlin.node.keeping.past import past_finds
 from drumlin.node.limits import allow_open_files
 from drumlin.node.main import NodeOptions
 from drumlin.protocol import CrawlState, Failure
+from drumlin.serving.seeding import Seeding
 from drumlin.serving.service import (
     CONNECTIONS_WAITING_MAX,
     GC_THRESHOLDS,
     Listen,
     run_server,
 )
+from drumlin.serving.telling import kafka_used
 from drumlin.store import discard_unfinished, merge
 from drumlin.store.spools import JOURNAL_SUFFIX, KEPT_SUFFIX
 
@@ -126,6 +130,8 @@ class LocalCrawl:
         self._socket_path = ""
         self._socket: socket.socket
         self._time: EngineTime
+        self._events, self._seeds_from = EventsOptions.of(process), SeedsOptions.of(process)
+        self._seeding: Seeding | None = None
 
     def run(self) -> Report:
         """Crawl; the report says how it ended. Raises DrumlinError if the crawl could not go on."""
@@ -156,7 +162,15 @@ class LocalCrawl:
         pid, log = os.getpid(), process.log
         traces = process.trace_every > 0
         return NodeOptions(
-            "", endpoint, self._out, process.concurrency, process.sync, parent_pid=pid, log=log, traces=traces
+            "",
+            endpoint,
+            self._out,
+            process.concurrency,
+            process.sync,
+            parent_pid=pid,
+            log=log,
+            traces=traces,
+            events=self._events,
         )
 
     async def _run_on_frontier(self) -> Report:
@@ -214,7 +228,7 @@ class LocalCrawl:
         await self.dispatcher.seed(self._seeds, await self._time.now())
         totals = await self.dispatcher.totals(await self._time.now())
         was_finished = await engine.get_meta(COMPLETE_KEY) == YES and not self._spools_left()
-        already_finished = was_finished and not totals.pending
+        already_finished = was_finished and not totals.pending and self._seeds_from is None
         if not already_finished:
             await engine.put_meta(COMPLETE_KEY, b"")
             await self.dispatcher.resume()
@@ -229,6 +243,8 @@ class LocalCrawl:
             self.dispatcher.state = CrawlState.FINISHED
         elapsed_s = self.elapsed_before_s if already_finished else self.elapsed_s
         now = await self._time.now()
+        if self._events is not None and events_left(self._out):
+            self._say("Some events wait, because Kafka did not take them. The same command sends them.")
         report = await make_report(engine, self.dispatcher.state, self.dispatcher.stop_reason, elapsed_s, now)
         report.already_finished = already_finished
         report.interrupted = self._interrupts > 0
@@ -273,6 +289,8 @@ class LocalCrawl:
         write_whole(self._out / RECORD_NAME, self._record.file())
 
     def _spools_left(self) -> bool:
+        if self._events is not None and events_left(self._out):
+            return True
         return any(any(self.directory.paths.spools.glob(f"*/*{suffix}")) for suffix in (JOURNAL_SUFFIX, KEPT_SUFFIX))
 
     # Processes
@@ -310,7 +328,8 @@ class LocalCrawl:
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, listen, [self._socket], app.close, drain=False)
         watched = self.bounds.watched(app, self._time.now) if not self._process.quiet else contextlib.nullcontext()
-        async with app.running(), serving, page_served(app, self._on_page), watched:
+        kafka = kafka_used(app, self.dispatcher, self._events, self._seeds_from, self._out, self._time.now)
+        async with kafka as self._seeding, app.running(), serving, page_served(app, self._on_page), watched:
             try:
                 await self._supervise(app)
             finally:
@@ -339,6 +358,8 @@ class LocalCrawl:
             if self._interrupts:
                 await self.dispatcher.stop("interrupted")
             now = await self._time.now()
+            if self._seeding is not None:
+                self.dispatcher.ends = not self._seeding.waits
             totals = await self.dispatcher.tick(now, self.elapsed_s)
             await self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
             await app.ticked(totals, now)

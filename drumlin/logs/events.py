@@ -7,6 +7,7 @@ all of them.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextvars import ContextVar
 from enum import StrEnum
 
@@ -52,6 +53,10 @@ class Event(StrEnum):
     TRACED = "traced"
     TRACES_LOST = "traces_lost"
     TRACES_BACK = "traces_back"
+    BROKER_LOST = "broker_lost"
+    BROKER_BACK = "broker_back"
+    SEEDS_LOST = "seeds_lost"
+    SEEDS_BACK = "seeds_back"
 
 
 HAPPENED_MAX = 20_000
@@ -63,9 +68,13 @@ class Happenings:
 
     def __init__(self) -> None:
         self._noted: deque[tuple[Event, str]] = deque(maxlen=HAPPENED_MAX)
+        self.listener: Callable[[Event, str], None] | None = None
+        """Hears of everything at once, too."""
 
     def note(self, kind: Event, who: str = "") -> None:
         self._noted.append((kind, who))
+        if self.listener is not None:
+            self.listener(kind, who)
 
     def take(self) -> list[tuple[Event, str]]:
         taken = list(self._noted)

@@ -225,6 +225,21 @@ NODE_LOOK_AGE = _gauge(
 # Every process
 
 _PROCESS = Teller.PROCESS
+EVENTS_PRODUCED = _counter(
+    _PROCESS, "drumlin_events_produced_total", "Events that the broker has confirmed. (Only with `--events`.)"
+)
+EVENTS_REFUSED = _counter(
+    _PROCESS, "drumlin_events_refused_total", "Events that the broker refused; they are produced again."
+)
+EVENTS_WAITING = _gauge(
+    _PROCESS, "drumlin_events_waiting_bytes", "Size of the tables and logs whose events the broker has not confirmed."
+)
+EVENTS_LAG = _gauge(_PROCESS, "drumlin_events_lag_seconds", "How long the oldest of these waits.")
+EVENTS_AWAY = _gauge(
+    _PROCESS, "drumlin_events_broker_away_seconds", "For how long the broker has taken no events; 0 if it does."
+)
+SEEDS_TAKEN = _counter(_PROCESS, "drumlin_seeds_taken_total", "URLs taken from the topic of `--seeds-from`.")
+SEEDS_BAD = _counter(_PROCESS, "drumlin_seeds_bad_total", "Messages and lines of that topic that name no web address.")
 BUILD = _gauge(
     _PROCESS, "drumlin_build_info", "Always 1.", process="`node` or `coordinator`", version="the version of drumlin"
 )

@@ -38,6 +38,8 @@ from drumlin.contact.events import (
     Tick,
     TooLate,
 )
+from drumlin.events.figures import beat_of
+from drumlin.events.sender import Sender
 from drumlin.fetch import Transfer
 from drumlin.node.arriving import Arriving, keep_refusal, robots_body
 from drumlin.node.calling.client import FOREVER
@@ -96,6 +98,7 @@ class Agent:
         blackbox: BlackBox,
         uploads: BundleUploads | None = None,
         *,
+        events: Sender | None = None,
         figures: NodeFigures | None = None,
         read_settings: Callable[[ChangedSettings], NodeSettings] | None = None,
         clocks: Clocks = CLOCKS,
@@ -107,7 +110,7 @@ class Agent:
         self.settings = settings
         self._figures = figures or NodeFigures()
         self._fetcher, self._client = fetcher, client
-        self._archive, self._uploads = archive, uploads
+        self._archive, self._uploads, self._events = archive, uploads, events
         self._read_settings = read_settings
         self._clocks = clocks
         self._contacts = Contacts(settings.contact, chance, clocks.boot)
@@ -182,6 +185,8 @@ class Agent:
         self._archive.show_old_rows(now)
         if self._uploads is not None:
             self._uploads.step(now)
+        if self._events is not None:
+            self._events.step(now)
         if now >= self._figures.look_at:
             self._figures.looked(self._gauges(now))
 
@@ -211,7 +216,8 @@ class Agent:
     def idle_s(self, now: float) -> float:
         """How long the loop may sleep for network events without being late for anything else."""
         tick_at = self._contacts.due(now, room=self._room, full=self._full)
-        return min(tick_at, self._settling.due(), self._client.due(), self.pulse.due()) - now
+        first = min(tick_at, self._settling.due(), self._client.due(), self.pulse.due())
+        return (first if self._events is None else min(first, self._events.due())) - now
 
     def turn_if_due(self, now: float) -> float:
         """A turn without those parts that would find nothing to do; returns when the next must come, by the boot clock.
@@ -251,7 +257,8 @@ class Agent:
     def _full(self) -> bool:
         """What waits to be read, settled or sent is all that may: no further contact until some of it has gone."""
         waiting = self._uploads.waiting_bytes if self._uploads is not None else 0
-        return self._settling.behind or self._settling.full or waiting >= self.settings.spool_bytes_max
+        untold = self._events is not None and self._events.full
+        return self._settling.behind or self._settling.full or untold or waiting >= self.settings.spool_bytes_max
 
     # Events and actions
 
@@ -349,6 +356,7 @@ class Agent:
             lag_s=self._settling.lag_s(now),
             config_version=self.settings.config_version,
             effort=self._efforts.totals(now, self._archive.disk_s),
+            events=beat_of(self._events.standing(now)) if self._events is not None else None,
         )
 
     def _gauges(self, now: float) -> Gauges:
@@ -364,6 +372,7 @@ class Agent:
             rows_lag_s=self._archive.rows_lag_s(now),
             cut_off_s=self._client.cut_off_s,
             spool_bytes=uploads.waiting_bytes if uploads is not None else 0,
+            events=self._events.standing(now) if self._events is not None else None,
         )
 
     def _beat_answered(self, reply: HeartbeatReply) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from drumlin.events.figures import lines_of_events
+from drumlin.events.sender import Standing
 from drumlin.fetch import Transfer
 from drumlin.metrics import registry
 from drumlin.metrics.counting import Histogram
@@ -38,6 +40,7 @@ class Gauges(msgspec.Struct, frozen=True):
     rows_lag_s: float = 0.0
     cut_off_s: float = 0.0
     spool_bytes: int = 0
+    events: Standing | None = None
 
 
 class NodeFigures:
@@ -118,4 +121,5 @@ class NodeFigures:
             one(registry.NODE_SPOOL_MAX, spool_bytes_max),
             one(registry.NODE_MEMORY_MAX, memory_bytes_max),
             one(registry.NODE_LOOK_AGE, max(0.0, now - gauges.at)),
+            *lines_of_events(gauges.events),
         ]

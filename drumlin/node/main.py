@@ -30,6 +30,8 @@ from drumlin.config.types import parse_rules
 from drumlin.contact import ContactSettings
 from drumlin.disk import replace, translated_disk_errors
 from drumlin.errors import EXIT_INTERRUPTED, DrumlinError, EngineError
+from drumlin.events.owed import owed_names, take_over
+from drumlin.events.sender import Sender
 from drumlin.fetch import Fetcher, FetchLimits
 from drumlin.fetch.guard import Guard
 from drumlin.garbage_collection import collect_seldom
@@ -69,6 +71,8 @@ START_WAIT_S = 120.0
 RECOVER_WAIT_S = 120.0
 LEAVE_WAIT_S = 25.0
 UPLOAD_WAIT_S = 300.0
+EVENTS_WAIT_S = 60.0
+"""How long a node that leaves waits for a broker that takes no events. They are sent by the next start."""
 FAILURE_CHARS_MAX = 500
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
@@ -150,6 +154,7 @@ class Node:
         fetcher = make_fetcher(config, self._options.concurrency)
         client = self._client(fetcher)
         uploads = self._uploads(client)
+        events = self._sender(registered.crawl_id)
         settings = node_settings(config, self._options, self._name, registered.config_version)
 
         def read_settings(changed: ChangedSettings) -> NodeSettings:
@@ -167,6 +172,7 @@ class Node:
             archive,
             blackbox,
             uploads,
+            events=events,
             figures=self.figures,
             read_settings=read_settings,
         )
@@ -179,7 +185,7 @@ class Node:
         # The last bundles may take minutes, and without heartbeats this node would soon count as failed.
         self._pulse = agent.pulse.handed_on(self._gateway)
         archive.close()
-        self._leave(pipeline, settled)
+        self._leave(pipeline, settled, events)
 
     def _meanwhile(self, now: float) -> None:
         """While the node's loop does not run, because the node has not joined yet or is leaving."""
@@ -242,6 +248,8 @@ class Node:
                 continue
             for bundle in self._paths.spool(other).glob("*" + BUNDLE_SUFFIX):
                 replace(bundle, self._paths.spool(self._name) / bundle.name)
+            if self._paths.events:
+                take_over(self._paths.spool(other), self._paths.spool(self._name))
             if not self._access.token:
                 # Without access control we may remove the dead node in its name, so its leases return at once.
                 self._gateway.call(
@@ -295,9 +303,16 @@ class Node:
             return None
         return BundleUploads(self._name, client, self._paths.spool(self._name))
 
+    def _sender(self, crawl_id: str) -> Sender | None:
+        events = self._options.events
+        if events is None:
+            return None
+        spool = self._paths.spool(self._name)
+        return Sender(spool, self._paths.tables, events.producer, crawl=crawl_id, bytes_max=events.bytes_max)
+
     # Leaving
 
-    def _leave(self, pipeline: Pipeline, settled: bool) -> None:
+    def _leave(self, pipeline: Pipeline, settled: bool, events: Sender | None) -> None:
         """Send what is left, and tell the coordinator that this node leaves. If the crawl has ended, finish what dead
         nodes left as well, since nobody else may do it."""
         if not settled:
@@ -308,6 +323,8 @@ class Node:
             self._recover_others(pipeline)
         if self._options.bundled:
             self._send_bundles()
+        if events is not None:
+            self._send_events(events)
         kept = len(list((self._paths.spool(self._name) / REFUSED_FOLDER).glob("*" + BUNDLE_SUFFIX)))
         if kept:
             folder = self._paths.spool(self._name) / REFUSED_FOLDER
@@ -329,6 +346,22 @@ class Node:
         self._pulse = None
         if pulse is not None:
             self._gateway.wait_for(lambda: not pulse.beating or monotonic() > deadline)
+
+    def _send_events(self, events: Sender) -> None:
+        """Send the last events. If the broker is away they stay owed, and whoever starts next in this store sends
+        them."""
+        deadline = monotonic() + EVENTS_WAIT_S
+        events.look_soon()
+
+        def done() -> bool:
+            events.step(monotonic())
+            return events.drained or monotonic() > deadline
+
+        self._gateway.wait_for(done)
+        if not events.drained:
+            left = len(owed_names(self._paths.spool(self._name)))
+            sentence = "events of %d segments wait for the broker; start the same command again to send them"
+            log.warning(sentence, left, extra=event(Event.BROKER_LOST))
 
     def _send_bundles(self) -> None:
         uploads = BundleUploads(self._name, self._gateway, self._paths.spool(self._name))

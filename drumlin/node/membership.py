@@ -20,6 +20,7 @@ from drumlin import __version__
 from drumlin.config.processes import ListenAddress
 from drumlin.disk import PRIVATE, storage_error, write_whole
 from drumlin.errors import BusyError, ConfigError
+from drumlin.events.options import EventsOptions
 from drumlin.logs import Event, LogSettings, event
 from drumlin.node.keeping.archive import CrawlPaths
 from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX
@@ -56,6 +57,12 @@ class NodeOptions(msgspec.Struct, frozen=True):
     metrics: ListenAddress | None = None
     traces: bool = False
     """Whether to tell of URLs that a coordinator traces."""
+    events: EventsOptions | None = None
+    """Where to produce events of what this node stores; a node without a store has none."""
+
+    @property
+    def paths(self) -> CrawlPaths:
+        return CrawlPaths(self.out, self.bundled, events=self.events is not None)
 
     def __repr__(self) -> str:
         """Without the token, which may be everybody's who brings nodes."""
@@ -72,14 +79,14 @@ class Membership:
     def __init__(self, options: NodeOptions, name: str) -> None:
         self.options = options
         self.name = name
-        self.paths = CrawlPaths(options.out, options.bundled)
+        self.paths = options.paths
         self._instance, self.boot = self._begin()
 
     @classmethod
     @contextlib.contextmanager
     def enter(cls, options: NodeOptions) -> Iterator[Membership]:
         """Hold a name for as long as the context lasts."""
-        paths = CrawlPaths(options.out, options.bundled)
+        paths = options.paths
         try:
             for folder in (paths.warc, paths.tables, paths.spools):
                 folder.mkdir(parents=True, exist_ok=True)

@@ -78,13 +78,23 @@ class Effort(msgspec.Struct):
     body_s: Seconds = 0.0
 
 
+class EventsBeat(msgspec.Struct):
+    """A broker takes none of a node's events: so many bytes of tables wait, it has been away for `away_s`, and `full`
+    says that no more may wait, so nothing is fetched. `error` is what the broker's client says."""
+
+    waiting_bytes: Count = 0
+    away_s: Seconds = 0.0
+    full: bool = False
+    error: ShortText = ""
+
+
 class Heartbeat(msgspec.Struct):
     """`current_load` is how many requests are in flight, `hosts` how many hosts the node holds, `unstarted` how many of
     their URLs it has not begun. `leases` names some leases with such URLs, beginning with those that the node would
     reach last: the coordinator may take them back. `unanswered` is how many URLs the node has finished whose results no
     coordinator has answered yet, `lag_s` how long the oldest of them has waited. `config_version` is the version of the
     configuration that the node follows; a node that leaves it out is not told of changes. `effort` says what its time
-    goes into."""
+    goes into. `events` is left out while nothing is wrong with its events."""
 
     status: Annotated[str, msgspec.Meta(max_length=40)]
     current_load: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
@@ -97,6 +107,7 @@ class Heartbeat(msgspec.Struct):
     lag_s: Seconds = 0.0
     config_version: Count | None = None
     effort: Effort | None = None
+    events: EventsBeat | None = None
 
 
 class ChangedSettings(msgspec.Struct):
@@ -161,6 +172,7 @@ class NodeRecord(msgspec.Struct):
     effort: Effort | None = None
     lately: Effort | None = None
     """The same of the last ten seconds or so: the older, the less it counts."""
+    events: EventsBeat | None = None
 
     def __repr__(self) -> str:
         """Without the instance: whoever knows it can take over the node's name."""

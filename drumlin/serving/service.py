@@ -39,12 +39,15 @@ from drumlin.coordinator.steering import CONFIG_KEY, Steering
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError
+from drumlin.events.options import EventsOptions, SeedsOptions
 from drumlin.garbage_collection import collect_seldom
 from drumlin.logs import Event, event, identify, without_secrets
 from drumlin.serving.failure_log import FailureLog
 from drumlin.serving.finishing import Finisher
 from drumlin.serving.freed_memory import FreedMemory
 from drumlin.serving.running_time import RunningTime
+from drumlin.serving.seeding import Seeding
+from drumlin.serving.telling import kafka_used
 from drumlin.tls import check_validity, server_context
 from drumlin.urls import domain_of
 
@@ -104,6 +107,8 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     bundle_quota_bytes: int = QUOTA_BYTES
     trace_every: int = 0
     """One URL in so many is traced; 0 for none."""
+    events: EventsOptions | None = None
+    seeds: SeedsOptions | None = None
 
     def __repr__(self) -> str:
         """Without the engine's password."""
@@ -229,6 +234,7 @@ class _Service:
         self._running_time = RunningTime(engine)
         self._finisher: Finisher | None = None
         self._failures = FailureLog()
+        self._seeding: Seeding | None = None
 
     async def run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -284,8 +290,9 @@ class _Service:
             self._finisher = Finisher(dispatcher, options.store)
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, options.listen, self._sockets, app.close, drain=True)
+        kafka = kafka_used(app, dispatcher, options.events, options.seeds, options.store, self.time.now)
         try:
-            async with app.running(), serving, _watching(app, options.listen):
+            async with kafka as self._seeding, app.running(), serving, _watching(app, options.listen):
                 on_ready(dispatcher)
                 ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
                 resketching = asyncio.create_task(self._make_sketches_anew(dispatcher))
@@ -333,7 +340,8 @@ class _Service:
         try:
             now = await self.time.now()
             await access.refresh(self.engine)
-            dispatcher.ends = await self.engine.get_meta(FINISH_KEY) == YES
+            waits = self._seeding is not None and self._seeding.waits
+            dispatcher.ends = await self.engine.get_meta(FINISH_KEY) == YES and not waits
             totals = await dispatcher.tick(now, await self._running_time.follow(now))
             dispatcher.nodes.let_go(now)
             await app.ticked(totals, now)

@@ -18,6 +18,8 @@ SPOOLS: Final = "nodes"
 JOURNAL_SUFFIX: Final = ".journal"
 KEPT_SUFFIX: Final = ".kept"
 """The suffix of a coordinator's journal, which holds results of workers that do not store them themselves."""
+EVENTS_SUFFIX: Final = ".events"
+"""The suffix of a cursor: how many events of a segment the broker has confirmed (`drumlin.events`)."""
 LOCK_POLL_S: Final = 0.05
 
 

@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
     {"config", "tls"},
-    {"client", "contact", "reading", "plan", "sql"},
+    {"client", "contact", "reading", "plan", "sql", "events"},
     {"pipeline"},
     {"access"},
     {"coordinator", "node"},
@@ -71,7 +71,8 @@ WIDE_PACKAGES = {"cli"}
 
 # Hypothesis drives the engines' conformance suite, which only authors of engines import.
 # OpenTelemetry comes with the extra `otel`, and one file imports it.
-OPTIONAL_LIBRARIES = {"hypothesis", "pytest", "opentelemetry"}
+# confluent-kafka comes with the extra `kafka`, and one file imports it.
+OPTIONAL_LIBRARIES = {"hypothesis", "pytest", "opentelemetry", "confluent_kafka"}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -10,6 +10,7 @@ from drumlin.api.gate import Gate
 from drumlin.api.messages.people import Stats
 from drumlin.coordinator.health import Trouble
 from drumlin.engines.watched import EngineCalls
+from drumlin.events.kafka import Kafka
 from drumlin.metrics import registry
 from drumlin.metrics.counting import Histogram
 from drumlin.metrics.process import lines_of_process
@@ -55,7 +56,7 @@ class CoordinatorMetrics:
         self._risen: defaultdict[str, dict[str, float]] = defaultdict(dict)
         """The highest value of each counter of the crawl so far, by metric and label."""
 
-    def page(self, stats: Stats | None, leads: bool, troubles: Sequence[Trouble]) -> bytes:
+    def page(self, stats: Stats | None, leads: bool, troubles: Sequence[Trouble], kafka: Kafka | None = None) -> bytes:
         """The whole page; without `stats`, only what this coordinator knows by itself."""
         return page(
             [
@@ -64,6 +65,7 @@ class CoordinatorMetrics:
                 one(registry.LEADS, int(leads)),
                 *(self._crawl_lines(stats) if stats is not None else ()),
                 *self._own_lines(),
+                *(kafka.lines() if kafka is not None else ()),
                 *lines_of_process("coordinator"),
             ]
         )

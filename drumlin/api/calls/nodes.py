@@ -28,6 +28,7 @@ from drumlin.coordinator.taking.backlog import Backlog, put_off, renewals_of
 from drumlin.coordinator.taking.receipts import bind_to_segment, give_receipts
 from drumlin.coordinator.taking.settling import Taken
 from drumlin.errors import BusyError
+from drumlin.events.kafka import Kafka
 from drumlin.http.refusal import Refused
 from drumlin.protocol import (
     BODY_BYTES_MAX,
@@ -85,6 +86,7 @@ class NodeCalls:
         self._dispatcher = dispatcher
         self.traces: CoordinatorTraces | None = None
         """Whom to tell of URLs that are given out and settled."""
+        self._kafka: Kafka | None = None
         self._access = access
         self._gate = gate
         self._intake = intake
@@ -96,6 +98,11 @@ class NodeCalls:
         """Set when the crawl may have nothing left, so a tick should look."""
         self._waiting: deque[asyncio.Event] = deque()
         self._backlog = Backlog()
+
+    def use_kafka(self, kafka: Kafka) -> None:
+        """Tell Kafka of leases that are given, and of bundles that are stored."""
+        self._kafka = kafka
+        self._bundles.owe = kafka.owe
 
     def work_may_have_come(self, nodes: int = LONG_POLLERS_MAX) -> None:
         """Wake nodes that wait for work, beginning with those that have waited longest."""
@@ -240,11 +247,12 @@ class NodeCalls:
             raise Refused(404, RefusalCode.NOT_REGISTERED, message, f"POST {paths.REGISTER} first.")
 
     async def work(self, call: Call, request: WorkRequest) -> Work:
-        if self.traces is None:
-            return await self._work(call, request)
-        begun_s = self.traces.wall()
+        begun_s = self.traces.wall() if self.traces is not None else 0.0
         work = await self._work(call, request)
-        self.traces.given(work, call.node_id, begun_s)
+        if self.traces is not None:
+            self.traces.given(work, call.node_id, begun_s)
+        if self._kafka is not None:
+            self._kafka.given(work, call.node_id)
         return work
 
     async def _work(self, call: Call, request: WorkRequest) -> Work:
@@ -252,7 +260,7 @@ class NodeCalls:
         node = call.node_id
         await self._check_registered(call)
         await call.check_awaited()
-        if self._backlog.too_long:
+        if self._backlog.too_long or (self._kafka is not None and self._kafka.full):
             return put_off(await self._dispatcher.work(node, renewals_of(request), call.now))
         work = await self._dispatcher.work(node, request, call.now)
         content = bool(work.leases or work.lost or request.max_hosts == 0 or not request.max_tasks)

@@ -22,7 +22,7 @@ from drumlin.api.calls.figures import Figures
 from drumlin.api.calls.marks import Marks
 from drumlin.api.calls.metrics import CoordinatorMetrics
 from drumlin.api.explaining.bounds import Seen, bound_by
-from drumlin.api.explaining.why import troubled, why_idle
+from drumlin.api.explaining.why import brokers_away, troubled, why_idle
 from drumlin.api.gate import Gate
 from drumlin.api.messages.people import (
     AddedURLs,
@@ -47,6 +47,7 @@ from drumlin.coordinator.health import Part, refusal
 from drumlin.coordinator.taking.host_reports import slow_s_of
 from drumlin.coordinator.totals import Totals
 from drumlin.engines.base import Added
+from drumlin.events.kafka import Kafka
 from drumlin.http.refusal import Refused
 from drumlin.metrics.text import MEDIA_TYPE as METRICS_TYPE
 from drumlin.model import HostStanding, HostState, NewURLs
@@ -86,6 +87,7 @@ class PeopleCalls:
         self._time = engine_time
         self._events = Events(self._figures, Marks(dispatcher.engine), engine_time, health)
         self._work_may_have_come = work_may_have_come
+        self.kafka: Kafka | None = None
 
     def ticked(self, totals: Totals, now: float) -> None:
         self._figures.ticked(totals, now)
@@ -191,6 +193,7 @@ class PeopleCalls:
             return WhyIdle(idle=True, reasons=troubles)
         dispatcher = self._dispatcher
         totals, nodes = await self._figures.totals(now), await self._figures.nodes(now)
+        troubles += brokers_away(nodes, self.kafka)
         waiting = await self._first(HostStanding.WAITING, now, HOSTS_LOOKED_AT) if totals.hosts_waiting else []
         backing_off = await self._first(HostStanding.BACKOFF, now, BACKOFFS_SHOWN) if totals.hosts_in_backoff else []
         held = await self._first(HostStanding.LEASED, now, HOSTS_LOOKED_AT) if totals.hosts_leased else []
@@ -221,7 +224,8 @@ class PeopleCalls:
         """If the engine does not answer, the page has what this coordinator knows by itself, including that."""
         reachable = self._health.trouble(Part.ENGINE) is None
         stats = await self._figures.stats(call.now) if reachable else None
-        return Text(self._metrics.page(stats, self._dispatcher.leads, self._health.troubles), METRICS_TYPE)
+        page = self._metrics.page(stats, self._dispatcher.leads, self._health.troubles, self.kafka)
+        return Text(page, METRICS_TYPE)
 
     async def alive(self, call: Call, message: None) -> Health:
         return Health("ok")

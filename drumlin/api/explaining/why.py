@@ -14,6 +14,8 @@ from drumlin.coordinator.health import Trouble
 from drumlin.coordinator.nodes import FAILURE
 from drumlin.coordinator.taking.host_reports import backoffs_of, slow_s_of
 from drumlin.coordinator.totals import Totals
+from drumlin.events.figures import broker_away
+from drumlin.events.kafka import Kafka
 from drumlin.lines import counted
 from drumlin.model import HostState
 from drumlin.protocol import PRESENT, CrawlState, NodeRecord, NodeStatus
@@ -22,6 +24,9 @@ from drumlin.protocol.states import ORDERS
 SETTLED_LATELY_S = 3.0
 SLOWED_SHOWN = 3
 NODES_NAMED = 5
+BROKER_AWAY = "broker_away"
+EVENTS_FULL = "events_full"
+SEEDS_LOST = "seeds_lost"
 RESUME = "`drumlin resume` goes on."
 TOO_OFTEN = "Some hosts said that they were asked too often (status 429), and are asked less often for a while"
 
@@ -73,6 +78,19 @@ def troubled(troubles: Sequence[Trouble], now: float) -> list[Reason]:
         Reason(one.code, f"{one.message} {one.hint}".strip() + f" (For {show_duration(now - one.since)}.)")
         for one in troubles
     ]
+
+
+def brokers_away(nodes: Sequence[NodeRecord], kafka: Kafka | None) -> list[Reason]:
+    """Which events wait because Kafka does not take them, and whether seeds cannot be read."""
+    told = [(f"node {node.node_id}", node.events) for node in nodes if node.events and node.status in PRESENT]
+    if kafka is not None and (own := kafka.beat()):
+        told.append(("this coordinator", own))
+    reasons = [
+        Reason(EVENTS_FULL if one.full else BROKER_AWAY, broker_away(who, one)) for who, one in told[:NODES_NAMED]
+    ]
+    if kafka is not None and kafka.seeds_lost:
+        reasons.append(Reason(SEEDS_LOST, f"The topic of --seeds-from cannot be read: {kafka.seeds_lost}."))
+    return reasons
 
 
 def _stopped(state: CrawlState, stop_reason: str, stopped: bool, left_over: str) -> Reason | None:

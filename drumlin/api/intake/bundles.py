@@ -29,6 +29,7 @@ from pathlib import Path
 from drumlin.access.misdeeds import Misdeed
 from drumlin.api.bodies import BODY_GRACE_S, BODY_RATE_MIN
 from drumlin.api.intake.checking import check_bundle
+from drumlin.api.intake.kept import Owe, owe_nothing
 from drumlin.api.routing import Call
 from drumlin.config import CoordinatorConfig
 from drumlin.config.quantities import format_size
@@ -76,6 +77,7 @@ class Bundles:
         self._store = store
         self._quota_bytes = quota_bytes
         self._running = 0
+        self.owe: Owe = owe_nothing
 
     async def take(self, call: Call) -> BundleStored:
         """Store the bundle that a request carries."""
@@ -118,12 +120,17 @@ class Bundles:
                     )
                 verdict = await check_bundle(folder, segment)
                 await asyncio.to_thread(self._check_settled, folder, segment, verdict)
-                added = await asyncio.to_thread(_publish_all, folder, store, verdict.members)
+                added = await asyncio.to_thread(self._publish, folder, store, segment, verdict.members)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if added:
             await self._dispatcher.engine.count(COUNTER_SHARD, {COUNTER + call.node_id: verdict.bytes})
         return BundleStored()
+
+    def _publish(self, folder: Path, store: Path, segment: str, members: list[str]) -> bool:
+        if not (store / "tables" / "pages" / f"{segment}.parquet").exists():
+            self.owe(segment)
+        return _publish_all(folder, store, members)
 
     def _check_settled(self, folder: Path, segment: str, verdict: Verdict) -> None:
         """Refuse a bundle with a row that has no receipt, or with a file that is not named after the segment."""

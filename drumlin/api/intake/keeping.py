@@ -24,10 +24,12 @@ from drumlin.api.intake.kept import (
     NAME_PREFIX,
     Entry,
     KeptJournal,
+    Owe,
     Submit,
     Verdict,
     add_rows,
     finish_journal,
+    owe_nothing,
 )
 from drumlin.api.intake.telling import Telling
 from drumlin.coordinator.taking.settling import Taken
@@ -90,10 +92,11 @@ class _Segment:
         self.waiting = 0
         self.given_up = False
 
-    def finish(self) -> None:
+    def finish(self, owe: Owe) -> None:
         if self.warc is not None:
             self.warc.close()
         if self.rows:
+            owe(self.name)
             self.tables.finish()
         else:
             self.tables.abandon()
@@ -131,6 +134,7 @@ class Keeper:
         self._ended: list[_Segment] = []
         self._finished_at = 0.0
         self._turn = asyncio.Lock()
+        self.owe: Owe = owe_nothing
 
     async def keep(self, tellings: list[Telling], settle: Callable[[], Awaitable[Taken]], now: float) -> Taken:
         """Make results durable, settle them, and store those that count."""
@@ -272,7 +276,7 @@ class Keeper:
     def _finish(self, segment: _Segment) -> bool:
         if not segment.given_up:
             try:
-                segment.finish()
+                segment.finish(self.owe)
                 return True
             except StorageError as broken:
                 log.warning("results wait in %s: %s", segment.journal.path, broken)
@@ -292,7 +296,7 @@ class Keeper:
             return
         try:
             for segment in mine:
-                if await finish_journal(self._store_folder, segment.journal.path, submit, given_up):
+                if await finish_journal(self._store_folder, segment.journal.path, submit, given_up, self.owe):
                     self._ended.remove(segment)
             for folder in sorted(spools.glob(NAME_PREFIX + "*")):
                 await self._finish_spool(folder, submit)
@@ -308,7 +312,7 @@ class Keeper:
             return
         try:
             for path in sorted(folder.glob("*" + KEPT_SUFFIX)):
-                await finish_journal(self._store_folder, path, submit)
+                await finish_journal(self._store_folder, path, submit, owe=self.owe)
         finally:
             lock.free()
 

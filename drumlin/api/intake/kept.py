@@ -32,6 +32,8 @@ from drumlin.store.tables.rows import micros
 
 NAME_PREFIX = "coordinator-"
 
+Owe = Callable[[str], None]
+"""Called with the name of a segment before its rows can be seen, because their events are owed to a broker."""
 Submit = Callable[[Results], Awaitable[Taken]]
 Row = tuple[str, int]
 """Identifies one attempt in the tables: its URL and its time in microseconds."""
@@ -147,7 +149,13 @@ def add_rows(tables: SegmentWriter, entries: list[Entry], verdict: Verdict) -> i
     return add_counted(tables, entries, verdict.left_out, verdict.duplicates)
 
 
-async def finish_journal(store: Path, path: Path, submit: Submit, dead: Collection[Path] = ()) -> bool:
+def owe_nothing(segment: str) -> None:
+    """Events are not wanted."""
+
+
+async def finish_journal(
+    store: Path, path: Path, submit: Submit, dead: Collection[Path] = (), owe: Owe = owe_nothing
+) -> bool:
     """Settle the batches without a verdict and make the tables of a journal that nobody writes to any more. Returns
     False if that must wait, because a living coordinator is settling the same result. `dead` are further journals that
     nobody writes to."""
@@ -167,16 +175,17 @@ async def finish_journal(store: Path, path: Path, submit: Submit, dead: Collecti
         verdict = Verdict(number, sorted({*taken.accepted.rejected_at, *again}), taken.accepted.duplicates)
         journal.judged(verdict)
         stored |= {entry.row for place, entry in enumerate(entries) if place not in verdict.left_out}
-    await asyncio.to_thread(_complete, store, journal)
+    await asyncio.to_thread(_complete, store, journal, owe)
     return True
 
 
-def _complete(store: Path, journal: FoundJournal) -> None:
+def _complete(store: Path, journal: FoundJournal, owe: Owe) -> None:
     """Finish the WARC file and the tables of a segment whose verdicts are all known; then delete its journal."""
     name = journal.path.name.removesuffix(KEPT_SUFFIX)
     repair(store / "warc", name, journal.captures())
     tables = SegmentWriter(store / "tables", name, node=journal.path.parent.name)
     if sum(add_rows(tables, entries, journal.verdicts[number]) for number, entries in enumerate(journal.batches)):
+        owe(name)
         tables.finish()
     else:
         tables.abandon()

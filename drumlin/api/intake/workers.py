@@ -13,6 +13,7 @@ from pathlib import Path
 
 from drumlin import __version__
 from drumlin.api.intake.keeping import Keeper
+from drumlin.api.intake.kept import Owe
 from drumlin.api.intake.reading import Reader
 from drumlin.api.intake.telling import Telling, ToldResult, telling_of
 from drumlin.config.record import CrawlRecord
@@ -44,6 +45,11 @@ class Intake:
         info = {"http-header-user-agent": config.sent_user_agent, "robots": "left to the workers"}
         info |= CrawlRecord.of(dispatcher.scope_of_seeds(), config).warcinfo()
         self._keeper = Keeper(store, software=f"drumlin/{__version__}", info=info, sync=sync) if store else None
+
+    def owe(self, owe: Owe) -> None:
+        """Call this before the rows of a segment can be seen, from now on."""
+        if self._keeper is not None:
+            self._keeper.owe = owe
 
     @property
     def keeps(self) -> bool:

@@ -27,6 +27,7 @@ import msgspec
 
 from drumlin.clock import monotonic
 from drumlin.disk import AppendFile
+from drumlin.events.owed import owe
 from drumlin.model import Capture
 from drumlin.node.keeping.bundles import make_bundle
 from drumlin.node.keeping.journal import Answer, ContactEntry, Entry, Journal, JournalBatch, kept_receipts
@@ -64,6 +65,8 @@ class CrawlPaths(msgspec.Struct, frozen=True):
     root: Path
     bundled: bool = False
     """Whether segments are sent to a coordinator as bundles."""
+    events: bool = False
+    """Whether events of what is stored here are owed to a broker (`drumlin.events`)."""
 
     @property
     def warc(self) -> Path:
@@ -106,6 +109,8 @@ class _Segment:
     def __init__(self, paths: CrawlPaths, node: str, name: str, *, now: float, sync: bool) -> None:
         self.name = name
         self.started = now
+        if paths.events:
+            owe(paths.spool(node), name)
         self.journal = Journal(AppendFile(paths.spool(node) / (name + JOURNAL_SUFFIX), sync=sync))
         self.tables = SegmentWriter(paths.tables, name, node=node, sync=sync)
         self.warcs: set[str] = set()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from drumlin.disk import OPEN_SUFFIX, remove
 from drumlin.errors import SiteError
+from drumlin.events.owed import owe
 from drumlin.fetch.decode import decode
 from drumlin.model import Capture, FailureKind, Outcome
 from drumlin.node.keeping.archive import Arrival, CrawlPaths, add_rows
@@ -24,7 +25,7 @@ from drumlin.protocol import KILLED, KILLS_MAX, Accepted, Result, read_assignmen
 from drumlin.store import SegmentWriter, read_capture, repair
 from drumlin.store.bundles import TABLES, lease_receipt
 from drumlin.store.names import node_of_warc
-from drumlin.store.spools import JOURNAL_SUFFIX, SpoolLock
+from drumlin.store.spools import EVENTS_SUFFIX, JOURNAL_SUFFIX, SpoolLock
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX
 from drumlin.store.warc.file import WARC_SUFFIX
 from drumlin.urls import domain_of
@@ -37,7 +38,7 @@ their captures, or ""."""
 def dead_spools(paths: CrawlPaths, but: str) -> Iterator[str]:
     """The names of dead nodes that left something. Each is locked while the caller works on it."""
     for folder in sorted(paths.spools.iterdir()):
-        if folder.name == but or not any(_leftovers(folder)):
+        if folder.name == but or not any(_leftovers(folder, paths)):
             continue
         lock = SpoolLock.take(folder)
         if lock is not None:
@@ -47,8 +48,8 @@ def dead_spools(paths: CrawlPaths, but: str) -> Iterator[str]:
                 lock.free()
 
 
-def _leftovers(folder: Path) -> Iterator[Path]:
-    for suffix in (JOURNAL_SUFFIX, BUNDLE_SUFFIX):
+def _leftovers(folder: Path, paths: CrawlPaths) -> Iterator[Path]:
+    for suffix in (JOURNAL_SUFFIX, BUNDLE_SUFFIX, *((EVENTS_SUFFIX,) if paths.events else ())):
         yield from folder.glob("*" + suffix)
 
 
@@ -116,6 +117,8 @@ def _complete(paths: CrawlPaths, node: str, journal: FoundJournal, pipeline: Pip
     for number, batch in enumerate(journal.batches):
         answer, lines = journal.answers[number], [contact.fetch for contact in batch.contacts]
         add_rows(tables, rebuild(paths, batch.entries, pipeline, answer.rejected), answer, lines)
+    if paths.events:
+        owe(paths.spool(node), name)
     tables.finish()
     if paths.bundled:
         warcs = {entry.warc_filename for batch in journal.batches for entry in batch.entries} - {""}

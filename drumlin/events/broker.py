@@ -1,0 +1,203 @@
+"""The only place that knows the client library (confluent-kafka, around librdkafka). It is loaded where it is used.
+
+Credentials come from a file of librdkafka's properties; no value of it is ever logged or put into a message. What
+librdkafka itself would print goes to our log, at the level of details.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.config.kafka import KafkaAddress
+from drumlin.errors import ConfigError
+from drumlin.events.schema import Message
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+
+LIBRARY: Final = "confluent_kafka"
+FILE_BYTES_MAX: Final = 100_000
+SECRET_CHARS_MIN: Final = 3
+CLIENT: Final = "drumlin"
+
+# Every message is confirmed by all replicas that are in step, stays in the producer's queue until then, and is written
+# once however often the producer has to repeat itself. Only failures are reported one by one.
+PRODUCING: Final = {
+    "enable.idempotence": "true",
+    "acks": "all",
+    "message.timeout.ms": "0",
+    "delivery.report.only.error": "true",
+}
+# Offsets are committed by us, when the frontier has the URLs.
+CONSUMING: Final = {"enable.auto.commit": "false", "enable.auto.offset.store": "false"}
+# These may be set otherwise in the file.
+PRODUCING_DEFAULTS: Final = {"linger.ms": "20", "compression.type": "lz4"}
+CONSUMING_DEFAULTS: Final = {"auto.offset.reset": "earliest", "session.timeout.ms": "10000"}
+
+log = logging.getLogger("drumlin.kafka")
+
+
+def check_installed(wanted: str | None) -> None:
+    """ConfigError if Kafka is wanted and its client is not installed."""
+    if wanted and importlib.util.find_spec(LIBRARY) is None:
+        hint = "Install it with `pip install 'drumlin[kafka]'`, or leave out --events and --seeds-from."
+        raise ConfigError("Kafka needs the library confluent-kafka, which is not installed.", hint)
+
+
+def read_properties(path: Path | None) -> dict[str, str]:
+    """The properties in a file, a line each: `name=value`. ConfigError names the line, never its value."""
+    if path is None:
+        return {}
+    try:
+        text = path.read_bytes()[:FILE_BYTES_MAX].decode()
+    except OSError as cause:
+        raise ConfigError(
+            f"Cannot read {path}: {cause.strerror}.", "Check the path given to --events-config."
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text.", "Write one librdkafka property a line: name=value.") from None
+    properties: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, equals, value = line.partition("=")
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if not equals or not name.strip():
+            raise ConfigError(f"{path}, line {number} is not a property.", "Write name=value, or # before a remark.")
+        properties[name.strip()] = value.strip()
+    for name in (*PRODUCING, *CONSUMING, "bootstrap.servers"):
+        if name in properties:
+            hint = f"Remove it from {path}: without it, events or seeds could be lost, or go elsewhere."
+            raise ConfigError(f"drumlin itself sets {name}.", hint)
+    return properties
+
+
+class BrokerProducer:
+    """Hands messages to librdkafka, and tells whether all of them have arrived."""
+
+    def __init__(self, address: KafkaAddress, properties: Mapping[str, str]) -> None:
+        from confluent_kafka import Producer
+
+        self._address = address
+        self._topics: dict[str, str] = {}
+        self.error = ""
+        """The last thing that went wrong, until `forget_error`."""
+        self.failed = 0
+        """How many messages were refused since the last call of `forget_error`."""
+        own = {**PRODUCING_DEFAULTS, **properties, **PRODUCING, "bootstrap.servers": address.brokers}
+        self._producer: Producer = _made(Producer, own, properties, self._on_error, self._on_delivery)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Queue messages; `unconfirmed` says how many are still on their way."""
+        from confluent_kafka import KafkaException
+
+        produce, topics = self._producer.produce, self._topics
+        for message in messages:
+            topic = topics.get(message.topic) or topics.setdefault(message.topic, self._address.topic(message.topic))
+            try:
+                produce(topic, message.value, message.key.encode("utf-8", "replace"))
+            except (KafkaException, BufferError) as refused:
+                self.failed, self.error = self.failed + 1, f"{refused} (topic {topic})"
+                return
+
+    def poll(self) -> None:
+        """Hear of failures."""
+        self._producer.poll(0)
+
+    @property
+    def unconfirmed(self) -> int:
+        return len(self._producer)
+
+    def forget_error(self) -> None:
+        self.error, self.failed = "", 0
+
+    def _on_error(self, error: Any) -> None:
+        self.error = str(error.str())
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failed += 1
+            self.error = f"{error.str()} (topic {message.topic()})"
+
+
+class BrokerConsumer:
+    """Reads a topic in a consumer group."""
+
+    def __init__(self, address: KafkaAddress, properties: Mapping[str, str], group: str) -> None:
+        from confluent_kafka import Consumer
+
+        self.error = ""
+        own = {"group.id": group, **CONSUMING_DEFAULTS, **properties, **CONSUMING, "bootstrap.servers": address.brokers}
+        self._consumer: Consumer = _made(Consumer, own, properties, self._on_error)
+        self._consumer.subscribe([address.name])
+
+    def take(self, count: int, wait_s: float) -> list[Any]:
+        """Messages as they come, up to `count`, with a value and a place each; errors are kept in `error`."""
+        taken = []
+        for message in self._consumer.consume(count, wait_s):
+            error = message.error()
+            if error is None:
+                taken.append(message)
+            else:
+                self.error = str(error.str())
+        if taken or self.assigned:
+            self.error = ""
+        return taken
+
+    def commit(self, taken: Sequence[Any]) -> None:
+        """Note in the broker that these, and all before them, need not be read again. KafkaException if it fails."""
+        from confluent_kafka import TopicPartition
+
+        ends: dict[tuple[str, int], int] = {}
+        for message in taken:
+            place = message.topic(), message.partition()
+            ends[place] = max(ends.get(place, 0), message.offset() + 1)
+        offsets = [TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()]
+        self._consumer.commit(offsets=offsets, asynchronous=False)
+
+    @property
+    def assigned(self) -> bool:
+        """Whether it has joined its group, so messages come if there are any."""
+        return bool(self._consumer.assignment())
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _on_error(self, error: Any) -> None:
+        self.error = str(error.str())
+
+
+def _made(
+    kind: Callable[..., Any],
+    own: Mapping[str, str],
+    properties: Mapping[str, str],
+    on_error: Callable[[Any], None],
+    on_delivery: Callable[[Any, Any], None] | None = None,
+) -> Any:
+    from confluent_kafka import KafkaException
+
+    called = {"client.id": CLIENT, **own, "error_cb": on_error}
+    if on_delivery is not None:
+        called["on_delivery"] = on_delivery
+    try:
+        return kind(called, logger=log)
+    except KafkaException as refused:
+        said = without_values(str(refused.args[0].str()), properties)
+        raise ConfigError(f"Kafka's client refuses its settings: {said}.", "Look into --events-config.") from None
+
+
+def is_kafka_error(error: BaseException) -> bool:
+    from confluent_kafka import KafkaException
+
+    return isinstance(error, KafkaException)
+
+
+def without_values(said: str, properties: Mapping[str, str]) -> str:
+    """A sentence of librdkafka without the values of the user's file, which may be secret."""
+    for value in sorted(properties.values(), key=len, reverse=True):
+        if len(value) >= SECRET_CHARS_MIN:
+            said = said.replace(value, "***")
+    return said

@@ -1,0 +1,204 @@
+"""The events of a coordinator: of the segments that it stores for others, and of what it tells of nodes, leases and the
+crawl.
+
+A coordinator owes events in a folder of its own, `STORE/events/NAME`, which it locks. What a dead coordinator owed is
+taken over by any other on the same store. Everything that touches the disk or the broker is done in a thread, except
+for the few bytes that are appended to its log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from drumlin.clock import monotonic
+from drumlin.errors import BusyError, DrumlinError
+from drumlin.events.options import EventsOptions
+from drumlin.events.owed import owe, owed_names, take_over
+from drumlin.events.schema import NODES, VERSION, WORK, Crawl, Lease, Message, Node, Removal, encode, row_id
+from drumlin.events.schema import RESULTS as RESULTS_TOPIC
+from drumlin.events.sender import Sender, Standing
+from drumlin.events.told import ToldLog
+from drumlin.logs import Event, event
+from drumlin.protocol import Work
+from drumlin.protocol.work import shown_lease
+from drumlin.store.names import machine_name
+from drumlin.store.spools import SpoolLock
+
+FOLDER: Final = "events"
+NAME_PREFIX: Final = "coordinator-"
+HOSTNAME_CHARS_MAX: Final = 24
+NAMES_TRIED_MAX: Final = 1_000
+STEP_S: Final = 0.05
+TAKE_OVER_EVERY_S: Final = 10.0
+CLOSE_WAIT_S: Final = 30.0
+OF_NODES: Final = frozenset(
+    {
+        *(Event.JOINED, Event.LEFT, Event.SILENT, Event.BACK, Event.FAILED),
+        *(Event.DRAINING, Event.QUARANTINED, Event.RELEASED),
+    }
+)
+
+log = logging.getLogger("drumlin.kafka")
+
+
+class CoordinatorEvents:
+    """What one coordinator owes the broker. `wall` is the calendar."""
+
+    def __init__(self, options: EventsOptions, store: Path, *, crawl: str, coordinator: str) -> None:
+        self._root = store / FOLDER
+        self._crawl, self._coordinator = crawl, coordinator
+        self._spool, self._lock = _own_spool(self._root)
+        self._told = ToldLog(self._spool, self._stamp)
+        self._serial = 0
+        _take_over_dead(self._root, self._spool)
+        self._sender = Sender(
+            self._spool,
+            store / "tables",
+            options.producer,
+            crawl=crawl,
+            bytes_max=options.bytes_max,
+            growing=lambda: self._told.name,
+        )
+
+    # What is owed
+
+    def owe(self, segment: str) -> None:
+        """A segment is about to be published."""
+        owe(self._spool, segment)
+        self._sender.look_soon()
+
+    def happened(self, kind: Event, who: str) -> None:
+        """Something happened to a node or to the crawl (`logs.Happenings`)."""
+        now_us, crawl, mine = _now_us(), self._crawl, self._coordinator
+        identity = row_id(None, f"{mine} {kind} {who}", now_us, str(self._next()))
+        if kind in OF_NODES:
+            node = Node(id=identity, crawl=crawl, v=VERSION, node=who, event=kind, time_us=now_us, coordinator=mine)
+            self._tell([Message(NODES, who, encode(node))])
+        else:
+            told = Crawl(id=identity, crawl=crawl, v=VERSION, event=kind, detail=who, time_us=now_us, coordinator=mine)
+            self._tell([Message(WORK, crawl, encode(told))])
+
+    def given(self, work: Work, node: str) -> None:
+        """Leases were given to a node, which does not know it yet."""
+        now_us = _now_us()
+        leases = [
+            Lease(
+                id=shown_lease(one.lease_id),
+                crawl=self._crawl,
+                v=VERSION,
+                host=one.host,
+                node=node,
+                urls=len(one.assignments),
+                ttl_s=round(one.ttl_s, 3),
+                time_us=now_us,
+                coordinator=self._coordinator,
+            )
+            for one in work.leases
+        ]
+        if leases:
+            self._tell([Message(WORK, lease.host, encode(lease)) for lease in leases])
+
+    def removed(self, what: str, name: str) -> None:
+        """What was stored of a `url`, `host` or `domain` has been removed."""
+        now_us = _now_us()
+        identity = row_id(None, f"{what} {name}", now_us, str(self._next()))
+        removal = Removal(id=identity, crawl=self._crawl, v=VERSION, what=what, name=name, time_us=now_us)
+        self._tell([Message(RESULTS_TOPIC, name, encode(removal))])
+
+    def _tell(self, messages: list[Message]) -> None:
+        try:
+            self._told.append(messages)
+        except DrumlinError as broken:
+            # The disk is full or gone. The watch over the store has noticed that too, and names it.
+            log.error("%d events could not be kept: %s", len(messages), broken)
+
+    def _stamp(self) -> str:
+        return f"told-{time.time_ns():020d}-{self._next():06d}"
+
+    def _next(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    # How it stands
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that no more work should be given out."""
+        return self._sender.full
+
+    def standing(self) -> Standing:
+        return self._sender.standing(monotonic())
+
+    # As time passes
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Send for as long as the context lasts. At its end what is left is sent, unless the broker is away: then it
+        stays owed, and the next coordinator on this store sends it."""
+        stepping = asyncio.create_task(self._keep_stepping())
+        try:
+            yield
+        finally:
+            stepping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await stepping
+            await asyncio.to_thread(self._close)
+
+    async def _keep_stepping(self) -> None:
+        take_over_at = 0.0
+        while True:
+            now = monotonic()
+            if now >= take_over_at:
+                take_over_at = now + TAKE_OVER_EVERY_S
+                await asyncio.to_thread(_take_over_dead, self._root, self._spool)
+            if now >= self._sender.due():
+                await asyncio.to_thread(self._sender.step, now)
+            await asyncio.sleep(STEP_S)
+
+    def _close(self) -> None:
+        self._told.end()
+        self._sender.look_soon()
+        deadline = monotonic() + CLOSE_WAIT_S
+        while not self._sender.drained and monotonic() < deadline:
+            self._sender.step(monotonic())
+            time.sleep(STEP_S)
+        if left := len(owed_names(self._spool)):
+            sentence = "events of %d segments and logs wait for the broker; start the same command again to send them"
+            log.warning(sentence, left, extra=event(Event.BROKER_LOST))
+        self._lock.free()
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+def _own_spool(root: Path) -> tuple[Path, SpoolLock]:
+    """The first folder of this machine that no living coordinator has; it may hold what a dead one owed."""
+    machine = machine_name(HOSTNAME_CHARS_MAX)
+    for number in range(1, NAMES_TRIED_MAX + 1):
+        folder = root / f"{NAME_PREFIX}{machine}-{number}"
+        lock = SpoolLock.take(folder)
+        if lock is not None:
+            return folder, lock
+    raise BusyError(f"{NAMES_TRIED_MAX} coordinators of this machine produce events of {root.parent}.")
+
+
+def _take_over_dead(root: Path, mine: Path) -> None:
+    for folder in root.iterdir():
+        if folder == mine or not owed_names(folder):
+            continue
+        lock = SpoolLock.take(folder)
+        if lock is not None:
+            take_over(folder, mine)
+            lock.free()
+
+
+def events_left(store: Path) -> bool:
+    """Whether events of a store are owed that no living process sends, or could."""
+    return any(owed_names(folder) for folder in (*(store / FOLDER).glob("*"), *(store / "nodes").glob("*")))

@@ -97,6 +97,7 @@ docs: .venv/.ready ## write the reference pages that are generated from code
 	$(BIN)/python -m drumlin.cli.exit_codes docs/reference/exit-codes.md
 	$(BIN)/python -m drumlin.cli.reference docs/reference/cli.md
 	$(BIN)/python -m drumlin.config.reference docs/reference/configuration.md
+	$(BIN)/python -m drumlin.events.reference docs/reference/events.md
 	$(BIN)/python -m drumlin.frontier.reference docs/reference/failures.md
 	$(BIN)/python -m drumlin.metrics.reference docs/reference/metrics.md
 	$(BIN)/python -m drumlin.sql.reference docs/reference/sql.md

@@ -11,7 +11,7 @@ from drumlin.cli.console import line, messages, results, say, write_json
 from drumlin.cli.help import VerbFamily
 from drumlin.cli.remote import FLEET_FOLDER
 from drumlin.config import Loaded, config_options, names_of
-from drumlin.config.processes import LOG_SETTINGS
+from drumlin.config.processes import KAFKA_SETTINGS, LOG_SETTINGS
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK
 from drumlin.lines import counted
 from drumlin.protocol.paths import CRAWL, STATS
@@ -31,7 +31,9 @@ def command() -> None:
 @click.argument("urls", nargs=-1, metavar="URL...")
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read seed URLs from FILE, one a line; - for stdin")
 @click.option("--foreground", is_flag=True, help="stay, show progress, and take the fleet down when it is finished")
-@config_options(*names_of("fleet"), "concurrency", "json", "quiet", "color", *LOG_SETTINGS, *names_of("crawl"))
+@config_options(
+    *names_of("fleet"), "concurrency", "json", "quiet", "color", *LOG_SETTINGS, *KAFKA_SETTINGS, *names_of("crawl")
+)
 def up(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, foreground: bool) -> int:
     """Start a fleet, or start one again that was taken down: it goes on where it stopped.
 

@@ -26,11 +26,11 @@ CLIENT: Final = "drumlin"
 
 # Every message is confirmed by all replicas that are in step, stays in the producer's queue until then, and is written
 # once however often the producer has to repeat itself. Only failures are reported one by one.
-PRODUCING: Final = {
+PRODUCING: Final[dict[str, str | bool]] = {
     "enable.idempotence": "true",
     "acks": "all",
     "message.timeout.ms": "0",
-    "delivery.report.only.error": "true",
+    "delivery.report.only.error": True,
 }
 # Offsets are committed by us, when the frontier has the URLs.
 CONSUMING: Final = {"enable.auto.commit": "false", "enable.auto.offset.store": "false"}
@@ -39,6 +39,14 @@ PRODUCING_DEFAULTS: Final = {"linger.ms": "20", "compression.type": "lz4"}
 CONSUMING_DEFAULTS: Final = {"auto.offset.reset": "earliest", "session.timeout.ms": "10000"}
 
 log = logging.getLogger("drumlin.kafka")
+
+
+class _ClientLog:
+    """Takes what librdkafka says of itself. It calls much of what it repeats by itself a warning or an error; what
+    matters to people is said by us, once."""
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        log.debug(message, *arguments)
 
 
 def check_installed(wanted: str | None) -> None:
@@ -172,20 +180,21 @@ class BrokerConsumer:
 
 def _made(
     kind: Callable[..., Any],
-    own: Mapping[str, str],
+    own: Mapping[str, str | bool],
     properties: Mapping[str, str],
     on_error: Callable[[Any], None],
     on_delivery: Callable[[Any, Any], None] | None = None,
 ) -> Any:
     from confluent_kafka import KafkaException
 
-    called = {"client.id": CLIENT, **own, "error_cb": on_error}
+    called: dict[str, Any] = {"client.id": CLIENT, **own, "error_cb": on_error}
     if on_delivery is not None:
         called["on_delivery"] = on_delivery
     try:
-        return kind(called, logger=log)
-    except KafkaException as refused:
-        said = without_values(str(refused.args[0].str()), properties)
+        return kind(called, logger=_ClientLog())
+    except (KafkaException, TypeError, ValueError) as refused:
+        error = refused.args[0]
+        said = without_values(str(error if isinstance(error, str) else error.str()), properties)
         raise ConfigError(f"Kafka's client refuses its settings: {said}.", "Look into --events-config.") from None
 
 

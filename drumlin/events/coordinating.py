@@ -20,8 +20,7 @@ from drumlin.clock import monotonic
 from drumlin.errors import BusyError, DrumlinError
 from drumlin.events.options import EventsOptions
 from drumlin.events.owed import owe, owed_names, take_over
-from drumlin.events.schema import NODES, VERSION, WORK, Crawl, Lease, Message, Node, Removal, encode, row_id
-from drumlin.events.schema import RESULTS as RESULTS_TOPIC
+from drumlin.events.schema import NODES, VERSION, WORK, Crawl, Lease, Message, Node, encode, row_id
 from drumlin.events.sender import Sender, Standing
 from drumlin.events.told import ToldLog
 from drumlin.logs import Event, event
@@ -89,7 +88,8 @@ class CoordinatorEvents:
         now_us = _now_us()
         leases = [
             Lease(
-                id=shown_lease(one.lease_id),
+                id=row_id(None, shown_lease(one.lease_id), now_us, str(self._next())),
+                lease=shown_lease(one.lease_id),
                 crawl=self._crawl,
                 v=VERSION,
                 host=one.host,
@@ -103,13 +103,6 @@ class CoordinatorEvents:
         ]
         if leases:
             self._tell([Message(WORK, lease.host, encode(lease)) for lease in leases])
-
-    def removed(self, what: str, name: str) -> None:
-        """What was stored of a `url`, `host` or `domain` has been removed."""
-        now_us = _now_us()
-        identity = row_id(None, f"{what} {name}", now_us, str(self._next()))
-        removal = Removal(id=identity, crawl=self._crawl, v=VERSION, what=what, name=name, time_us=now_us)
-        self._tell([Message(RESULTS_TOPIC, name, encode(removal))])
 
     def _tell(self, messages: list[Message]) -> None:
         try:

@@ -44,7 +44,7 @@ class Event(msgspec.Struct, omit_defaults=True, tag_field="type", kw_only=True):
 
 
 class Page(Event, tag="page"):
-    """A page was stored: a row of `pages`, without its text and sketch. Its `id` is the row's `record_id` (see below).
+    """A page was stored: a row of `pages`, without its text and sketch.
     Of a long title the first 1,000 characters are here."""
 
     url: str
@@ -129,9 +129,11 @@ class Node(Event, tag="node"):
 
 
 class Lease(Event, tag="lease"):
-    """A host was given to a node, with so many URLs. The lease ends when it is returned, or after `ttl_s` unless it is
-    renewed. `id` is that of the lease, as logs show it. A host that is only visited, for its robots.txt, has 0 URLs."""
+    """A node was given a host, or more of its URLs: so many. The lease ends when it is returned, or after `ttl_s`
+    unless it is renewed; `lease` is its id, as logs show it. A host that is only visited, for its robots.txt, has 0
+    URLs."""
 
+    lease: str
     host: str
     node: str
     urls: int

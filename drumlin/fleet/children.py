@@ -107,10 +107,12 @@ def coordinator_children(paths: FleetPaths, plan: FleetPlan) -> list[Child]:
     for number, port in enumerate(plan.coordinator_ports):
         name = f"coordinator-{number}"
         listen = f"{ADDRESS}:{port}"
-        command = [*_drumlin("coordinator"), "--config", str(paths.crawl), "--input", str(paths.seeds)]
+        command = [*_drumlin("coordinator"), "--config", str(paths.crawl)]
+        command += ["--input", str(paths.seeds)] if paths.seeds.stat().st_size else []
         command += ["--store", str(paths.store), "--listen", listen]
         command += ["--finish" if plan.finish else "--no-finish"]
         command += ["--cert", str(certificates.server), "--key", str(certificates.server_key), *_logging(plan)]
+        command += [*_events(plan), *_seeds(plan)]
         record = FleetProcess(name, ProcessRole.COORDINATOR, f"https://{listen}")
         children.append(Child(record, command, environment, paths.log(name)))
     return children
@@ -126,13 +128,28 @@ def node_children(paths: FleetPaths, plan: FleetPlan, coordinators: list[str]) -
         authority = CertificateFiles.in_folder(paths.certs).authority
         command = [*_drumlin("node"), "--config", str(paths.crawl), "--coordinator", addresses, "--name", name]
         command += ["--store", str(paths.store), "--token-file", str(paths.join_token), "--ca", str(authority)]
-        command += ["--concurrency", str(plan.concurrency), *_logging(plan)]
+        command += ["--concurrency", str(plan.concurrency), *_logging(plan), *_events(plan)]
         children.append(Child(FleetProcess(name, ProcessRole.NODE), command, _environment(), paths.log(name)))
     return children
 
 
 def _logging(plan: FleetPlan) -> list[str]:
     return ["--log-format", plan.log.format, "--log-level", plan.log.level]
+
+
+def _events(plan: FleetPlan) -> list[str]:
+    kafka = plan.kafka
+    flags = ["--events-config", kafka.events_config] if kafka.events_config else []
+    return [*flags, "--events", kafka.events, "--events-max", str(kafka.events_max_bytes)] if kafka.events else []
+
+
+def _seeds(plan: FleetPlan) -> list[str]:
+    kafka = plan.kafka
+    if not kafka.seeds_from:
+        return []
+    flags = ["--events-config", kafka.events_config] if kafka.events_config and not kafka.events else []
+    flags += ["--seeds-idle", f"{kafka.seeds_idle_s}s"] if kafka.seeds_idle_s is not None else []
+    return [*flags, "--seeds-from", kafka.seeds_from]
 
 
 def _drumlin(verb: str) -> list[str]:

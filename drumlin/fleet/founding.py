@@ -13,8 +13,10 @@ from drumlin.access.tokens import SECRET_KEY, AccessControl, Role
 from drumlin.config import CrawlConfig, FleetConfig, Loaded, load, settings_of
 from drumlin.config.changes import CHANGEABLE
 from drumlin.config.key import Setting
+from drumlin.config.processes import KAFKA_SETTINGS
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import BusyError, ConfigError, EngineError
+from drumlin.events.options import EventsOptions, SeedsOptions
 from drumlin.fleet.cluster import ADDRESS, MASTERS_WITH_REPLICAS_MIN, engine_url, find_program, free_ports
 from drumlin.fleet.layout import (
     FleetPaths,
@@ -42,12 +44,12 @@ def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
     if before is not None and before.running:
         raise BusyError(f"A fleet is at work in {root}.", f"`drumlin fleet down --out {root}` ends it.")
     config = _config(paths, loaded, founded=before is not None)
-    if before is None and not seeds:
+    if before is None and not seeds and not loaded.process.seeds_from:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
     wanted, concurrency = _wanted(before.plan if before else None, loaded)
     allow_open_files(concurrency)
     plan = _new_plan(wanted, concurrency) if before is None else _changed_plan(before.plan, wanted, concurrency)
-    plan = _with_log(plan, loaded)
+    plan = _with_kafka(_with_log(plan, loaded), loaded)
     paths.make()
     _write_crawl(paths, config, seeds)
     _write_secrets(paths, plan)
@@ -112,6 +114,22 @@ def _with_log(plan: FleetPlan, loaded: Loaded) -> FleetPlan:
     log_format = process.log_format if loaded.is_given("log_format") else plan.log.format
     level = process.log_level if loaded.is_given("log_level") else plan.log.level
     return msgspec.structs.replace(plan, log=LogSettings(log_format, level))
+
+
+def _with_kafka(plan: FleetPlan, loaded: Loaded) -> FleetPlan:
+    """The plan with what the fleet has to do with Kafka, if somebody said that. ConfigError if it cannot be."""
+    given = {
+        setting.field: getattr(loaded.process, setting.field)
+        for setting in settings_of("process")
+        if setting.name in KAFKA_SETTINGS and loaded.is_given(setting.name)
+    }
+    if given.get("events_config"):
+        given["events_config"] = str(Path(given["events_config"]).absolute())
+    kafka = msgspec.structs.replace(plan.kafka, **given)
+    asked = msgspec.structs.replace(loaded.process, **msgspec.structs.asdict(kafka))
+    EventsOptions.of(asked)
+    SeedsOptions.of(asked)
+    return msgspec.structs.replace(plan, kafka=kafka)
 
 
 def _new_plan(wanted: FleetConfig, concurrency: int) -> FleetPlan:

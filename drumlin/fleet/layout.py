@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from drumlin.config import ProcessConfig
 from drumlin.disk import PRIVATE, READABLE, write_whole
 from drumlin.errors import ConfigError, StorageError
 from drumlin.fleet.marks import ProcessMark
@@ -32,6 +33,16 @@ class FleetState(StrEnum):
     FAILED = "failed"
 
 
+class KafkaPlan(msgspec.Struct, frozen=True):
+    """What a fleet has to do with Kafka, as its settings say."""
+
+    events: str | None = None
+    events_config: str | None = None
+    events_max_bytes: int = ProcessConfig().events_max_bytes
+    seeds_from: str | None = None
+    seeds_idle_s: float | None = None
+
+
 class FleetPlan(msgspec.Struct, frozen=True):
     """What a fleet consists of. Its ports never change, because a Redis Cluster and nodes remember addresses."""
 
@@ -46,6 +57,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     finish: bool = True
     namespace: str = "fleet"
     log: LogSettings = LogSettings()
+    kafka: KafkaPlan = KafkaPlan()
 
 
 class FleetProcess(msgspec.Struct):

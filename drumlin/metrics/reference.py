@@ -34,6 +34,8 @@ TITLES = {
         "Every process",
         "Told by coordinators and nodes alike. The `process_` names are common to many programs.",
     ),
+    Teller.WITH_EVENTS: ("Events", "Told by coordinators and nodes that [produce events](../how-to/kafka.md)."),
+    Teller.WITH_SEEDS: ("Seeds from a topic", "Told by coordinators that [take seeds from Kafka](../how-to/kafka.md)."),
 }
 
 

@@ -22,6 +22,8 @@ class Teller(StrEnum):
     COORDINATOR = "each coordinator"
     CRAWL = "every coordinator, the same of the whole crawl"
     NODE = "each node"
+    WITH_EVENTS = "every process with `--events`"
+    WITH_SEEDS = "each coordinator with `--seeds-from`"
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -225,21 +227,6 @@ NODE_LOOK_AGE = _gauge(
 # Every process
 
 _PROCESS = Teller.PROCESS
-EVENTS_PRODUCED = _counter(
-    _PROCESS, "drumlin_events_produced_total", "Events that the broker has confirmed. (Only with `--events`.)"
-)
-EVENTS_REFUSED = _counter(
-    _PROCESS, "drumlin_events_refused_total", "Events that the broker refused; they are produced again."
-)
-EVENTS_WAITING = _gauge(
-    _PROCESS, "drumlin_events_waiting_bytes", "Size of the tables and logs whose events the broker has not confirmed."
-)
-EVENTS_LAG = _gauge(_PROCESS, "drumlin_events_lag_seconds", "How long the oldest of these waits.")
-EVENTS_AWAY = _gauge(
-    _PROCESS, "drumlin_events_broker_away_seconds", "For how long the broker has taken no events; 0 if it does."
-)
-SEEDS_TAKEN = _counter(_PROCESS, "drumlin_seeds_taken_total", "URLs taken from the topic of `--seeds-from`.")
-SEEDS_BAD = _counter(_PROCESS, "drumlin_seeds_bad_total", "Messages and lines of that topic that name no web address.")
 BUILD = _gauge(
     _PROCESS, "drumlin_build_info", "Always 1.", process="`node` or `coordinator`", version="the version of drumlin"
 )
@@ -247,3 +234,24 @@ PROCESS_CPU = _counter(_PROCESS, "process_cpu_seconds_total", "CPU time used, by
 PROCESS_MEMORY = _gauge(_PROCESS, "process_resident_memory_bytes", "Memory that the process takes.")
 PROCESS_FILES = _gauge(_PROCESS, "process_open_fds", "Open files and connections.")
 PROCESS_START = _gauge(_PROCESS, "process_start_time_seconds", "When the process started, in seconds since the epoch.")
+
+# Kafka
+
+_WITH_EVENTS, _WITH_SEEDS = Teller.WITH_EVENTS, Teller.WITH_SEEDS
+EVENTS_PRODUCED = _counter(_WITH_EVENTS, "drumlin_events_produced_total", "Events that the broker has confirmed.")
+EVENTS_REFUSED = _counter(
+    _WITH_EVENTS, "drumlin_events_refused_total", "Events that the broker refused; they are produced again."
+)
+EVENTS_WAITING = _gauge(
+    _WITH_EVENTS,
+    "drumlin_events_waiting_bytes",
+    "Size of the tables and logs whose events the broker has not confirmed.",
+)
+EVENTS_LAG = _gauge(_WITH_EVENTS, "drumlin_events_lag_seconds", "How long the oldest of these waits.")
+EVENTS_AWAY = _gauge(
+    _WITH_EVENTS, "drumlin_events_broker_away_seconds", "For how long the broker has taken no events; 0 if it does."
+)
+SEEDS_TAKEN = _counter(_WITH_SEEDS, "drumlin_seeds_taken_total", "URLs taken from the topic of `--seeds-from`.")
+SEEDS_BAD = _counter(
+    _WITH_SEEDS, "drumlin_seeds_bad_total", "Messages and lines of that topic that name no web address."
+)

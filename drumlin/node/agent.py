@@ -87,6 +87,7 @@ class Agent:
     _tick_full = False
     """Whether the node was full when that was found."""
     _traces: NodeTraces | None = None
+    _events: Sender | None = None
 
     def __init__(
         self,
@@ -98,7 +99,6 @@ class Agent:
         blackbox: BlackBox,
         uploads: BundleUploads | None = None,
         *,
-        events: Sender | None = None,
         figures: NodeFigures | None = None,
         read_settings: Callable[[ChangedSettings], NodeSettings] | None = None,
         clocks: Clocks = CLOCKS,
@@ -110,7 +110,7 @@ class Agent:
         self.settings = settings
         self._figures = figures or NodeFigures()
         self._fetcher, self._client = fetcher, client
-        self._archive, self._uploads, self._events = archive, uploads, events
+        self._archive, self._uploads = archive, uploads
         self._read_settings = read_settings
         self._clocks = clocks
         self._contacts = Contacts(settings.contact, chance, clocks.boot)
@@ -153,6 +153,10 @@ class Agent:
     def trace(self, traces: NodeTraces | None) -> None:
         """Tell of the URLs that coordinators trace, from now on."""
         self._traces = self._leases.traces = self._outbox.traces = traces
+
+    def produce(self, events: Sender | None) -> None:
+        """Produce events of what is stored, from now on."""
+        self._events = events
 
     # The loop
 

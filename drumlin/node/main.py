@@ -172,11 +172,11 @@ class Node:
             archive,
             blackbox,
             uploads,
-            events=events,
             figures=self.figures,
             read_settings=read_settings,
         )
         agent.trace(traces)
+        agent.produce(events)
         prepare_process()
         if self._signals:
             agent.drain()

@@ -15,12 +15,12 @@ from typing import Any
 
 from drumlin.clock import monotonic
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.model import NewURLs
 from drumlin.errors import DrumlinError
 from drumlin.events.broker import BrokerConsumer, is_kafka_error
 from drumlin.events.options import SeedsOptions
 from drumlin.events.seeds import Seed, read_message
 from drumlin.logs import Event, event
+from drumlin.model import NewURLs
 from drumlin.protocol import CrawlState
 from drumlin.urls import by_host
 

@@ -69,11 +69,15 @@ class Fleet:
         ports = master_ports(self.record.plan, read_secret(self.paths.redis_password))
         return [one for one in self.of(ProcessRole.REDIS) if int(one.address.rpartition(":")[2]) in ports]
 
-    def start_node(self, name: str, *endpoints: str, more: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-        """A node beside those of the fleet, which finds its coordinators at `endpoints`."""
+    def start_node(
+        self, name: str, *endpoints: str, more: tuple[str, ...] = (), spool: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """A node beside those of the fleet, which finds its coordinators at `endpoints`; with `spool`, one that cannot
+        write to the store."""
         authority = CertificateFiles.in_folder(self.paths.certs).authority
         command = [sys.executable, "-m", "drumlin", "node", "--coordinator", ",".join(endpoints), "--name", name]
-        command += ["--store", str(self.store), "--token-file", str(self.paths.join_token), "--ca", str(authority)]
+        command += ["--spool", str(spool)] if spool is not None else ["--store", str(self.store)]
+        command += ["--token-file", str(self.paths.join_token), "--ca", str(authority)]
         with self.paths.log(name).open("ab") as log:
             process = subprocess.Popen([*command, *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.extra.append(process)

@@ -104,6 +104,14 @@ SCENES: dict[str, Scene] = {
         last=("tokens revoke",),
         slow=True,
     ),
+    "docs/how-to/kafka.md": Scene(
+        left_out={
+            "pip install": "the environment of the tests has it by its lock file",
+            "drumlin crawl": "it needs a broker; tests/slow/test_kafka.py runs it with one",
+            "drumlin coordinator": "it needs a broker; tests/slow/test_kafka.py runs a fleet with one",
+            "drumlin node": "it needs a broker; tests/slow/test_kafka.py runs a fleet with one",
+        },
+    ),
     "docs/how-to/scope.md": Scene(before=HURRY),
     "docs/how-to/trace.md": Scene(
         before=HURRY,

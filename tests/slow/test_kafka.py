@@ -16,7 +16,9 @@ import pytest
 
 from drumlin.events.owed import owed_names
 from drumlin.events.schema import LINKS, NODES, RESULTS, WORK, Fetch, Lease, Page, row_id
+from drumlin.fleet.layout import ProcessRole
 from tests.harness.crawls import DRUMLIN, Crawl, Web, benchmark_web, kill_process, wait_until
+from tests.harness.fleet import drumlin, fleet, kill, needs_redis
 from tests.harness.kafka import KafkaBroker, kafka_broker
 
 BROKER_AWAY_S = 60.0
@@ -146,6 +148,30 @@ def test_a_full_spill_stops_fetching_until_the_broker_is_back(broker: KafkaBroke
             crawl.end()
     assert crawl.report()["pages"] == web.pages
     print("stopped at", stopped, "twice:", compare(broker, "full", crawl.out))
+
+
+@needs_redis
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_fleet_tells_of_everything_that_any_of_its_processes_stores(broker: KafkaBroker, tmp_path: Path) -> None:
+    """One node has no store, so coordinators tell of its pages. A coordinator and a node are killed."""
+    with benchmark_web(tmp_path, 20, 60, "--latency-ms", "20") as web:
+        broker.produce("fleet-seeds", web.seeds.read_bytes().split())
+        flags = ("--nodes", "1", "--masters", "1", "--delay", "1s", "--events", broker.address("fleet"))
+        seeds = ("--seeds-from", broker.address("fleet-seeds"), "--seeds-idle", "10s", "--scope", "any")
+        with fleet(tmp_path, *flags, *seeds) as one:
+            one.start_node("lonely", *one.record.coordinators, spool=tmp_path / "lonely")
+            wait_until(lambda: web.accounts()["pages_distinct"] >= 300, STALL_S_MAX, "300 pages")
+            kill(one.of(ProcessRole.COORDINATOR)[0])
+            wait_until(lambda: web.accounts()["pages_distinct"] >= 600, STALL_S_MAX, "600 pages")
+            kill(one.of(ProcessRole.NODE)[0])
+            one.wait_until_finished(CRAWL_S_MAX)
+            drumlin(tmp_path, "fleet", "down", "--out", str(one.root))
+            twice = compare(broker, "fleet", one.store)
+            pages = pq.read_table(one.store / "tables" / "pages")
+    assert len(set(pages["url"].to_pylist())) == web.pages
+    assert "lonely" in pages["node"].to_pylist()
+    print("fleet, twice:", dict(twice))
 
 
 @pytest.mark.slow

@@ -209,14 +209,14 @@ def test_a_spill_beyond_its_bound_is_full_until_the_broker_takes_it(place: Place
     sender = place.sender(bytes_max=20_000)
     place.segment(1)
     place.run(sender)
-    assert sender.standing(place.now).full is False
+    assert not sender.standing(place.now).full
     for number in range(2, 8):
         place.segment(20, name=f"n1-1a-0000{number}")
     place.run(sender)
-    assert sender.full
+    assert sender.standing(place.now).full
     place.broker.up = True
     place.run(sender, 20)
-    assert not sender.full
+    assert not sender.standing(place.now).full
     assert len(place.told(Page)) == 121
 
 

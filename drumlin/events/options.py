@@ -10,6 +10,7 @@ from drumlin.config import ProcessConfig
 from drumlin.config.kafka import parse_kafka
 from drumlin.errors import ConfigError
 from drumlin.events.broker import BrokerConsumer, BrokerProducer, check_installed, read_properties
+from drumlin.events.sender import Producer
 
 
 class EventsOptions(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class EventsOptions(msgspec.Struct, frozen=True):
         options.producer()
         return options
 
-    def producer(self) -> BrokerProducer:
+    def producer(self) -> Producer:
         return BrokerProducer(parse_kafka(self.address), read_properties(self.config))
 
 

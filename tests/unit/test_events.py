@@ -24,6 +24,7 @@ from drumlin.events.told import ToldLog
 from drumlin.model import Capture, LinkSet
 from drumlin.store import FetchRecord, SegmentWriter
 from drumlin.store.spools import JOURNAL_SUFFIX
+from tests.harness.memory_broker import MemoryBroker, decode
 from tests.unit.store_captures import make_capture
 
 ROOT = Path(__file__).parents[2]
@@ -36,51 +37,13 @@ def capture_of(url: str, links: Sequence[str]) -> Capture:
     return make_capture(url, links=LinkSet(list(links), ["a"] * count, [""] * count, ["text"] * count))
 
 
-class Broker:
-    """A broker in memory: it confirms what it is sent while it is `up`, and refuses while it is `refusing`."""
-
-    def __init__(self) -> None:
-        self.taken: list[Message] = []
-        self.up, self.refusing = True, False
-
-    def producer(self) -> Producer:
-        return Producer(self)
-
-
-class Producer:
-    def __init__(self, at: Broker) -> None:
-        self._broker = at
-        self._queue: list[Message] = []
-        self.error, self.failed = "", 0
-
-    def send(self, messages: Sequence[Message]) -> None:
-        self._queue += messages
-
-    def poll(self) -> None:
-        if not self._broker.up:
-            self.error = "connection refused"
-            return
-        if self._broker.refusing:
-            self.failed, self.error = len(self._queue), "not authorized"
-        else:
-            self._broker.taken += self._queue
-        self._queue = []
-
-    @property
-    def unconfirmed(self) -> int:
-        return len(self._queue)
-
-    def forget_error(self) -> None:
-        self.error, self.failed = "", 0
-
-
 class Place:
     """A store with a node's spool in it."""
 
     def __init__(self, folder: Path) -> None:
         self.tables, self.spool = folder / "tables", folder / "nodes" / "n1"
         self.spool.mkdir(parents=True)
-        self.broker = Broker()
+        self.broker = MemoryBroker()
         self.now = 100.0
 
     def sender(self, **more: Any) -> Sender:
@@ -115,13 +78,6 @@ class Place:
     def told(self, kind: type[Any]) -> list[Any]:
         decoded = [decode(message) for message in self.broker.taken]
         return [one for one in decoded if isinstance(one, kind)]
-
-
-def decode(message: Message) -> Any:
-    kinds: Any = EVENTS[message.topic][0]
-    for kind in EVENTS[message.topic][1:]:
-        kinds = kinds | kind
-    return msgspec.json.decode(message.value, type=kinds)
 
 
 @pytest.fixture

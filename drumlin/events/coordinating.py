@@ -35,6 +35,7 @@ HOSTNAME_CHARS_MAX: Final = 24
 NAMES_TRIED_MAX: Final = 1_000
 STEP_S: Final = 0.05
 TAKE_OVER_EVERY_S: Final = 10.0
+AGAIN_AFTER_S: Final = 5.0
 CLOSE_WAIT_S: Final = 30.0
 OF_NODES: Final = frozenset(
     {
@@ -55,6 +56,7 @@ class CoordinatorEvents:
         self._spool, self._lock = _own_spool(self._root)
         self._told = ToldLog(self._spool, self._stamp)
         self._serial = 0
+        self._take_over_at = 0.0
         _take_over_dead(self._root, self._spool)
         self._sender = Sender(
             self._spool,
@@ -144,15 +146,21 @@ class CoordinatorEvents:
             await asyncio.to_thread(self._close)
 
     async def _keep_stepping(self) -> None:
-        take_over_at = 0.0
         while True:
-            now = monotonic()
-            if now >= take_over_at:
-                take_over_at = now + TAKE_OVER_EVERY_S
-                await asyncio.to_thread(_take_over_dead, self._root, self._spool)
-            if now >= self._sender.due():
-                await asyncio.to_thread(self._sender.step, now)
-            await asyncio.sleep(STEP_S)
+            try:
+                now = monotonic()
+                if now >= self._take_over_at:
+                    self._take_over_at = now + TAKE_OVER_EVERY_S
+                    await asyncio.to_thread(_take_over_dead, self._root, self._spool)
+                if now >= self._sender.due():
+                    await asyncio.to_thread(self._sender.step, now)
+                await asyncio.sleep(STEP_S)
+            except (DrumlinError, OSError) as broken:
+                log.warning("events wait: %s", broken)
+                await asyncio.sleep(AGAIN_AFTER_S)
+            except Exception:
+                log.exception("events wait", extra=event(Event.BUG))
+                await asyncio.sleep(AGAIN_AFTER_S)
 
     def _close(self) -> None:
         self._told.end()

@@ -210,7 +210,9 @@ def _groups(path: Path, columns: Sequence[str], start: int) -> Iterator[tuple[An
             end = first + file.metadata.row_group(number).num_rows
             if end > start:
                 skipped = max(0, start - first)
-                yield file.read_row_group(number, columns=list(columns)).slice(skipped), first + skipped
+                # By this thread alone: the others of a node's machine are at work.
+                rows = file.read_row_group(number, columns=list(columns), use_threads=False)
+                yield rows.slice(skipped), first + skipped
             first = end
 
 

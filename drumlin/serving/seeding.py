@@ -87,9 +87,10 @@ class Seeding:
             try:
                 await self._take()
             except Exception as broken:
-                if not isinstance(broken, DrumlinError) and not is_kafka_error(broken):
-                    raise
-                log.warning("seeds wait in their topic: %s", broken)
+                if isinstance(broken, DrumlinError) or is_kafka_error(broken):
+                    log.warning("seeds wait in their topic: %s", broken)
+                else:
+                    log.exception("seeds wait in their topic", extra=event(Event.BUG))
                 # What was read and not committed is read again by the next consumer.
                 await self._close()
                 await asyncio.sleep(AGAIN_AFTER_S)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -269,6 +270,9 @@ def kill_the_coordinators(scene: Scene) -> tuple[Callable[[], None], set[str]]:
     return start_again, {"DrumlinCoordinatorDown", "DrumlinNoLeader", "DrumlinNodeCutOff"}
 
 
+# This fleet has no broker; tests/slow/test_kafka.py has one.
+OF_KAFKA = {"DrumlinBrokerAway"}
+METRICS_OF_KAFKA = re.compile("drumlin_(events|seeds)_")
 fired: set[str] = set()
 CAUSES = [
     quarantine,
@@ -319,10 +323,10 @@ def test_pages_and_seconds_count_once_when_the_lead_goes_back_and_forth(scene: S
 
 
 def test_every_alert_has_fired(scene: Scene) -> None:
-    assert fired == set(ALERTS), "run the whole file"
+    assert fired == set(ALERTS) - OF_KAFKA, "run the whole file"
 
 
-@pytest.mark.parametrize("expression", expressions())
+@pytest.mark.parametrize("expression", [one for one in expressions() if not METRICS_OF_KAFKA.search(one)])
 def test_every_expression_of_the_dashboard_has_data(scene: Scene, expression: str) -> None:
     found = scene.watcher.query(expression.replace("$__rate_interval", "10m"))
     assert found, json.dumps(expression)

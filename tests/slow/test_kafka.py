@@ -73,6 +73,14 @@ def _why(out: Path) -> str:
     return told.stdout
 
 
+def _metric(out: Path, name: str) -> float:
+    """A figure that the crawl's coordinator tells of itself."""
+    socket = (out / "run" / "address").read_text()
+    asked = ["curl", "-s", "--unix-socket", socket, "http://drumlin/metrics"]
+    page = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
+    return next(float(line.split()[1]) for line in page.splitlines() if line.startswith(name + " "))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_events_equal_tables_through_kills_and_a_broker_that_is_away(broker: KafkaBroker, tmp_path: Path) -> None:
@@ -94,6 +102,8 @@ def test_events_equal_tables_through_kills_and_a_broker_that_is_away(broker: Kaf
             crawl.process.wait()
             crawl.start()
             wait_until(lambda: "Kafka has taken no events" in _why(crawl.out), STALL_S_MAX, "why names it", 1.0)
+            for name in ("drumlin_events_broker_away_seconds", "drumlin_events_waiting_bytes"):
+                wait_until(lambda name=name: _metric(crawl.out, name) > 0, STALL_S_MAX, name, 1.0)  # type: ignore[misc]
             wait_until(lambda: time.monotonic() >= away + BROKER_AWAY_S, BROKER_AWAY_S + 1, "a minute", 0.5)
             broker.start()
             assert crawl.wait(CRAWL_S_MAX) == 0, crawl.errors

@@ -10,15 +10,18 @@ Keys: `c` + domain (8 bytes of hash) + first 8 bytes of the digest: an entry, wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 from xxhash import xxh3_64_digest
 
-from drumlin.dedupe.near import REFERENCE_BYTES, KeyValue, Near, NearIndex, Sketched
+from drumlin.dedupe.near import DOMAIN_KEY_BYTES, REFERENCE_BYTES, KeyValue, Near, NearIndex, Sketched
 from drumlin.dedupe.overlap import OVERLAP_MIN
 from drumlin.dedupe.sketches import readable
+from drumlin.errors import EngineError
 from drumlin.model import Content, Duplicate
+from drumlin.urls import domain_of, host_of
 
 RECORD_BATCH_MAX = 128
 """How many contents are worked on and written at a time. It bounds the memory and the size of one write."""
@@ -75,6 +78,38 @@ class ContentIndex:
             keys = [_content_key(_domain_key(content.domain), content.digest) for content in batch]
             known = self._entries(keys)
             self._place_sketches({key: one for key, one in zip(keys, batch, strict=True) if key in known})
+
+    # Moving
+
+    def contents(self) -> Iterator[tuple[Content, Duplicate | None]]:
+        """All contents, each without its sketch, and what `record` answered for it."""
+        for key, value in self._kv.scan(b"c"):
+            entry = _decode(value)
+            domain = _domain_of(entry.url, key[1:DOMAIN_KEY_BYTES])
+            yield Content(domain, entry.url, entry.digest, None, entry.fetched, entry.record_id), entry.near
+
+    def sketches(self) -> Iterator[tuple[str, bytes, bytes]]:
+        """The domain, digest and sketch of each content that has a sketch, in order of arrival in its domain."""
+        told = self._near.told()
+        while batch := list(islice(told, RECORD_BATCH_MAX)):
+            keys = [_content_key(one.domain, one.reference) for one in batch]
+            for one, value in zip(batch, self._kv.get_many(keys), strict=True):
+                if value is None:
+                    raise EngineError("The index of contents has lost a part.", "Was it written by two processes?")
+                entry = _decode(value)
+                yield _domain_of(entry.url, one.domain[1:]), entry.digest, one.sketch
+
+    def written(self, contents: Sequence[tuple[Content, Duplicate | None]]) -> list[tuple[bytes, bytes]]:
+        """What to write, so contents that another index told are known here too."""
+        return [
+            (_content_key(_domain_key(content.domain), content.digest), _encode(_entry(content, near)))
+            for content, near in contents
+        ]
+
+    def written_sketches(self, sketches: Sequence[tuple[str, bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """The same for sketches. The caller must write it before it calls anything else here."""
+        batch = [Sketched(_domain_key(domain), sketch, digest[:REFERENCE_BYTES]) for domain, digest, sketch in sketches]
+        return list(self._near.append(batch).items())
 
     def _place_sketches(self, contents: dict[bytes, Content]) -> None:
         sketched = [Sketched(b"n" + key[1:9], content.sketch or b"", key[9:]) for key, content in contents.items()]
@@ -156,13 +191,30 @@ def _duplicate(capture: Content | _Entry, overlap: float | None) -> Duplicate:
     return Duplicate(capture.url, capture.fetched, capture.record_id, overlap=overlap)
 
 
+def _same(entry: _Entry, digest: bytes) -> bool:
+    """Whether an entry is of this digest. One that came from Redis has only the beginning of it, of 12 bytes."""
+    return digest.startswith(entry.digest)
+
+
+def _domain_of(url: str, hashed: bytes) -> str:
+    """The domain of a captured URL; its hash is a part of the keys, and the domain itself is not. If it was recorded
+    with an older list of public suffixes, it is another part of the host's name than it would be now."""
+    host = host_of(url)
+    name, domain = host.partition(":")[0], domain_of(host)
+    parts = name.split(".")
+    for candidate in (domain, *(".".join(parts[at:]) for at in range(len(parts)))):
+        if xxh3_64_digest(candidate.encode()) == hashed:
+            return candidate
+    raise EngineError(f"The index of contents is damaged: {url} is under another site.")
+
+
 def _exact(value: bytes | None, digest: bytes) -> Duplicate | None:
     entry = None if value is None else _decode(value)
-    return _duplicate(entry, None) if entry is not None and entry.digest == digest else None
+    return _duplicate(entry, None) if entry is not None and _same(entry, digest) else None
 
 
 def _answer(content: Content, entry: _Entry) -> Duplicate | None:
     # If another digest is under the same key, the first 8 bytes collide: then the later content is not remembered.
-    if entry.digest != content.digest:
+    if not _same(entry, content.digest):
         return None
     return entry.near if entry.url == content.url else _duplicate(entry, None)

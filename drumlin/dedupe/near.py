@@ -33,6 +33,7 @@ DOMAIN_SKETCHES_MAX = 1 << 21
 """How many sketches one domain keeps (0.25 GB in memory while it is in use)."""
 
 REFERENCE_BYTES = 8
+DOMAIN_KEY_BYTES = 9
 
 _ENTRY_BYTES = SKETCH_BYTES + REFERENCE_BYTES
 _CHUNK_BYTES = CHUNK_ENTRIES * _ENTRY_BYTES
@@ -44,6 +45,9 @@ class KeyValue(Protocol):
     def get_many(self, keys: list[bytes]) -> list[bytes | None]: ...
 
     def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None: ...
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys that begin with `prefix`, in order, with their values."""
 
 
 class Sketched(NamedTuple):
@@ -116,6 +120,27 @@ class NearIndex:
                 changes.update(domain.insert([batch[place] for place in places], chosen))
         self._evict(used)
         return matches, changes
+
+    def append(self, batch: Sequence[Sketched]) -> dict[bytes, bytes]:
+        """The changes to write, after which these sketches, which another index had, are found here too."""
+        used = {one.domain for one in batch}
+        self._load(used)
+        of_domain: dict[bytes, list[Sketched]] = {}
+        for one in batch:
+            of_domain.setdefault(one.domain, []).append(one)
+        changes: dict[bytes, bytes] = {}
+        for key, members in of_domain.items():
+            changes.update(self._domains[key].insert(members, as_words([one.sketch for one in members])))
+        self._evict(used)
+        return changes
+
+    def told(self) -> Iterator[Sketched]:
+        """All sketches of the present format, those of a domain in the order of their arrival."""
+        for key, chunk in self._kv.scan(b"n"):
+            if key[DOMAIN_KEY_BYTES] == FORMAT:
+                for at in range(0, len(chunk), _ENTRY_BYTES):
+                    end = at + SKETCH_BYTES
+                    yield Sketched(key[:DOMAIN_KEY_BYTES], chunk[at:end], chunk[end : at + _ENTRY_BYTES])
 
     def forget(self) -> None:
         """Drop the copies in memory, which may be ahead of the store after a failed write."""

@@ -13,14 +13,15 @@ any engine, including your own.
 
 Limits: an embedded engine (memory, rocksdb) is used by one thread of one process at a time; all URLs of a host live in
 one shard; the number of shards is fixed when the frontier is founded. `blocking` wraps an engine for code that is not
-asynchronous, `paging` makes one list of those of all shards, and `watched` measures how long calls take. Read `base`
-first, then `memory`.
+asynchronous, `kept` is how a frontier is moved from one engine to another, `paging` makes one list of those of all
+shards, and `watched` measures how long calls take. Read `base` first, then `memory`.
 """
 
 from __future__ import annotations
 
 from drumlin.engines.base import SHARD_COUNT_DEFAULT, SHARD_COUNT_MAX, Added, Engine, shard_of
-from drumlin.errors import ConfigError
+from drumlin.engines.kept import CLOSED_KEY
+from drumlin.errors import ConfigError, EngineError
 
 __all__ = ["SHARD_COUNT_DEFAULT", "SHARD_COUNT_MAX", "Added", "Engine", "open_engine", "shard_of"]
 
@@ -31,7 +32,7 @@ async def open_engine(
     shard_count: int | None = None,
     sync: bool = False,
     read_only: bool = False,
-    takes_over: bool = False,
+    closed: bool = False,
 ) -> Engine:
     """Open the engine that `spec` names: `memory`, `rocksdb:PATH` (created there if it does not exist), or
     `redis://HOST:PORT[,HOST:PORT…]/[NAMESPACE]` (`rediss://` with TLS).
@@ -40,9 +41,18 @@ async def open_engine(
     power loss, not only from kill -9. With `read_only`, nothing is written to the database's folder, and calls that
     would write fail. `sync` and `read_only` have an effect on `rocksdb` only.
 
-    `takes_over` is for coordinators, and for `redis` only: what coordinators of an earlier version have left is brought
-    into the form of this one, in which they do not find it any more. Whoever only looks must not do that to them.
+    A frontier that is only half imported, or that was moved to another engine, is refused, unless it is opened to be
+    looked at (`read_only`) or by those who move frontiers (`closed`).
     """
+    engine = await _open(spec, shard_count, sync=sync, read_only=read_only)
+    reason = None if read_only or closed else await engine.get_meta(CLOSED_KEY)
+    if reason:
+        await engine.close()
+        raise EngineError(*reason.decode().split("\n"))
+    return engine
+
+
+async def _open(spec: str, shard_count: int | None, *, sync: bool, read_only: bool) -> Engine:
     kind, _, place = spec.partition(":")
     if shard_count is not None and not 1 <= shard_count <= SHARD_COUNT_MAX:
         raise ConfigError(f"A frontier has between 1 and {SHARD_COUNT_MAX} shards, not {shard_count}.")
@@ -57,5 +67,5 @@ async def open_engine(
     if kind in ("redis", "rediss"):
         from drumlin.engines.redis.engine import open_redis
 
-        return await open_redis(spec, shard_count=shard_count, takes_over=takes_over)
+        return await open_redis(spec, shard_count=shard_count)
     raise ConfigError(f"There is no engine {kind!r}.", "Use `memory`, `rocksdb:PATH` or `redis://HOST:PORT/NAMESPACE`.")

@@ -17,12 +17,13 @@ the URL's own (`drumlin.urls.host_of`), and a priority is within `PRIORITY_MIN..
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
 import xxhash
 
+from drumlin.engines.kept import Kept, Section
 from drumlin.model import (
     Content,
     DeadGroup,
@@ -86,6 +87,12 @@ class Engine(Protocol):
     shard_count: int
     shared: bool
     """Whether other processes may use the same frontier at the same time."""
+    ids_of_hosts: bool
+    """Whether two hosts of a shard may have tasks with the same id, as after an import."""
+
+    @property
+    def mark_bits(self) -> int:
+        """How many bits tell a URL that is done from others (`drumlin.engines.kept`)."""
 
     @property
     def contents(self) -> Contents:
@@ -315,8 +322,24 @@ class Engine(Protocol):
         """Write something small wherever shards live. If that takes longer than `within_s`, or if data is gone that was
         acknowledged, a `DrumlinError` says why, with a `code` for programs."""
 
-    async def snapshot(self, path: str) -> None:
-        """Write a copy to `path`, which must not exist; the copy can be opened as an engine of its own."""
+    # Moving a frontier
+
+    def read_kept(self, section: Section) -> AsyncIterator[list[Kept]]:
+        """Tell a part of all that is kept, a page at a time. Nothing may be changed meanwhile: no coordinator runs."""
+
+    async def fill(self, shard: int, step: int, kept: Sequence[Kept], now: float) -> None:
+        """Write what another engine told into an engine that was empty before. All records belong to this shard: hosts,
+        tasks and marks to that of their host, contents and sketches to that of their domain, counters to any. Values
+        are set by the calls above. Ids of tasks must be unique in the shard, or at least in the host (`ids_of_hosts`).
+
+        `step` is 1 for the first call on a shard, then 2, and so on. A call whose step was done before changes nothing,
+        so an import that was broken off can be made again from its beginning. `now` is the engine time of the crawl.
+        """
+
+    async def snapshot(self, name: str) -> str:
+        """Write a copy as it is at this moment beside the engine, in the folder `checkpoints`, under this name, which
+        no other copy may have. Costs little, since files are shared. Returns where it is; it can be opened as an engine
+        of its own. An `EngineError` says what to do instead if the engine has no files of its own."""
 
     async def close(self) -> None:
         """Give up all resources; the engine answers nothing afterwards. Closing twice is harmless."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from drumlin.engines import open_engine
 from drumlin.engines.base import Added, Engine
+from drumlin.engines.kept import Kept, Section
 from drumlin.model import Content, Duplicate, NewURLs, Preview, Settlement, ShardStats, Verdict
 
 _Answer = TypeVar("_Answer")
@@ -98,6 +99,8 @@ class BlockingEngine:
     claim = _blocking(Engine.claim)
     keep_time = _blocking(Engine.keep_time)
     check = _blocking(Engine.check)
+    fill = _blocking(Engine.fill)
+    snapshot = _blocking(Engine.snapshot)
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.engine = engine
@@ -108,6 +111,15 @@ class BlockingEngine:
 
     def run(self, call: Coroutine[Any, Any, _Answer]) -> _Answer:
         return self._loop.run_until_complete(call) if self._loop is not None else drive(call)
+
+    def read_kept(self, section: Section) -> Iterator[list[Kept]]:
+        told = self.engine.read_kept(section)
+
+        async def turn_page() -> list[Kept] | None:
+            return await anext(told, None)
+
+        while page := self.run(turn_page()):
+            yield page
 
     # One shard
 
@@ -132,9 +144,11 @@ class BlockingEngine:
             self._loop.close()
 
 
-def open_blocking(spec: str, *, shard_count: int | None = None, takes_over: bool = False) -> BlockingEngine:
+def open_blocking(
+    spec: str, *, shard_count: int | None = None, read_only: bool = False, closed: bool = False
+) -> BlockingEngine:
     """`open_engine` for code that is not asynchronous."""
-    opening = open_engine(spec, shard_count=shard_count, takes_over=takes_over)
+    opening = open_engine(spec, shard_count=shard_count, read_only=read_only, closed=closed)
     if not spec.startswith(("redis:", "rediss:")):
         return BlockingEngine(drive(opening))
     loop = asyncio.new_event_loop()

@@ -5,14 +5,24 @@ The small tables are values under prefixed keys; each engine brings its own stor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Protocol
 
 import msgspec
 
 from drumlin.dedupe import ContentIndex, KeyValue
 from drumlin.engines.base import DEAD_LETTERS_LIMIT, EXPIRE_LIMIT, Added, shard_of
+from drumlin.engines.kept import (
+    MARK_BYTES,
+    Kept,
+    KeptContent,
+    KeptSketch,
+    KeptValue,
+    Section,
+    is_told,
+    pages,
+)
 from drumlin.engines.paging import page_of
 from drumlin.model import (
     Content,
@@ -79,6 +89,18 @@ class EmbeddedContents:
     async def adopt(self, contents: Sequence[Content]) -> None:
         self._index.adopt(contents)
 
+    def told(self) -> Iterator[Kept]:
+        return (KeptContent(*one) for one in self._index.contents())
+
+    def told_sketches(self) -> Iterator[Kept]:
+        return (KeptSketch(*one) for one in self._index.sketches())
+
+    def written(self, kept: Sequence[Kept]) -> list[tuple[bytes, bytes]]:
+        """The keys and values by which these contents and sketches come to be known."""
+        contents = [(one.content, one.near) for one in kept if isinstance(one, KeptContent)]
+        sketches = [(one.domain, one.digest, one.sketch) for one in kept if isinstance(one, KeptSketch)]
+        return [*self._index.written(contents), *self._index.written_sketches(sketches)]
+
 
 class _Claim(msgspec.Struct, array_like=True):
     holder: str
@@ -93,7 +115,13 @@ class Embedded:
 
     shard_count: int
     shared = False
+    ids_of_hosts = False
     values: Values
+    contents: EmbeddedContents
+
+    @property
+    def mark_bits(self) -> int:
+        return 8 * MARK_BYTES
 
     def shard_of(self, host: str) -> int:
         return shard_of(host, self.shard_count)
@@ -135,6 +163,33 @@ class Embedded:
 
     async def host_state(self, shard: int, host: str) -> HostState | None:
         raise NotImplementedError
+
+    def told(self, section: Section, shard: int) -> Iterator[Kept]:
+        """What is kept of one shard, without contents and values; see `read_kept`."""
+        raise NotImplementedError
+
+    # Moving a frontier
+
+    async def read_kept(self, section: Section) -> AsyncIterator[list[Kept]]:
+        for page in pages(self._told(section)):
+            yield page
+
+    def _told(self, section: Section) -> Iterator[Kept]:
+        if section is Section.VALUES:
+            return filter(is_told, chain(self._told_meta(), self._told_entries()))
+        if section is Section.CONTENTS:
+            return self.contents.told()
+        if section is Section.SKETCHES:
+            return self.contents.told_sketches()
+        return chain.from_iterable(self.told(section, shard) for shard in range(self.shard_count))
+
+    def _told_meta(self) -> Iterator[KeptValue]:
+        return (KeptValue("", key.removeprefix(_META), value) for key, value in self.values.scan(_META))
+
+    def _told_entries(self) -> Iterator[KeptValue]:
+        for name, value in self.values.scan(_ENTRY):
+            table, _, key = name.removeprefix(_ENTRY).partition(_TABLE_END)
+            yield KeptValue(table, key, value)
 
     # Several shards at once
 

@@ -176,7 +176,7 @@ class LocalCrawl:
     async def _run_on_frontier(self) -> Report:
         spec = self._process.engine or f"rocksdb:{self._out / FRONTIER}"
         shard_count = None if self._process.engine else SHARD_COUNT
-        engine = await open_engine(spec, shard_count=shard_count, sync=self._process.sync, takes_over=True)
+        engine = await open_engine(spec, shard_count=shard_count, sync=self._process.sync)
         try:
             self._time = EngineTime(engine)
             # Begins when the engine is open: a person who waits for that should hear why.

@@ -214,7 +214,7 @@ async def serve(
     listen = options.listen
     _check_certificates(listen)
     with listening_on(listen.host, listen.port, listen.unix, CONNECTIONS_WAITING_MAX) as sockets:
-        engine = await open_engine(options.engine, shard_count=options.shard_count, sync=options.sync, takes_over=True)
+        engine = await open_engine(options.engine, shard_count=options.shard_count, sync=options.sync)
         try:
             await _Service(options, engine, sockets).run(config, seeds, on_ready)
         finally:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from drumlin.engines.blocking import BlockingEngine
+from drumlin.engines.conformance.moving import alike, fill, told
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.model import FailureKind, HostStanding, Lease, NewURLs, Renewal, Settled, Settlement, TaskState, Visit
 
@@ -56,6 +57,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.engine = open_engine(self.path)
         self.model = BlockingEngine(MemoryEngine(self.engine.shard_count))
         self.now = 1_000.0
+        self.moves = 0
         self.requests = 0
         self.captures = 0
         self.leases: list[Lease] = []
@@ -226,6 +228,22 @@ class EngineMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.engine.close()
         self.engine = self.open_engine(self.path)
+
+    @rule()
+    def both_tell_the_same(self) -> None:
+        assert alike(told(self.engine)) == alike(told(self.model))
+
+    @rule()
+    def the_frontier_moves(self) -> None:
+        """Both go on as engines that were empty and take in what the specification tells."""
+        kept = told(self.model)
+        self.engine.close()
+        self.moves += 1
+        self.path = f"{self.path}.{self.moves}"
+        self.engine = self.open_engine(self.path)
+        self.model = BlockingEngine(MemoryEngine(self.engine.shard_count))
+        for engine in (self.engine, self.model):
+            fill(engine, kept)
 
     @invariant()
     def every_url_has_the_same_story(self) -> None:

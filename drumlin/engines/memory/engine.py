@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from math import inf
 
 from msgspec.structs import replace
 
 from drumlin.engines.base import EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
 from drumlin.engines.embedded import Embedded, EmbeddedContents
+from drumlin.engines.kept import SHORT_BITS, Kept, Section
+from drumlin.engines.memory.keeping import fill, has_short_marks, told
 from drumlin.engines.memory.shard import AFTER_EVERY_NAME, Entry, Grant, Host, Shard, host_state, verdict_of
 from drumlin.engines.memory.values import DictKeyValue, DictValues
 from drumlin.errors import EngineError
@@ -46,9 +48,12 @@ from drumlin.urls import identities, identity
 class MemoryEngine(Embedded):
     """See `drumlin.engines.base.Engine`, whose methods these are."""
 
+    ids_of_hosts = True
+
     def __init__(self, shard_count: int = SHARD_COUNT_DEFAULT) -> None:
         self.shard_count = shard_count
-        self.contents = EmbeddedContents(DictKeyValue())
+        self._kv = DictKeyValue()
+        self.contents = EmbeddedContents(self._kv)
         self._shards = [Shard() for _ in range(shard_count)]
         self.values = DictValues()
 
@@ -382,8 +387,22 @@ class MemoryEngine(Embedded):
 
     # The engine itself
 
-    async def snapshot(self, path: str) -> None:
-        raise EngineError("The memory engine keeps nothing on disk to snapshot.", "Use the rocksdb engine.")
+    def told(self, section: Section, shard: int) -> Iterator[Kept]:
+        return told(self._shards[shard], shard, section)
+
+    async def fill(self, shard: int, step: int, kept: Sequence[Kept], now: float) -> None:
+        state = self._shards[shard]
+        if step > state.step:
+            fill(state, kept)
+            self._kv.put_many(self.contents.written(kept))
+            state.step = step
+
+    @property
+    def mark_bits(self) -> int:
+        return SHORT_BITS if any(map(has_short_marks, self._shards)) else super().mark_bits
+
+    async def snapshot(self, name: str) -> str:
+        raise EngineError("The memory engine keeps nothing on disk.", "Use the rocksdb engine.")
 
     async def close(self) -> None:
         """Does nothing: this engine holds no resources."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drumlin.engines.embedded import verdict_on
+from drumlin.engines.kept import mark_of, short_mark
 from drumlin.model import DeadLetter, FailureKind, HostState, Settled, Task, TaskState, Verdict
 from drumlin.urls import identity
 
@@ -88,6 +89,10 @@ class Shard:
     totals: dict[TaskState, int] = field(default_factory=lambda: dict.fromkeys(TaskState, 0))
     counters: dict[str, int] = field(default_factory=dict)
     next_id: int = 1
+    marked: dict[bytes, Entry] = field(default_factory=dict)
+    """URLs that were done in another engine, which told only their marks."""
+    step: int = 0
+    """How many steps of an import are done."""
 
     def host(self, name: str) -> Host:
         return self.hosts.setdefault(name, Host(name))
@@ -157,7 +162,11 @@ class Shard:
 
     def entry(self, url: str) -> Entry | None:
         """The entry of a page, by any spelling of its URL."""
-        return self.entries.get(identity(url))
+        entry = self.entries.get(identity(url))
+        if entry is None and self.marked:
+            mark = mark_of(url)
+            return self.marked.get(mark) or self.marked.get(short_mark(mark))
+        return entry
 
     def begin_lease(self, host: Host, grant: Grant) -> None:
         host.grant = grant

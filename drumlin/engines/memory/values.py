@@ -45,3 +45,6 @@ class DictKeyValue:
 
     def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
         self._values.update(pairs)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return ((key, self._values[key]) for key in sorted(self._values) if key.startswith(prefix))

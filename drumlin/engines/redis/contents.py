@@ -55,6 +55,8 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
     record_id: str
     older: int = 0
     overlap: float = 0.0
+    near: Duplicate | None = None
+    """That nearest content, where another engine told of it, which names it by its capture and not by its digest."""
 
 
 _decode = msgspec.msgpack.Decoder(_Entry).decode
@@ -290,4 +292,38 @@ def _answer(content: Content, reply: Sequence[bytes]) -> Duplicate | None:
     entry = _read(raw)
     if entry.url != content.url:
         return _duplicate(entry, None)
+    return _nearest_of(entry, raw_nearest)
+
+
+def _nearest_of(entry: _Entry, raw_nearest: bytes) -> Duplicate | None:
+    """What was answered for a content when it was recorded, unless it was known already."""
+    if entry.near is not None:
+        return entry.near
     return _duplicate(_read(raw_nearest), entry.overlap) if raw_nearest and entry.overlap else None
+
+
+# Moving
+
+
+def write_entry(content: Content, near: Duplicate | None) -> bytes:
+    """An entry that another engine told of."""
+    overlap = near.overlap or 0.0 if near is not None else 0.0
+    return b"\0" + encode((content.url, content.fetched, content.record_id, 0, overlap, near))
+
+
+def nearest_digest(raw: bytes) -> bytes:
+    """The digest of the content that an entry is near to; empty if there is none."""
+    return raw[1 : 1 + raw[0]]
+
+
+def read_entry(domain: str, digest: bytes, raw: bytes, raw_nearest: bytes) -> tuple[Content, Duplicate | None]:
+    """An entry and the one that it is near to, as they are told to other engines."""
+    entry = _read(raw)
+    content = Content(domain, entry.url, digest, None, entry.fetched, entry.record_id)
+    return content, _nearest_of(entry, raw_nearest)
+
+
+def read_log(log: bytes) -> list[tuple[bytes, bytes]]:
+    """The digests and sketches in a part of a domain's log."""
+    entries = np.frombuffer(log, _LOGGED)
+    return [(one["digest"].tobytes(), one["sketch"].tobytes()) for one in entries]

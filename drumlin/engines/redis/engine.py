@@ -29,13 +29,14 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from drumlin.engines.base import EXPIRE_LIMIT, Added, shard_of
+from drumlin.engines.kept import SHORT_BITS
 from drumlin.engines.redis.address import RedisAddress, parse_address
 from drumlin.engines.redis.check import Looks
 from drumlin.engines.redis.client import PATIENCE_S, RedisClient
 from drumlin.engines.redis.commands import Command, ShardCommands, load_library, packed
 from drumlin.engines.redis.contents import RedisContents
 from drumlin.engines.redis.founding import found_frontier
-from drumlin.engines.redis.lists import LISTS_COMPLETE, LISTS_KEY, RedisLists
+from drumlin.engines.redis.keeping import RedisKeeping
 from drumlin.engines.redis.records import (
     encode,
     hosts_and_shorts,
@@ -83,13 +84,10 @@ _LIVE, _UNDECIDED = ord("L"), b"?"
 _VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Verdict.STALE}
 
 
-async def open_redis(
-    url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S, takes_over: bool = False
-) -> RedisEngine:
+async def open_redis(url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S) -> RedisEngine:
     """Open the frontier that `url` names, and found it if there is none (`drumlin.engines.redis.address`).
 
     `shard_count` is for a new frontier; None derives it from the number of masters. An existing frontier keeps its own.
-    `takes_over`: see `drumlin.engines.open_engine`.
     """
     address = parse_address(url)
     version, source = load_library()
@@ -100,20 +98,15 @@ async def open_redis(
     except BaseException:
         await client.close()
         raise
-    engine = RedisEngine(client, address, shards, version)
-    try:
-        if takes_over:
-            await engine.take_over()
-    except BaseException:
-        await engine.close()
-        raise
-    return engine
+    return RedisEngine(client, address, shards, version)
 
 
-class RedisEngine(RedisLists):
+class RedisEngine(RedisKeeping):
     """See `drumlin.engines.base.Engine`, whose methods these are."""
 
     shared = True
+    ids_of_hosts = True
+    mark_bits = SHORT_BITS
 
     def __init__(self, client: RedisClient, address: RedisAddress, shard_count: int, version: str) -> None:
         self.shard_count = shard_count
@@ -293,14 +286,6 @@ class RedisEngine(RedisLists):
         dropped: int = await self._call("drop", shard, encode(hosts_and_shorts(urls)))
         return dropped
 
-    async def take_over(self) -> None:
-        """Complete the lists that an earlier version did not keep: dead letters each time, since coordinators of that
-        version may have run meanwhile, and hosts once, since every one of them is looked at."""
-        await self.list_letters()
-        if await self.get_meta(LISTS_KEY) != LISTS_COMPLETE:
-            await self.list_hosts()
-            await self.put_meta(LISTS_KEY, LISTS_COMPLETE)
-
     # What is known
 
     async def story(self, shard: int, url: str) -> TaskStory | None:
@@ -458,9 +443,10 @@ class RedisEngine(RedisLists):
 
     # The engine itself
 
-    async def snapshot(self, path: str) -> None:
+    async def snapshot(self, name: str) -> str:
         raise EngineError(
-            "A frontier on Redis is not written to a directory.", "Use Redis's own backups (BGSAVE on each master)."
+            "A frontier on Redis has no checkpoints.",
+            "Use Redis's own backups of every master, or stop the coordinators and use `drumlin frontier export`.",
         )
 
     async def close(self) -> None:

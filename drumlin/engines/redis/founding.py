@@ -12,7 +12,9 @@ SHARDS_PER_MASTER = 32
 """A new frontier has so many shards for each master that exists at the time. That is enough to spread them evenly if
 masters are added later, yet few enough that a batch of links takes few calls and all shards can be asked every second.
 """
-FORMAT = b"1"
+FORMAT = b"2"
+"""In format 2, marks of seen URLs and of attempts follow from the hash that the other engines keep, so a frontier can
+be moved from one to the other."""
 
 
 async def found_frontier(client: RedisClient, address: RedisAddress, shard_count: int | None) -> int:
@@ -28,7 +30,7 @@ async def found_frontier(client: RedisClient, address: RedisAddress, shard_count
     _, _, (shards, form) = await client.run(commands)
     if form != FORMAT:
         raise EngineError(
-            f"The crawl at {address} is in format {form.decode()}, which this version cannot read.",
-            "Use the version of drumlin that made it, or another namespace.",
+            f"The crawl at {address} is in format {form.decode()}, and this version reads {FORMAT.decode()}.",
+            "Finish it with the version of drumlin that began it, or begin another under another namespace.",
         )
     return int(shards)

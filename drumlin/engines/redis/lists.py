@@ -14,9 +14,6 @@ from drumlin.engines.redis.commands import ShardCommands
 from drumlin.engines.redis.records import read_host, read_letter
 from drumlin.model import DeadGroup, DeadLetter, FailureKind, GroupPlace, HostState, LetterPlace
 
-LISTS_KEY, LISTS_COMPLETE = "lists", b"1"
-"""Says that the hosts of the frontier are listed by name."""
-
 AFTER_ALL = b"\xff"
 """Stands behind everything in UTF-8."""
 TASK_ID_BYTES = 6
@@ -119,18 +116,3 @@ class RedisLists:
             return [list(map(read_group, reply)) for reply in await self._client.run(calls)]
 
         return await page_of(ask, lambda one: one.place, after, limit=limit, parts=self.shard_count)
-
-    async def list_letters(self) -> None:
-        """Put dead letters where this version looks for them: in lists by kind and host. Coordinators of an earlier
-        version, if any are left, do not find them there. Done twice, it changes nothing."""
-        shards = range(self.shard_count)
-        while any(await self._client.run([self._shards.call("list_letters", shard) for shard in shards])):
-            pass
-
-    async def list_hosts(self) -> None:
-        """List by name the hosts that an earlier version knew. Done twice, it changes nothing."""
-        cursors = dict.fromkeys(range(self.shard_count), b"0")
-        while cursors:
-            calls = [self._shards.call("list_hosts", *one) for one in cursors.items()]
-            replies = zip(cursors, await self._client.run(calls), strict=True)
-            cursors = {shard: cursor for shard, cursor in replies if cursor != b"0"}

@@ -12,9 +12,11 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
+from drumlin.engines.kept import SHORT_BITS, SHORT_BYTES, mark_of
 from drumlin.model import (
+    PRIORITY_MAX,
     DeadLetter,
     FailureKind,
     HostState,
@@ -28,10 +30,10 @@ from drumlin.model import (
 )
 from drumlin.urls import host_of, identity
 
-SEEN_BITS = 52
-"""Bits of a URL's hash that the seen-test keeps: more would not fit exactly into a number in Lua. A new URL is wrongly
-taken for a seen one, and so is lost, with a probability of (URLs of its host) / 2^52: one in 4.5 billion for a host
-with a million URLs."""
+SEEN_BITS = SHORT_BITS
+"""Bits of a URL's hash that the seen-test keeps, the last ones: more would not fit exactly into a number in Lua. A new
+URL is wrongly taken for a seen one, and so is lost, with a probability of (URLs of its host) / 2^52: one in 4.5 billion
+for a host with a million URLs."""
 
 ATTEMPT_BITS = 23
 """Bits of hash that tell an attempt from other attempts of its task; they are mistaken once in 8 million."""
@@ -90,11 +92,22 @@ def long_url(short: str, host: str) -> str:
 
 def seen_mark(url: str) -> str:
     """What the seen-test keeps of a URL."""
-    return str(xxh3_64_intdigest(identity(url).encode()) & _SEEN_MASK)
+    return number_of(mark_of(url))
 
 
-def _attempt_mark(task_id: int, url: str, attempt_id: bytes) -> int:
-    return (task_id & _TASK_MASK) << ATTEMPT_BITS | xxh3_64_intdigest(attempt_id + url.encode()) & _ATTEMPT_MASK
+def number_of(mark: bytes) -> str:
+    """The same, from a URL's mark, whole or short."""
+    return str(int.from_bytes(mark[-SHORT_BYTES:], "big") & _SEEN_MASK)
+
+
+def mark_from(number: bytes) -> bytes:
+    """The short mark that the seen-test keeps as this number."""
+    return int(number).to_bytes(SHORT_BYTES, "big")
+
+
+def attempt_mark(task_id: int, mark: bytes, attempt_id: bytes) -> int:
+    """What is kept of the attempt that settled a URL with this (whole) mark."""
+    return (task_id & _TASK_MASK) << ATTEMPT_BITS | xxh3_64_intdigest(attempt_id + mark) & _ATTEMPT_MASK
 
 
 # Adding
@@ -121,7 +134,7 @@ def write_urls(found: Sequence[NewURLs], now: float, host_urls_max: int | None) 
         for url in offered:
             urls.append("s" + url[cut:] if url.startswith(secure) else short_url(url, host))
             page = identity(url) if "?" in url or "%" in url or ";" in url else url
-            marks.append(str(xxh3_64_intdigest(page.encode()) & _SEEN_MASK))
+            marks.append(str(xxh3_128_intdigest(page.encode()) & _SEEN_MASK))
         place += len(offered)
     written: list[Any] = [now, False if host_urls_max is None else host_urls_max, place - 1, len(groups), *groups]
     for marks, urls, runs in groups.values():
@@ -164,7 +177,8 @@ def _written_settled(settled: Settled, host: str, numbers: dict[str, int]) -> tu
     task_id, url, size = settled.task_id, settled.url, settled.size
     attempt_id, mark = _NO_ATTEMPT, 0
     if settled.attempt_id:
-        attempt_id, mark = as_string(settled.attempt_id), _attempt_mark(task_id, url, settled.attempt_id)
+        attempt_id = as_string(settled.attempt_id)
+        mark = attempt_mark(task_id, mark_of(url), settled.attempt_id)
     code = _SETTLED_CODES[settled.state] if settled.attempted or not settled.put_off else _PUT_OFF
     written = (task_id, short_url(url, host), attempt_id, mark, code, _NO_PAGE if size is None else size, counts)
     if code == 0:
@@ -194,7 +208,7 @@ def write_previews(settlements: Sequence[Settlement]) -> bytes:
         written += (host, one.lease_id, len(one.settled))
         for settled in one.settled:
             attempt_id = settled.attempt_id
-            mark = _attempt_mark(settled.task_id, settled.url, attempt_id) if attempt_id else 0
+            mark = attempt_mark(settled.task_id, mark_of(settled.url), attempt_id) if attempt_id else 0
             written += (settled.task_id, short_url(settled.url, host), as_string(attempt_id), mark)
     return encode(written)
 
@@ -233,6 +247,19 @@ def read_record(raw: bytes, host: str) -> Record:
     return Record(task, first_failed, attempt_id)
 
 
+def write_record(task: Task, host: str, first_failed: float, attempt: int, attempt_id: bytes) -> bytes:
+    """The inverse of `read_record`; `attempt` is the mark of the attempt."""
+    tried = bool(task.attempts or task.crashes or first_failed or attempt_id)
+    history = b""
+    if tried:
+        size = len(attempt_id)
+        history = _HISTORY.pack(task.attempts, task.crashes, first_failed, attempt, size) + attempt_id
+    url = short_url(task.url, host).encode()
+    rest = encode((task.depth, task.added, short_url(task.found_on, host), task.redirects))
+    begin = task.id.to_bytes(6, "big") + bytes((2 * task.priority + tried,))
+    return begin + history + len(url).to_bytes(2, "big") + url + rest
+
+
 def task_id_of(raw: bytes) -> int:
     """The id of a task, from its record."""
     return int.from_bytes(raw[:6], "big")
@@ -259,6 +286,32 @@ def read_letter(fields: Sequence[bytes]) -> DeadLetter:
         float(last_failed),
         task.found_on,
         task,
+    )
+
+
+class HostNumbers(msgspec.Struct, frozen=True, gc=False):
+    """What Redis has of a host under its name. `priorities` are those in which something may be queued, highest
+    first."""
+
+    next_contact: float
+    delay_s: float | None
+    urls: int
+    pages: int
+    bytes: int
+    priorities: list[int]
+
+
+def read_numbers(raw: bytes) -> HostNumbers:
+    """Decode the numbers of a host."""
+    next_contact, delay_s, urls, _, pages, size, flags = _HOST.unpack(raw)
+    queued = [priority for priority in range(PRIORITY_MAX, -1, -1) if int.from_bytes(flags, "big") >> priority & 1]
+    return HostNumbers(
+        next_contact,
+        None if delay_s < 0 else delay_s,
+        int.from_bytes(urls, "big"),
+        int.from_bytes(pages, "big"),
+        size,
+        queued,
     )
 
 

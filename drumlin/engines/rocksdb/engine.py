@@ -11,19 +11,22 @@ from collections.abc import Container, Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
 from math import inf
+from pathlib import Path
 
 from msgspec.structs import replace
-from rocksdict import Checkpoint, WriteBatch
+from rocksdict import Checkpoint
 from xxhash import xxh3_128_digest
 
-from drumlin.engines.base import EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
+from drumlin.engines.base import EXPIRE_LIMIT, Added
 from drumlin.engines.embedded import Embedded, EmbeddedContents
+from drumlin.engines.kept import MARK_BYTES, SHORT_BITS, Kept, KeptDone, Section
 from drumlin.engines.rocksdb.change import HOSTS_CACHED_MAX, Change, Shard
+from drumlin.engines.rocksdb.founding import found_frontier
+from drumlin.engines.rocksdb.keeping import fill, is_filled, told, with_short
 from drumlin.engines.rocksdb.layout import (
     BACKOFF,
     DEAD,
     DONE,
-    FORMAT,
     SCHEDULED,
     SHARD_BYTES,
     WAITING_AGAIN,
@@ -31,6 +34,7 @@ from drumlin.engines.rocksdb.layout import (
     LeaseRecord,
     decode_host,
     decode_scheduled,
+    short_key,
 )
 from drumlin.engines.rocksdb.settling import letter_of, preview, settle
 from drumlin.engines.rocksdb.storage import RocksKeyValue, RocksValues, Storage, translated
@@ -59,6 +63,8 @@ from drumlin.model import (
 from drumlin.urls import host_of, identities
 
 HOSTS_CACHED_PER_SHARD_MIN = 64
+CHECKPOINTS = "checkpoints"
+"""The folder beside the frontier with its checkpoints. It must be on the same file system, since they share files."""
 
 _ADDED, _SEEN, _CAPPED = Added.ADDED, Added.SEEN, Added.CAPPED
 _STATES = {SCHEDULED: TaskState.SCHEDULED, DONE: TaskState.DONE, DEAD: TaskState.DEAD}
@@ -74,7 +80,7 @@ class RocksEngine(Embedded):
         self._storage = Storage(path, sync=sync, read_only=read_only)
         try:
             with translated():
-                self.shard_count = self._agree(shard_count)
+                self.shard_count, self._short = found_frontier(self._storage, shard_count)
         except BaseException:
             self._storage.close()
             raise
@@ -86,24 +92,6 @@ class RocksEngine(Embedded):
 
     def __repr__(self) -> str:
         return f"<RocksEngine {self._path}: {self.shard_count} shards>"
-
-    def _agree(self, shard_count: int | None) -> int:
-        """Check that this version can read the frontier, and return how many shards it has. A new frontier is founded
-        with `shard_count` of them."""
-        found, shards = self._storage.get("meta", b"format"), self._storage.get("meta", b"shard_count")
-        if found is None or shards is None:
-            wanted = shard_count or SHARD_COUNT_DEFAULT
-            batch = WriteBatch(raw_mode=True)
-            batch.put(b"format", FORMAT, self._storage.handles["meta"])
-            batch.put(b"shard_count", str(wanted).encode(), self._storage.handles["meta"])
-            self._storage.write(batch)
-            return wanted
-        if found != FORMAT:
-            raise EngineError(
-                f"The crawl is of format {found!r}, and this version reads {FORMAT!r}.",
-                "Resume it with the version that began it.",
-            )
-        return int(shards)
 
     # What is to be fetched
 
@@ -117,7 +105,8 @@ class RocksEngine(Embedded):
             for new in found:
                 prefix = state.hosts[new.host].seen_prefix
                 keys += [prefix + xxh3_128_digest(one.encode()) for one in identities(new.urls)]
-            looked_up = zip(keys, self._storage.get_many("seen", keys), strict=True)
+            values = self._storage.get_many("seen", keys)
+            looked_up = zip(keys, with_short(self._storage, keys, values) if self._short else values, strict=True)
             written = change.seen_written
             answers: list[Added] = []
             for new in found:
@@ -347,7 +336,8 @@ class RocksEngine(Embedded):
         change = Change(self._shards[shard])
         with translated():
             host = change.host(host_of(url))
-            seen = change.seen(host.seen_key(url))
+            key = host.seen_key(url)
+            seen = change.seen(key) or (change.seen(short_key(key)) if self._short else None)
             if seen is None:
                 return None
             waiting = TaskState.LEASED if change.is_leased(host, seen) else TaskState.QUEUED
@@ -468,9 +458,28 @@ class RocksEngine(Embedded):
 
     # The engine itself
 
-    async def snapshot(self, path: str) -> None:
+    def told(self, section: Section, shard: int) -> Iterator[Kept]:
+        return told(self._shards[shard], shard, section)
+
+    async def fill(self, shard: int, step: int, kept: Sequence[Kept], now: float) -> None:
+        state = self._shards[shard]
+        if not is_filled(state, step):
+            with Change(state) as change:
+                fill(change, step, kept, self.contents.written(kept))
+            self._short = self._short or any(isinstance(one, KeptDone) and one.size < MARK_BYTES for one in kept)
+
+    @property
+    def mark_bits(self) -> int:
+        return SHORT_BITS if self._short else super().mark_bits
+
+    async def snapshot(self, name: str) -> str:
+        place = Path(self._path).absolute().parent / CHECKPOINTS / name
+        if place.exists():
+            raise EngineError(f"There is a checkpoint {place} already.", "Give another name.")
         with translated():
-            Checkpoint(self._storage.database).create_checkpoint(path)
+            place.parent.mkdir(exist_ok=True)
+            Checkpoint(self._storage.database).create_checkpoint(str(place))
+        return str(place)
 
     def at_rest(self) -> bool:
         """Whether RocksDB is idle in the background. Benchmarks wait for this before they begin to measure."""

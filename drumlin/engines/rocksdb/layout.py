@@ -6,7 +6,8 @@ Every key but those of `meta` and `contents` begins with its shard (2 bytes).
 
 | column family | key after the shard | value |
 |---|---|---|
-| seen | xxh3-64 of host (8), xxh3-128 of the URL's identity (16) | `Seen`: state and where the task is |
+| seen | xxh3-64 of host (8), xxh3-128 of the URL's identity (16), or its short mark (7) | `Seen`: state and where the
+task is |
 | queue | host, 0, 9 - priority (1), id (8) | `Task`, whether queued or leased |
 | scheduled | retry time (8), id (8) | host and `Task` |
 | dead | id (8) | `DeadLetter` |
@@ -17,7 +18,8 @@ Every key but those of `meta` and `contents` begins with its shard (2 bytes).
 | deadlines | lease deadline (8), host | node |
 | meta | `shard` and shard: `ShardRecord`; `meta.` and a key: a value of the crawl's own; `backoff`, shard and host: a
 host in back-off; `letters`, shard, kind, 0, host, 0, id: a dead letter; `letter_count`, shard, kind, 0, host: how many
-(8 bytes); `letter_groups`, shard, kind, 0, 2^64 - 1 - how many (8), host: the same, largest first | |
+(8 bytes); `letter_groups`, shard, kind, 0, 2^64 - 1 - how many (8), host: the same, largest first; `filled` and shard:
+how many steps of an import are done | |
 | contents | whatever `drumlin.dedupe` chooses | |
 
 A leased task stays where it is in `queue`; only its host's `LeaseRecord` says that it is leased. So leasing writes
@@ -32,10 +34,14 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
+from drumlin.engines.kept import MARK_BYTES, short_mark
 from drumlin.model import PRIORITY_MAX, DeadLetter, Task
 from drumlin.urls import identity
 
 FORMAT = b"1"
+FORMAT_SHORT = b"2"
+"""As `FORMAT`, and some URLs that are done have only a short mark: the frontier was imported from Redis. Versions that
+do not look for short marks would fetch those URLs again, so they must not read it."""
 FAMILIES = (
     "seen",
     "queue",
@@ -100,6 +106,11 @@ def decode_seen(value: bytes) -> Seen:
         return Seen(code, priority, task_id, value[_PLACE_BYTES:])
     retry_at, first_failed = _times.unpack_from(value, _PLACE_BYTES)
     return Seen(code, priority, task_id, value[_TIMES_END:], retry_at, first_failed)
+
+
+def short_key(key: bytes) -> bytes:
+    """The key under which a URL with this key stands if only its short mark is known."""
+    return key[:-MARK_BYTES] + short_mark(key[-MARK_BYTES:])
 
 
 class HostRecord(msgspec.Struct, array_like=True):

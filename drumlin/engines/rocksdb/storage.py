@@ -243,6 +243,10 @@ class RocksKeyValue:
         with translated():
             self._storage.write(batch)
 
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with translated():
+            yield from self._storage.scan(self._family, prefix)
+
 
 class RocksValues:
     """`embedded.Values` in the column family `meta`."""

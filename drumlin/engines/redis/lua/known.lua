@@ -60,7 +60,7 @@ end
 local function stats(keys, arguments)
   local T, now = keys[1], arguments[1]
   return {
-    call('GET', T) or 0, call('GET', T .. 'u') or '',
+    (call('GET', T) or 0) - (call('GET', T .. '~') or 0), call('GET', T .. 'u') or '',
     call('ZCOUNT', T .. 'y', '-inf', now), call('ZCARD', T .. 'y'), call('ZCARD', T .. 'd'),
     first_score(T .. 'y'), first_score(T .. 't'), first_score(T .. 'd'),
     call('ZCARD', T .. 'r'), call('HGETALL', T .. 'c'),

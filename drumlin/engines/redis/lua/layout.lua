@@ -7,7 +7,10 @@ other, so a local name of one is known in all that follow. This one comes first.
 
 All keys of a shard begin with the same hash tag T = {namespace:shard}, and so live in one slot of a cluster:
 
-  T          number  the last task id given, which is how many URLs were accepted
+  T          number  the last task id given
+  T~         number  how many ids up to that one were never given, because the frontier was imported and its tasks have
+                     kept their ids: T minus T~ is how many URLs were accepted
+  T!         number  how many steps of an import are done
   Tu         string  how many tasks are scheduled, leased, done and dead; the rest of those accepted are queued
   T-         never exists. Every call names T and T- as its keys: while the slot is being moved to another server,
              either server then answers TRYAGAIN before anything has run, so no call ever sees half a shard
@@ -18,7 +21,7 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Tp         hash    host → the longer delay of a host that asked us to slow down; other hosts are not in it
   Ty         zset    hosts that are not leased and have something queued, by next contact
   Tq<p><host>  list  what is queued with priority p, in order of task ids: records, see below
-  Ts<b>:<host> set   the host's accepted URLs: 52 bits of each one's hash, in buckets that stay small enough to be kept as
+  Ts<b>:<host> set   the host's accepted URLs: the last 52 bits of each one's hash, in buckets that stay small enough to be kept as
                      sorted arrays of integers (8 bytes each); see `bucket_of`
   Td         zset    leased hosts, by deadline
   Tl<host>   hash    a lease: "" → its id, node, deadline, default delay; task id → record
@@ -29,7 +32,6 @@ All keys of a shard begin with the same hash tag T = {namespace:shard}, and so l
   Tx         hash    dead letters: host, zero, URL → kind, error, last failure, record
   Tv         zset    the same, in the order of kind, zero, host, zero, task id (6 bytes), URL
   Tj<kind>   zset    hosts by minus how many dead letters of the kind they have; the largest stands first
-  Tz         zset    dead letters by task id, as earlier versions kept them; `list_letters` moves them to Tv and Tj
   Tk<n>      set     for tasks 256 n to 256 n + 255, the attempt by which each was last settled: 8 bits of the task's id
                      and 23 bits of hash. By it a settlement that is sent again is recognised; forgotten after a while
   Tc         hash    counters
@@ -70,9 +72,7 @@ local CLAIM_KEPT_S = 60
 local FORGOTTEN_MAX = 1000
 local ARGUMENTS_MAX = 4000
 local FIND_SLICE = 1000
-local LETTERS_SLICE = 500
 local AFTER_ALL = '\255'
-local HOSTS_SLICE = 1000
 
 local LEASED = 1024
 local PRIORITY_MAX = 9

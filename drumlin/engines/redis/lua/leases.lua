@@ -54,15 +54,13 @@ local function listed_member(kind, name, record)
   return kind .. '\0' .. name .. '\0' .. sub(record, 1, 6) .. url_of(record)
 end
 
--- Groups count members of Tv, so these two change a group only if they change Tv: a coordinator of an earlier version may
--- have buried again what is listed already, and `list_letters` comes upon what is listed, too.
 local function list_letter(T, kind, name, record)
-  if call('ZADD', T .. 'v', 0, listed_member(kind, name, record)) == 0 then return end
+  call('ZADD', T .. 'v', 0, listed_member(kind, name, record))
   call('ZINCRBY', T .. 'j' .. kind, -1, name)
 end
 
 local function unlist_letter(T, kind, name, record)
-  if call('ZREM', T .. 'v', listed_member(kind, name, record)) == 0 then return end
+  call('ZREM', T .. 'v', listed_member(kind, name, record))
   if tonumber(call('ZINCRBY', T .. 'j' .. kind, 1, name)) >= 0 then call('ZREM', T .. 'j' .. kind, name) end
 end
 

@@ -1,26 +1,21 @@
--- Dead letters: listed, counted by kind and host, queued again or dropped. And lists that earlier versions did not keep.
+-- Dead letters: listed, counted by kind and host, queued again or dropped.
 
--- The letter that a member of Tv stands for: host, kind, error, time and record. Nothing if it is gone, or has another
--- kind by now: coordinators of earlier versions know nothing of Tv, so what they take from Tx stays there.
+-- The letter that a member of Tv stands for: host, kind, error, time and record.
 local function listed_letter(T, member)
   local first = member:find('\0', 1, true)
   local second = member:find('\0', first + 1, true)
   local name = sub(member, first + 1, second - 1)
   local letter = call('HGET', T .. 'x', letter_field(name, sub(member, second + 7)))
-  local fields = letter and decode(letter)
-  if fields and fields[1] == sub(member, 1, first - 1) then return {name, unpack(fields)} end
+  return {name, unpack(decode(letter))}
 end
 
--- The letters between two places. There are fewer than `limit` only if there are no more.
+-- The first letters between two places.
 local function dead_letters(keys, arguments)
   local low, high, limit = arguments[1], arguments[2], tonumber(arguments[3])
-  local letters, wanted, members = {}, limit, nil
-  repeat
-    wanted = limit - #letters
-    members = call('ZRANGEBYLEX', keys[1] .. 'v', low, high, 'LIMIT', 0, wanted)
-    for _, member in ipairs(members) do letters[#letters + 1] = listed_letter(keys[1], member) end
-    low = '(' .. (members[#members] or '')
-  until #members < wanted or #letters == limit
+  local letters = {}
+  for place, member in ipairs(call('ZRANGEBYLEX', keys[1] .. 'v', low, high, 'LIMIT', 0, limit)) do
+    letters[place] = listed_letter(keys[1], member)
+  end
   return letters
 end
 
@@ -107,29 +102,4 @@ local function drop(keys, arguments)
   totals.done = totals.done + #taken
   commit(shard)
   return #taken
-end
-
--- Lists a slice of the dead letters that coordinators of an earlier version keep in Tz. Returns how many there were.
-local function list_letters(keys)
-  local T = keys[1]
-  local fields = call('ZRANGE', T .. 'z', 0, LETTERS_SLICE - 1)
-  for _, field in ipairs(fields) do
-    local letter = call('HGET', T .. 'x', field)
-    if letter then
-      local parts = decode(letter)
-      list_letter(T, parts[1], sub(field, 1, field:find('\0', 1, true) - 1), parts[4])
-    end
-  end
-  if #fields > 0 then call('ZREM', T .. 'z', unpack(fields)) end
-  return #fields
-end
-
--- Lets a slice of the hosts that an earlier version knew be found by their names. Returns where to go on: '0' at the end.
-local function list_hosts(keys, arguments)
-  local shard, found = open_shard(keys[1]), call('HSCAN', keys[1] .. 'h', arguments[1], 'COUNT', HOSTS_SLICE)
-  for place = 1, #found[2], 2 do
-    if unpack_from('>I5', found[2][place + 1], HOST_URLS) > 0 then note_new(shard, found[2][place]) end
-  end
-  commit(shard)
-  return found[1]
 end

@@ -48,7 +48,7 @@ async def open_engine(
     reason = None if read_only or closed else await engine.get_meta(CLOSED_KEY)
     if reason:
         await engine.close()
-        raise EngineError(*reason.decode().split("\n"))
+        raise EngineError(*reason.decode().split("\n")[:2])
     return engine
 
 

@@ -13,6 +13,7 @@ says how the marks of Redis follow from those of the others.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
@@ -69,7 +70,7 @@ class KeptHost(msgspec.Struct, frozen=True, array_like=True, gc=False):
     delay_s: float | None
     slow_s: float
     in_backoff: bool
-    note: bytes
+    note: builtins.bytes
     urls: int
     pages: int
     bytes: int
@@ -102,6 +103,10 @@ class KeptDone(msgspec.Struct, frozen=True, array_like=True):
     marks: bytes
     ids: list[int] = []
     attempts: list[bytes] = []
+
+    @property
+    def urls(self) -> int:
+        return len(self.marks) // self.size
 
     def each(self) -> Iterator[tuple[bytes, int, bytes]]:
         """The mark, id and attempt of each URL; 0 and nothing where they are not known."""
@@ -177,9 +182,14 @@ def pages(records: Iterable[Kept]) -> Iterator[list[Kept]]:
         yield page
 
 
+def number_of_records(page: Iterable[Kept]) -> int:
+    """How many there are; each URL that is done counts."""
+    return sum(one.urls if isinstance(one, KeptDone) else 1 for one in page)
+
+
 def _weight(record: Kept) -> int:
     if isinstance(record, KeptDone):
-        return len(record.marks) // record.size
+        return record.urls
     if isinstance(record, KeptHost | KeptValue):
         return 1 + len(record.note if isinstance(record, KeptHost) else record.value) // HEAVY_BYTES
     return 1

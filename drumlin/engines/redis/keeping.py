@@ -146,7 +146,7 @@ class RedisKeeping(RedisLists):
                 yield host
 
     async def _hosts(self, shard: int, names: list[bytes]) -> list[KeptHost]:
-        columns = [("HMGET", key, *names) for key in "hop"]
+        columns: list[tuple[bytes | str | int, ...]] = [("HMGET", key, *names) for key in "hop"]
         raws, notes, slow, backing_off = await self._read(shard, *columns, ("ZMSCORE", "r", *names))
         grants = await self._read(shard, *(("HGET", b"l" + name, "") for name in names))
         hosts = []
@@ -254,7 +254,8 @@ class RedisKeeping(RedisLists):
         async for names in self._names(shard, HOSTS_AT_ONCE):
             queues = await self._queues(shard, names)
             scheduled = await self._read(shard, *(("HVALS", b"w" + name) for name in names))
-            dead = await self._read(shard, *(("ZMSCORE", f"j{kind}", *names) for kind in FailureKind))
+            scores: list[tuple[bytes | str | int, ...]] = [("ZMSCORE", f"j{kind}", *names) for kind in FailureKind]
+            dead = await self._read(shard, *scores)
             for place, (name, numbers, queue) in enumerate(queues):
                 kinds = any(of_kind[place] is not None for of_kind in dead)
                 parts = 1 + numbers.urls // LIVE_MAX

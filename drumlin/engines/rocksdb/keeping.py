@@ -210,5 +210,5 @@ def _fill_done(change: Change, kept: KeptDone) -> None:
     for mark, task_id, attempt_id in kept.each():
         change.batch.put(host.seen_prefix + mark, encode_seen(Seen(DONE, 0, task_id, attempt_id)), change.seen_handle)
         change.record.next_id = max(change.record.next_id, task_id + 1)
-    change.record.done += len(kept.marks) // kept.size
+    change.record.done += kept.urls
     change.counted = True

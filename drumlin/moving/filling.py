@@ -1,0 +1,150 @@
+"""Fills an empty engine with a frontier, so that it can be broken off at any moment and made again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from drumlin.engines.base import Engine
+from drumlin.engines.kept import (
+    CLOSED_KEY,
+    Kept,
+    KeptContent,
+    KeptCounters,
+    KeptDone,
+    KeptHost,
+    KeptSketch,
+    KeptTask,
+    KeptValue,
+    Section,
+    number_of_records,
+)
+from drumlin.errors import BusyError, EngineError
+from drumlin.moving.digests import Digest, differences
+from drumlin.moving.sources import EngineSource, OnPage, Source, digest_of
+
+SHARD_BUFFERED_MAX = 500
+BUFFERED_MAX = 50_000
+"""How many records wait until there are enough for their shard."""
+HALF = "This frontier is only half imported."
+HALF_HINT = "Repeat the same `drumlin frontier` command, which goes on with it."
+
+
+async def check_empty(engine: Engine, source: Source) -> None:
+    """Refuse an engine that has a crawl, unless it is the beginning of this very import."""
+    reason = await engine.get_meta(CLOSED_KEY)
+    if reason:
+        if reason.decode().split("\n")[2:] == [source.name]:
+            return
+        raise EngineError(*reason.decode().split("\n")[:2])
+    if await engine.keep_time(0.0):
+        raise BusyError(
+            "There is a crawl on this engine already.", "Import into an empty one: end it with another name."
+        )
+    for section in (Section.HOSTS, Section.VALUES):
+        async for _ in engine.read_kept(section):
+            hint = "Import into an empty one: end it with another name. Make tokens afterwards."
+            raise BusyError("There is something on this engine already.", hint)
+
+
+async def fill(engine: Engine, source: Source, on_page: OnPage) -> None:
+    """Fill an engine. Until all of it is there, nobody else can use the engine."""
+    await check_empty(engine, source)
+    await engine.put_meta(CLOSED_KEY, "\n".join((HALF, HALF_HINT, source.name)).encode())
+    shards = _Shards(engine, source)
+    for section in Section:
+        async for page in source.pages(section):
+            if section is Section.VALUES:
+                await _put_values(engine, page)
+            else:
+                await shards.add(page)
+            on_page(section, number_of_records(page))
+        await shards.flush()
+
+
+async def finish(engine: Engine, source: Source) -> None:
+    """Let everybody use an engine that was filled. Time comes last: it is what says that there is a crawl."""
+    await engine.keep_time(source.header.time)
+    await engine.put_meta(CLOSED_KEY, b"")
+
+
+async def compare(source: Source, engine: Engine, on_page: OnPage) -> tuple[Digest, list[str]]:
+    """The digest of a frontier, and in what an engine differs from it."""
+    bits = min(source.header.mark_bits, engine.mark_bits)
+    expected = await digest_of(source, bits, on_page)
+    found = await digest_of(EngineSource(engine, source.header), bits, on_page)
+    return expected, differences(expected, found)
+
+
+async def _put_values(engine: Engine, page: list[Kept]) -> None:
+    tables: dict[str, dict[str, bytes]] = defaultdict(dict)
+    for one in page:
+        if isinstance(one, KeptValue):
+            tables[one.table][one.key] = one.value
+    for key, value in tables.pop("", {}).items():
+        await engine.put_meta(key, value)
+    for table, entries in tables.items():
+        await engine.put_entries(table, entries)
+
+
+class _Shards:
+    """The shards of an engine that is filled. Which records make up a step depends only on what the source tells and on
+    the number of shards, so an import that is made again has the same steps."""
+
+    def __init__(self, engine: Engine, source: Source) -> None:
+        self._engine = engine
+        self._now = source.header.time
+        self._sources = source.header.shards
+        self._renumbers = not engine.ids_of_hosts and self._sources not in (1, engine.shard_count)
+        self._steps = [0] * engine.shard_count
+        self._buffered: dict[int, list[Kept]] = defaultdict(list)
+        self._count = 0
+
+    async def add(self, page: list[Kept]) -> None:
+        full: dict[int, list[Kept]] = {}
+        for record in page:
+            shard = self._shard_of(record)
+            buffer = self._buffered[shard]
+            buffer.append(self._renumbered(record) if self._renumbers else record)
+            if len(buffer) >= SHARD_BUFFERED_MAX:
+                full[shard] = buffer
+        self._count += len(page)
+        for shard in full:
+            del self._buffered[shard]
+            self._count -= len(full[shard])
+        await self._write(full)
+        if self._count > BUFFERED_MAX:
+            await self.flush()
+
+    async def flush(self) -> None:
+        buffered, self._buffered, self._count = dict(self._buffered), defaultdict(list), 0
+        await self._write(buffered)
+
+    async def _write(self, batches: Mapping[int, list[Kept]]) -> None:
+        calls = []
+        for shard, records in batches.items():
+            self._steps[shard] += 1
+            calls.append(self._engine.fill(shard, self._steps[shard], records, self._now))
+        await asyncio.gather(*calls)
+
+    def _shard_of(self, record: Kept) -> int:
+        if isinstance(record, KeptHost | KeptTask | KeptDone):
+            return self._engine.shard_of(record.host)
+        if isinstance(record, KeptContent):
+            return self._engine.shard_of(record.content.domain)
+        if isinstance(record, KeptSketch):
+            return self._engine.shard_of(record.domain)
+        return record.shard % self._engine.shard_count if isinstance(record, KeptCounters) else 0
+
+    def _renumbered(self, record: Kept) -> Kept:
+        """Give tasks ids that no other task has, although shards that had the same ids are one now. The order of a
+        host's tasks stays as it was."""
+        if isinstance(record, KeptTask):
+            task = replace(record.task, id=record.task.id * self._sources + record.shard)
+            return replace(record, task=task)
+        if isinstance(record, KeptDone) and record.ids:
+            return replace(record, ids=[one * self._sources + record.shard for one in record.ids])
+        return record

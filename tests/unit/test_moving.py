@@ -1,0 +1,169 @@
+"""A frontier in a file and out of it again: exact, refused where it is damaged, and resumed where it was broken off."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from drumlin.engines import open_engine
+from drumlin.engines.base import Engine
+from drumlin.engines.blocking import BlockingEngine
+from drumlin.engines.conformance.moving import MovingConformance
+from drumlin.engines.kept import Kept, Section
+from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.errors import BusyError, EngineError, StorageError
+from drumlin.model import NewURLs
+from drumlin.moving.filling import compare, fill, finish
+from drumlin.moving.sources import FileSource, at_rest, export
+
+TODAY = 1_800_000_000.0
+TIME = 250.5
+
+
+def passed(section: Section, records: int) -> None:
+    """Nobody watches."""
+
+
+def populated(shard_count: int = 4) -> MemoryEngine:
+    engine = MemoryEngine(shard_count)
+    blocking = BlockingEngine(engine)
+    MovingConformance().populate(blocking)
+    blocking.keep_time(TIME)
+    return engine
+
+
+async def written(engine: Engine, path: Path) -> FileSource:
+    async with at_rest(engine, TODAY) as source:
+        await export(source, path, passed)
+    return FileSource(path)
+
+
+async def imported(source: FileSource, engine: Engine) -> list[str]:
+    await fill(engine, source, passed)
+    _, different = await compare(source, engine, passed)
+    await finish(engine, source)
+    return different
+
+
+@pytest.mark.parametrize("shards", [1, 3, 4])
+def test_what_is_exported_and_imported_is_the_same(tmp_path: Path, shards: int) -> None:
+    async def move() -> None:
+        source = await written(populated(), tmp_path / "frontier")
+        rocks = await open_engine(f"rocksdb:{tmp_path / 'rocks'}", shard_count=shards)
+        try:
+            assert await imported(source, rocks) == []
+            assert await rocks.keep_time(0.0) == TIME
+            again = await written(rocks, tmp_path / "again")
+            assert again.ending.records == source.ending.records
+            memory = MemoryEngine(2)
+            assert await imported(again, memory) == []
+            assert (await compare(source, memory, passed))[1] == []
+        finally:
+            await rocks.close()
+
+    asyncio.run(move())
+
+
+def test_a_single_difference_is_found(tmp_path: Path) -> None:
+    async def look() -> None:
+        source = await written(populated(), tmp_path / "frontier")
+        engine = populated()
+        assert (await compare(source, engine, passed))[1] == []
+        shard = engine.shard_of("c.example")
+        await engine.reprioritise(shard, [("http://c.example/3", 6)])
+        assert (await compare(source, engine, passed))[1] == ["queued: 120 each, and not the same"]
+        await engine.add(shard, [NewURLs("c.example", ["http://c.example/new"])], 300.0)
+        counted = (await compare(source, engine, passed))[1]
+        assert counted == ["hosts: 5 each, and not the same", "queued: 120 and 121"]
+
+    asyncio.run(look())
+
+
+def test_a_file_that_was_cut_or_changed_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "frontier"
+    asyncio.run(written(populated(), path))
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[: len(whole) // 2], whole[:9000] + bytes((whole[9000] ^ 1,)) + whole[9001:]):
+        path.write_bytes(damaged)
+        with pytest.raises(StorageError, match="damaged or incomplete"):
+            FileSource(path)
+    path.write_bytes(b"something else")
+    with pytest.raises(StorageError, match="no exported frontier"):
+        FileSource(path)
+    path.write_bytes(b"drumlin frontier 9\n" + whole)
+    with pytest.raises(StorageError, match="another version"):
+        FileSource(path)
+
+
+def test_a_file_is_readable_by_its_owner_alone_since_it_has_the_crawls_secret(tmp_path: Path) -> None:
+    asyncio.run(written(populated(), tmp_path / "frontier"))
+    assert (tmp_path / "frontier").stat().st_mode & 0o777 == 0o600
+
+
+class _Breaks(MemoryEngine):
+    """Fails at one of its steps."""
+
+    left = -1
+
+    async def fill(self, shard: int, step: int, kept: list[Kept], now: float) -> None:  # type: ignore[override]
+        self.left -= 1
+        if self.left == 0:
+            raise ConnectionError
+        await super().fill(shard, step, kept, now)
+
+
+def test_an_import_that_was_broken_off_goes_on_and_nobody_else_may_use_it_before(tmp_path: Path) -> None:
+    async def break_off() -> None:
+        source = await written(populated(), tmp_path / "frontier")
+        other = await written(MemoryEngine(1), tmp_path / "other")
+        engine = _Breaks(2)
+        for left in range(2, 7):
+            engine.left = left
+            with pytest.raises(ConnectionError):
+                await fill(engine, source, passed)
+            with pytest.raises(EngineError, match="half imported"):
+                await fill(engine, other, passed)
+        engine.left = -1
+        assert await imported(source, engine) == []
+
+    asyncio.run(break_off())
+
+
+def test_a_half_imported_frontier_cannot_be_opened(tmp_path: Path) -> None:
+    async def look() -> None:
+        source = await written(populated(), tmp_path / "frontier")
+        place = f"rocksdb:{tmp_path / 'rocks'}"
+        rocks = await open_engine(place)
+        await fill(rocks, source, passed)
+        await rocks.close()
+        with pytest.raises(EngineError, match="half imported"):
+            await open_engine(place)
+        rocks = await open_engine(place, closed=True)
+        await finish(rocks, source)
+        await rocks.close()
+        await (await open_engine(place)).close()
+
+    asyncio.run(look())
+
+
+def test_an_engine_with_a_crawl_is_not_filled(tmp_path: Path) -> None:
+    async def look() -> None:
+        source = await written(populated(), tmp_path / "frontier")
+        engine = MemoryEngine(1)
+        await engine.put_meta("secret", b"made before")
+        with pytest.raises(BusyError, match="something on this engine"):
+            await fill(engine, source, passed)
+
+    asyncio.run(look())
+
+
+def test_a_frontier_on_which_a_coordinator_runs_is_not_exported() -> None:
+    async def look() -> None:
+        engine = populated()
+        with pytest.raises(BusyError, match="A coordinator runs"):
+            async with at_rest(engine, TODAY):
+                await engine.keep_time(TIME + 1)
+
+    asyncio.run(look())

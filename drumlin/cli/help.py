@@ -107,6 +107,18 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "node": (("join a crawl", "drumlin node --coordinator https://c1:8700 --token-file join --store docs"),),
+    "frontier export": (("keep it", "drumlin frontier export manual.frontier --out manual"),),
+    "frontier import": (
+        ("fill an empty engine", "drumlin frontier import manual.frontier --engine redis://10.0.0.7/docs"),
+    ),
+    "frontier verify": (
+        ("is it all there?", "drumlin frontier verify manual.frontier --engine redis://10.0.0.7/docs"),
+    ),
+    "frontier migrate": (
+        ("from one machine to a fleet", "drumlin frontier migrate --from rocksdb:manual --to redis://10.0.0.7/docs"),
+    ),
+    "frontier checkpoint": (("while it crawls", "drumlin frontier checkpoint before-change --out manual"),),
+    "frontier restore": (("go back", "drumlin frontier restore before-change --out manual"),),
     "store finish": (("after a fleet has ended", "drumlin store finish fleet/store"),),
     "tokens create": (("let nodes join", "drumlin tokens create --role join --engine redis://10.0.0.7/docs"),),
     "tokens list": (("who has one?", "drumlin tokens list --engine redis://10.0.0.7/docs"),),

@@ -57,6 +57,7 @@ GROUPS = {
         "coordinator": "Run one coordinator of a fleet.",
         "node": "Run one worker; `crawl` starts its own.",
         "store": "Complete the store of a fleet.",
+        "frontier": "Move a frontier to another engine, keep it in a file, or put it back.",
         "tokens": "Make, list and revoke tokens.",
         "plan": "Say what a fleet needs: cores, servers, memory, network, disk.",
         "certs": "Make certificates for trying out TLS.",
@@ -120,11 +121,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _hide_secrets() -> None:
     """Move secrets from the command line, which every user of this machine can read, into the environment. This comes
     before anything else."""
-    if any(argument.startswith(("--token", "--engine")) for argument in sys.argv):
+    if any(argument.startswith(("--token", "--engine", "--to")) for argument in sys.argv):
         from drumlin.cli.tokens import ENGINE_VARIABLE, TOKEN_VARIABLE, has_password, hide_argument
 
         hide_argument("--token", TOKEN_VARIABLE)
         hide_argument("--engine", ENGINE_VARIABLE, has_password)
+        hide_argument("--to", ENGINE_VARIABLE, has_password)
 
 
 def _open_closed_streams() -> None:

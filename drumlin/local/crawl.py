@@ -70,6 +70,7 @@ from drumlin.serving.seeding import Seeding
 from drumlin.serving.service import (
     CONNECTIONS_WAITING_MAX,
     GC_THRESHOLDS,
+    SEEDS_KEY,
     Listen,
     run_server,
 )
@@ -225,6 +226,8 @@ class LocalCrawl:
         identify(crawl=self.dispatcher.crawl_id)
         await self._begin_record(before, in_force or before)
         await engine.put_meta(CONFIG_BEFORE_KEY, b"")
+        # For the coordinators of a fleet, if the frontier is ever moved to one.
+        await engine.put_meta(SEEDS_KEY, msgspec.msgpack.encode(self._seeds))
         await self.dispatcher.seed(self._seeds, await self._time.now())
         totals = await self.dispatcher.totals(await self._time.now())
         was_finished = await engine.get_meta(COMPLETE_KEY) == YES and not self._spools_left()

@@ -29,6 +29,7 @@ from drumlin.moving.sources import EngineSource, OnPage, Source, digest_of
 SHARD_BUFFERED_MAX = 500
 BUFFERED_MAX = 50_000
 """How many records wait until there are enough for their shard."""
+EMPTY = "Import into an empty one: a new folder, or another namespace at the end of a redis:// address."
 HALF = "This frontier is only half imported."
 HALF_HINT = "Repeat the same `drumlin frontier` command, which goes on with it."
 
@@ -46,8 +47,7 @@ async def check_empty(engine: Engine, source: Source) -> None:
         )
     for section in (Section.HOSTS, Section.VALUES):
         async for _ in engine.read_kept(section):
-            hint = "Import into an empty one: end it with another name. Make tokens afterwards."
-            raise BusyError("There is something on this engine already.", hint)
+            raise BusyError("There is something on this engine already.", f"{EMPTY} Make tokens afterwards.")
 
 
 async def fill(engine: Engine, source: Source, on_page: OnPage) -> None:

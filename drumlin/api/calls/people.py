@@ -29,8 +29,10 @@ from drumlin.api.messages.people import (
     AddURLs,
     AuditQuery,
     AuditView,
+    CheckpointMade,
     CrawlView,
     Health,
+    MakeCheckpoint,
     NodesQuery,
     NodesView,
     StateChange,
@@ -47,6 +49,7 @@ from drumlin.coordinator.health import Part, refusal
 from drumlin.coordinator.taking.host_reports import slow_s_of
 from drumlin.coordinator.totals import Totals
 from drumlin.engines.base import Added
+from drumlin.errors import EngineError
 from drumlin.events.kafka import Kafka
 from drumlin.http.refusal import Refused
 from drumlin.metrics.text import MEDIA_TYPE as METRICS_TYPE
@@ -122,6 +125,17 @@ class PeopleCalls:
             _lever(paths.DRAIN, "Let a node finish and leave", self.drain, "node.drain", unknown),
             _lever(paths.QUARANTINE, "Keep a node out", self.quarantine, "node.quarantine", unknown),
             _lever(paths.RELEASE, "Let a node work again", self.release, "node.release", unknown),
+            Route(
+                method="POST",
+                path=paths.CHECKPOINT,
+                summary="Keep the frontier as it is now, beside it; only if it is in RocksDB",
+                answer=self.checkpoint,
+                permission=Permission.OPERATE,
+                takes=MakeCheckpoint,
+                gives=CheckpointMade,
+                writes="crawl.checkpoint",
+                refusals={409: "There is one of this name, or the engine has no checkpoints."},
+            ),
             Route(
                 method="POST",
                 path=paths.URLS,
@@ -278,6 +292,12 @@ class PeopleCalls:
             )
         self._figures.forget_nodes()
         return StateChange(str(ORDERS.get(event, NodeStatus.ACTIVE)))
+
+    async def checkpoint(self, call: Call, message: MakeCheckpoint) -> CheckpointMade:
+        try:
+            return CheckpointMade(message.name, await self._engine.snapshot(message.name))
+        except EngineError as refused:
+            raise Refused(409, "no_checkpoint", refused.message, refused.hint) from refused
 
     async def add_urls(self, call: Call, message: AddURLs) -> AddedURLs:
         urls = [(href, canonical(href)) for href in message.urls]

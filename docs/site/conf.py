@@ -17,7 +17,7 @@ MENU = {
         "docs/how-to",
         (
             *("politeness", "scope", "budgets", "resume", "change-settings", "large-crawls", "dashboard", "ask-why"),
-            *("replay", "run-a-fleet", "redis-cluster", "upgrade", "monitor", "runbook", "trace"),
+            *("replay", "run-a-fleet", "redis-cluster", "move-a-frontier", "upgrade", "monitor", "runbook", "trace"),
             *("read-logs", "simulate"),
         ),
     ),

@@ -31,15 +31,17 @@ _NAMED = ("out", "engine", "json", "quiet", "color")
 
 @click.group("frontier", cls=VerbFamily)
 def command() -> None:
-    """Move the frontier of a crawl that does not run to another engine, keep it in a file, or put it back."""
+    """Move the queue of a crawl, and all it knows, to another engine, keep it in a file, or put it back."""
 
 
 @command.command("export")
 @click.argument("file", type=click.Path(path_type=Path))
 @config_options(*_NAMED)
 def export_command(loaded: Loaded, file: Path) -> None:
-    """Write the whole frontier into FILE: what is queued, waits or was given up, what is done, hosts, settings. Nothing
-    of the crawl may run. The file has the secret of the crawl in it."""
+    """Write all that a crawl knows into FILE: what is queued, waits, was given up or is done, hosts, and settings.
+
+    Nothing of the crawl may run. The file has the secret of the crawl in it.
+    """
     from drumlin.moving.sources import at_rest, export
 
     if file.exists():
@@ -59,7 +61,10 @@ def export_command(loaded: Loaded, file: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @config_options(*_NAMED)
 def import_command(loaded: Loaded, file: Path) -> None:
-    """Fill an empty engine from FILE, and compare both. If it is broken off, the same command goes on with it."""
+    """Fill an empty engine from FILE, and compare both.
+
+    If it is broken off, the same command goes on with it.
+    """
 
     async def run() -> Digest:
         from drumlin.local.moving import frontier_at
@@ -78,7 +83,10 @@ def import_command(loaded: Loaded, file: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @config_options(*_NAMED)
 def verify_command(loaded: Loaded, file: Path) -> None:
-    """Compare FILE with a frontier: every record, and the order of every queue. Exit code 4 if they differ."""
+    """Compare FILE with a crawl: every record, and the order of every queue.
+
+    The exit code is 4 if they differ.
+    """
 
     async def run() -> Digest:
         from drumlin.local.moving import frontier_at
@@ -95,16 +103,21 @@ def verify_command(loaded: Loaded, file: Path) -> None:
 
 
 @command.command("migrate")
-@click.option("--from", "source", required=True, metavar="rocksdb:DIR", help="the frontier to move, or its crawl")
+@click.option(
+    "--from", "source", required=True, metavar="rocksdb:DIR", help="the directory of the crawl to move, or its queue"
+)
 @click.option("--to", "target", metavar="ENGINE", help="an empty engine, such as redis://HOST:PORT/NAMESPACE")
 @config_options("engine", "json", "quiet", "color")
 def migrate_command(loaded: Loaded, source: str, target: str | None) -> None:
-    """Move a crawl that does not run to another engine, and compare both. Afterwards the old frontier is closed, so
-    nobody fetches the same again. If it is broken off, the same command goes on with it."""
+    """Move a crawl that does not run to another engine, and compare both.
+
+    Afterwards the old queue is closed, so nobody fetches the same again. If it is broken off, the same command goes on
+    with it.
+    """
     to = target or loaded.process.engine
     if to is None or not source.startswith("rocksdb:"):
         hint = "Give --from rocksdb:DIR and --to redis://HOST:PORT/NAMESPACE. From Redis, use `export` and `import`."
-        raise ConfigError("This moves a frontier from RocksDB to another engine.", hint)
+        raise ConfigError("This moves a crawl from RocksDB to another engine.", hint)
 
     async def run() -> Digest:
         from drumlin.local.moving import frontier_at
@@ -126,8 +139,10 @@ def migrate_command(loaded: Loaded, source: str, target: str | None) -> None:
 @click.argument("name", metavar="[NAME]", default="")
 @remote_options("json", "quiet", "color")
 def checkpoint_command(loaded: Loaded, remote: Remote, name: str) -> None:
-    """Keep the frontier of a crawl on this machine as it is now, under NAME, while the crawl goes on. It costs little,
-    because files are shared."""
+    """Keep the queue of a crawl on this machine as it is now, also while it runs.
+
+    It costs little, because files are shared.
+    """
     wanted = name or datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
     answer = remote.post(paths.CHECKPOINT, {"name": wanted})
     if loaded.process.json:
@@ -140,14 +155,17 @@ def checkpoint_command(loaded: Loaded, remote: Remote, name: str) -> None:
 @click.argument("name")
 @config_options("out", "json", "quiet", "color")
 def restore_command(loaded: Loaded, name: str) -> None:
-    """Put the frontier of a crawl that does not run back to a checkpoint. What was fetched since is fetched again."""
+    """Put the queue of a crawl that does not run back to a checkpoint.
+
+    What was fetched since is fetched again.
+    """
     from drumlin.local.moving import restore
 
     before = _run(restore(Path(loaded.process.out).absolute(), name))
     if loaded.process.json:
         write_json({"name": name, "before": str(before)})
     else:
-        say(loaded.process, f"The frontier is as it was at checkpoint {name}; the one before is in {before}.")
+        say(loaded.process, f"The queue is as it was at checkpoint {name}; the one before is in {before}.")
 
 
 # What they share

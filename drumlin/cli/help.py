@@ -107,13 +107,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "node": (("join a crawl", "drumlin node --coordinator https://c1:8700 --token-file join --store docs"),),
-    "frontier export": (("keep it", "drumlin frontier export manual.frontier --out manual"),),
+    "frontier export": (("keep it", "drumlin frontier export manual.queue --out manual"),),
     "frontier import": (
-        ("fill an empty engine", "drumlin frontier import manual.frontier --engine redis://10.0.0.7/docs"),
+        ("fill an empty engine", "drumlin frontier import manual.queue --engine redis://10.0.0.7/docs"),
     ),
-    "frontier verify": (
-        ("is it all there?", "drumlin frontier verify manual.frontier --engine redis://10.0.0.7/docs"),
-    ),
+    "frontier verify": (("is it all there?", "drumlin frontier verify manual.queue --engine redis://10.0.0.7/docs"),),
     "frontier migrate": (
         ("from one machine to a fleet", "drumlin frontier migrate --from rocksdb:manual --to redis://10.0.0.7/docs"),
     ),

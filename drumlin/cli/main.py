@@ -57,7 +57,7 @@ GROUPS = {
         "coordinator": "Run one coordinator of a fleet.",
         "node": "Run one worker; `crawl` starts its own.",
         "store": "Complete the store of a fleet.",
-        "frontier": "Move a frontier to another engine, keep it in a file, or put it back.",
+        "frontier": "Move a crawl's queue to another engine, keep it, or put it back.",
         "tokens": "Make, list and revoke tokens.",
         "plan": "Say what a fleet needs: cores, servers, memory, network, disk.",
         "certs": "Make certificates for trying out TLS.",

@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 from xxhash import xxh3_64_digest
 
-from drumlin.dedupe.near import DOMAIN_KEY_BYTES, REFERENCE_BYTES, KeyValue, Near, NearIndex, Sketched
+from drumlin.dedupe.near import DOMAIN_KEY_BYTES, REFERENCE_BYTES, KeyValue, Near, NearIndex, Scan, Sketched
 from drumlin.dedupe.overlap import OVERLAP_MIN
 from drumlin.dedupe.sketches import readable
 from drumlin.errors import EngineError
@@ -81,16 +81,16 @@ class ContentIndex:
 
     # Moving
 
-    def contents(self) -> Iterator[tuple[Content, Duplicate | None]]:
+    def contents(self, scan: Scan) -> Iterator[tuple[Content, Duplicate | None]]:
         """All contents, each without its sketch, and what `record` answered for it."""
-        for key, value in self._kv.scan(b"c"):
+        for key, value in scan(b"c"):
             entry = _decode(value)
             domain = _domain_of(entry.url, key[1:DOMAIN_KEY_BYTES])
             yield Content(domain, entry.url, entry.digest, None, entry.fetched, entry.record_id), entry.near
 
-    def sketches(self) -> Iterator[tuple[str, bytes, bytes]]:
+    def sketches(self, scan: Scan) -> Iterator[tuple[str, bytes, bytes]]:
         """The domain, digest and sketch of each content that has a sketch, in order of arrival in its domain."""
-        told = self._near.told()
+        told = self._near.told(scan)
         while batch := list(islice(told, RECORD_BATCH_MAX)):
             keys = [_content_key(one.domain, one.reference) for one in batch]
             for one, value in zip(batch, self._kv.get_many(keys), strict=True):

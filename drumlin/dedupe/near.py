@@ -15,7 +15,7 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from drumlin.dedupe.runs import DomainSketches
@@ -46,8 +46,9 @@ class KeyValue(Protocol):
 
     def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None: ...
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Keys that begin with `prefix`, in order, with their values."""
+
+Scan = Callable[[bytes], Iterator[tuple[bytes, bytes]]]
+"""All keys of such a store that begin with a prefix, in order, with their values; only to move an index."""
 
 
 class Sketched(NamedTuple):
@@ -134,9 +135,9 @@ class NearIndex:
         self._evict(used)
         return changes
 
-    def told(self) -> Iterator[Sketched]:
+    def told(self, scan: Scan) -> Iterator[Sketched]:
         """All sketches of the present format, those of a domain in the order of their arrival."""
-        for key, chunk in self._kv.scan(b"n"):
+        for key, chunk in scan(b"n"):
             if key[DOMAIN_KEY_BYTES] == FORMAT:
                 for at in range(0, len(chunk), _ENTRY_BYTES):
                     end = at + SKETCH_BYTES

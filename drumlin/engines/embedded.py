@@ -61,6 +61,13 @@ class Values(Protocol):
         """Keys that begin with `prefix`, in order, with their values."""
 
 
+class ScannedKeyValue(KeyValue, Protocol):
+    """`drumlin.dedupe.KeyValue` that can be told."""
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys that begin with `prefix`, in order, with their values."""
+
+
 def verdict_on(settled: Settled, task_id: int, attempt_id: bytes, live: bool, leased: bool, ended: bool) -> Verdict:
     """The rules of `base.Engine.settle_all`, in their order. The URL's task has this id and was last settled with this
     attempt; `live` is whether the settlement has the id of the live lease, `leased` whether that lease holds the
@@ -77,8 +84,9 @@ def verdict_on(settled: Settled, task_id: int, attempt_id: bytes, live: bool, le
 class EmbeddedContents:
     """`base.Contents` over an index in this process."""
 
-    def __init__(self, values: KeyValue) -> None:
+    def __init__(self, values: ScannedKeyValue) -> None:
         self._index = ContentIndex(values)
+        self._values = values
 
     async def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
         return self._index.known(items)
@@ -90,10 +98,10 @@ class EmbeddedContents:
         self._index.adopt(contents)
 
     def told(self) -> Iterator[Kept]:
-        return (KeptContent(*one) for one in self._index.contents())
+        return (KeptContent(*one) for one in self._index.contents(self._values.scan))
 
     def told_sketches(self) -> Iterator[Kept]:
-        return (KeptSketch(*one) for one in self._index.sketches())
+        return (KeptSketch(*one) for one in self._index.sketches(self._values.scan))
 
     def written(self, kept: Sequence[Kept]) -> list[tuple[bytes, bytes]]:
         """The keys and values by which these contents and sketches come to be known."""

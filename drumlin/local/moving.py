@@ -55,7 +55,9 @@ async def frontier_at(spec: str, *, founds: bool = False, closed: bool = False) 
     place = frontier_folder(Path(spec.removeprefix(ROCKSDB)))
     is_there = (place / CURRENT).exists()
     if not is_there and not founds:
-        raise ConfigError(f"There is no frontier in {place}.", "Name a crawl with --out DIR or --engine rocksdb:DIR.")
+        raise ConfigError(
+            f"There is no queue of a crawl in {place}.", "Name a crawl with --out DIR or --engine rocksdb:DIR."
+        )
     place.parent.mkdir(parents=True, exist_ok=True)
     out = place.parent if place.name == FRONTIER and any((place.parent / one).exists() for one in MARKS) else None
     with _locked(out):

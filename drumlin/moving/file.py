@@ -1,6 +1,6 @@
 """The file of an exported frontier.
 
-    drumlin frontier 1\\n
+    drumlin-frontier 1\\n
     frame, frame, …
 
 A frame is a length (4 bytes), a crc32 (4 bytes) and its content, as in journals (`drumlin.store.frames`). The first
@@ -32,15 +32,15 @@ from drumlin.engines.kept import TYPES, Kept, Section, number_of_records
 from drumlin.errors import StorageError
 from drumlin.store.frames import framed, frames_in
 
-MAGIC = b"drumlin frontier 1\n"
-MAGIC_BEGIN = b"drumlin frontier "
+MAGIC = b"drumlin-frontier 1\n"
+MAGIC_BEGIN = b"drumlin-frontier "
 LEVEL = 3
 PAGE_BYTES_MAX = 256 << 20
 """How large the records of one frame may be: a file that claims more is damaged."""
 _HEADER, _ENDING = b"H", b"E"
 _CODES = {section: bytes((number,)) for number, section in enumerate(Section, 1)}
 _SECTIONS = {code: section for section, code in _CODES.items()}
-_REFUSED = "Export the frontier again."
+_REFUSED = "Export it again."
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -153,4 +153,4 @@ class FrontierFile:
     def _stranger(self, magic: bytes) -> tuple[str, str]:
         if magic.startswith(MAGIC_BEGIN):
             return f"{self.path} was written by another version of drumlin.", "Use that version to import it."
-        return f"{self.path} is no exported frontier.", "Name a file that `drumlin frontier export` wrote."
+        return f"{self.path} is no queue that was exported.", "Name a file that `drumlin frontier export` wrote."

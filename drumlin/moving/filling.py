@@ -30,7 +30,7 @@ SHARD_BUFFERED_MAX = 500
 BUFFERED_MAX = 50_000
 """How many records wait until there are enough for their shard."""
 EMPTY = "Import into an empty one: a new folder, or another namespace at the end of a redis:// address."
-HALF = "This frontier is only half imported."
+HALF = "The queue of this crawl is only half imported."
 HALF_HINT = "Repeat the same `drumlin frontier` command, which goes on with it."
 
 

@@ -124,9 +124,9 @@ def test_a_frontier_goes_to_redis_and_back_in_files(tmp_path: Path, web: Web, fr
 def test_what_cannot_be_moved_is_refused_in_one_sentence(tmp_path: Path, frontier: Verb) -> None:
     (tmp_path / "text").write_text("no frontier")
     cases = {
-        ("export", "x", "--out", "nothing"): (2, "There is no frontier in"),
+        ("export", "x", "--out", "nothing"): (2, "There is no queue of a crawl in"),
         ("export", "x", "--engine", "memory"): (2, "The memory engine is gone"),
-        ("import", "text", "--engine", "rocksdb:new"): (3, "is no exported frontier"),
+        ("import", "text", "--engine", "rocksdb:new"): (3, "is no queue that was exported"),
         ("import", "missing", "--engine", "rocksdb:new"): (3, "Cannot read missing"),
         ("migrate", "--from", "redis://127.0.0.1/a", "--to", "rocksdb:b"): (2, "from RocksDB to another engine"),
         ("migrate", "--from", "rocksdb:a"): (2, "from RocksDB to another engine"),

@@ -76,6 +76,15 @@ SCENES: dict[str, Scene] = {
         slow=True,
     ),
     "docs/how-to/politeness.md": Scene(before=HURRY, slow=True),
+    "docs/how-to/move-a-frontier.md": Scene(
+        before=f"{CLUSTER}\n{CRAWLED}\ndrumlin crawl https://example.org/ --out other --quiet",
+        filled={f"redis://{ADDRESS}": ENGINE, "--out example": "--out other"},
+        beside={
+            "drumlin coordinator": "curl --silent --fail http://127.0.0.1:8700/readyz > /dev/null",
+            "drumlin node --coord": f"drumlin nodes {AT_PLAIN} > nodes.log 2>&1 && grep -q n1 nodes.log",
+        },
+        slow=True,
+    ),
     "docs/how-to/read-logs.md": Scene(
         before="mkdir -p fleet/logs\n"
         """echo '{"time":"now","level":"error","node":"n1","message":"m","request":"9ec1d4-5180"}' > fleet/logs/a.log"""

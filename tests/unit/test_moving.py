@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -90,9 +91,9 @@ def test_a_file_that_was_cut_or_changed_is_refused_before_anything_is_written(tm
         with pytest.raises(StorageError, match="damaged or incomplete"):
             FileSource(path)
     path.write_bytes(b"something else")
-    with pytest.raises(StorageError, match="no exported frontier"):
+    with pytest.raises(StorageError, match="no queue that was exported"):
         FileSource(path)
-    path.write_bytes(b"drumlin frontier 9\n" + whole)
+    path.write_bytes(b"drumlin-frontier 9\n" + whole)
     with pytest.raises(StorageError, match="another version"):
         FileSource(path)
 
@@ -107,7 +108,7 @@ class _Breaks(MemoryEngine):
 
     left = -1
 
-    async def fill(self, shard: int, step: int, kept: list[Kept], now: float) -> None:  # type: ignore[override]
+    async def fill(self, shard: int, step: int, kept: Sequence[Kept], now: float) -> None:
         self.left -= 1
         if self.left == 0:
             raise ConnectionError

@@ -62,14 +62,6 @@ CALLED_BY_OTHERS = {
         "drumlin.tracing.spans._Ids.generate_trace_id",
     },
     "bench.engines, which waits until RocksDB has come to rest": {"drumlin.engines.rocksdb.engine.RocksEngine.at_rest"},
-    "`drumlin frontier checkpoint`, which issue 15 adds": {
-        "drumlin.engines.base.Engine.snapshot",
-        *(
-            f"drumlin.engines.{engine}.snapshot"
-            for engine in ("memory.engine.MemoryEngine", "redis.engine.RedisEngine")
-        ),
-        "drumlin.engines.rocksdb.engine.RocksEngine.snapshot",
-    },
 }
 
 FILES = sorted((ROOT / "drumlin").rglob("*.py"))

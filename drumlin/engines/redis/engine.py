@@ -445,7 +445,7 @@ class RedisEngine(RedisKeeping):
 
     async def snapshot(self, name: str) -> str:
         raise EngineError(
-            "A frontier on Redis has no checkpoints.",
+            "A crawl on Redis has no checkpoints.",
             "Use Redis's own backups of every master, or stop the coordinators and use `drumlin frontier export`.",
         )
 

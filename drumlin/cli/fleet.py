@@ -32,7 +32,15 @@ def command() -> None:
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read seed URLs from FILE, one a line; - for stdin")
 @click.option("--foreground", is_flag=True, help="stay, show progress, and take the fleet down when it is finished")
 @config_options(
-    *names_of("fleet"), "concurrency", "json", "quiet", "color", *LOG_SETTINGS, *KAFKA_SETTINGS, *names_of("crawl")
+    *names_of("fleet"),
+    "concurrency",
+    "trace_every",
+    "json",
+    "quiet",
+    "color",
+    *LOG_SETTINGS,
+    *KAFKA_SETTINGS,
+    *names_of("crawl"),
 )
 def up(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, foreground: bool) -> int:
     """Start a fleet, or start one again that was taken down: it goes on where it stopped.
@@ -44,7 +52,9 @@ def up(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, foreground
     from drumlin.fleet.founding import found_fleet
     from drumlin.fleet.layout import FleetPaths
     from drumlin.fleet.up import start
+    from drumlin.tracing import check_installed
 
+    check_installed(loaded.process.trace_every)
     seeds = read_seeds(urls, input_file) if urls or input_file else []
     out = Path(loaded.fleet.out)
     founded = FleetPaths(out).exists()

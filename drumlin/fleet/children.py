@@ -111,7 +111,7 @@ def coordinator_children(paths: FleetPaths, plan: FleetPlan) -> list[Child]:
         command += ["--input", str(paths.seeds)] if paths.seeds.stat().st_size else []
         command += ["--store", str(paths.store), "--listen", listen]
         command += ["--finish" if plan.finish else "--no-finish"]
-        command += ["--cert", str(certificates.server), "--key", str(certificates.server_key), *_logging(plan)]
+        command += ["--cert", str(certificates.server), "--key", str(certificates.server_key), *_telling(plan)]
         command += [*_events(plan), *_seeds(plan)]
         record = FleetProcess(name, ProcessRole.COORDINATOR, f"https://{listen}")
         children.append(Child(record, command, environment, paths.log(name)))
@@ -128,13 +128,14 @@ def node_children(paths: FleetPaths, plan: FleetPlan, coordinators: list[str]) -
         authority = CertificateFiles.in_folder(paths.certs).authority
         command = [*_drumlin("node"), "--config", str(paths.crawl), "--coordinator", addresses, "--name", name]
         command += ["--store", str(paths.store), "--token-file", str(paths.join_token), "--ca", str(authority)]
-        command += ["--concurrency", str(plan.concurrency), *_logging(plan), *_events(plan)]
+        command += ["--concurrency", str(plan.concurrency), *_telling(plan), *_events(plan)]
         children.append(Child(FleetProcess(name, ProcessRole.NODE), command, _environment(), paths.log(name)))
     return children
 
 
-def _logging(plan: FleetPlan) -> list[str]:
-    return ["--log-format", plan.log.format, "--log-level", plan.log.level]
+def _telling(plan: FleetPlan) -> list[str]:
+    tracing = ["--trace-every", str(plan.trace_every)] if plan.trace_every else []
+    return ["--log-format", plan.log.format, "--log-level", plan.log.level, *tracing]
 
 
 def _events(plan: FleetPlan) -> list[str]:

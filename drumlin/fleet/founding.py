@@ -49,7 +49,7 @@ def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
     wanted, concurrency = _wanted(before.plan if before else None, loaded)
     allow_open_files(concurrency)
     plan = _new_plan(wanted, concurrency) if before is None else _changed_plan(before.plan, wanted, concurrency)
-    plan = _with_kafka(_with_log(plan, loaded), loaded)
+    plan = _with_kafka(_with_telling(plan, loaded), loaded)
     paths.make()
     _write_crawl(paths, config, seeds)
     _write_secrets(paths, plan)
@@ -108,12 +108,14 @@ def _wanted(before: FleetPlan | None, loaded: Loaded) -> tuple[FleetConfig, int]
     return msgspec.structs.replace(loaded.fleet, **kept), concurrency
 
 
-def _with_log(plan: FleetPlan, loaded: Loaded) -> FleetPlan:
-    """The plan with how its processes log, if somebody said that; `--quiet` is about the command, not about them."""
+def _with_telling(plan: FleetPlan, loaded: Loaded) -> FleetPlan:
+    """The plan with how its processes log and what they trace, if somebody said that; `--quiet` is about the command,
+    not about them."""
     process = loaded.process
     log_format = process.log_format if loaded.is_given("log_format") else plan.log.format
     level = process.log_level if loaded.is_given("log_level") else plan.log.level
-    return msgspec.structs.replace(plan, log=LogSettings(log_format, level))
+    trace_every = process.trace_every if loaded.is_given("trace_every") else plan.trace_every
+    return msgspec.structs.replace(plan, log=LogSettings(log_format, level), trace_every=trace_every)
 
 
 def _with_kafka(plan: FleetPlan, loaded: Loaded) -> FleetPlan:

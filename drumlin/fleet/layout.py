@@ -57,6 +57,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     finish: bool = True
     namespace: str = "fleet"
     log: LogSettings = LogSettings()
+    trace_every: int = 0
     kafka: KafkaPlan = KafkaPlan()
 
 

@@ -13,6 +13,7 @@ import pytest
 from drumlin.errors import EXIT_OK, EXIT_USAGE
 from drumlin.testing import FakeWeb
 from tests.acceptance.commands import chain, crawl, drumlin, end, environment, report, running, sentence, wait_until
+from tests.harness.fleet import fleet, needs_redis
 from tests.harness.otlp import ReceivedSpan, Receiver
 
 SECRET = "hunter2"
@@ -74,6 +75,25 @@ def check_way(spans: dict[str, ReceivedSpan]) -> None:
     order = [spans[name] for name in ("fetch", "read", "store", "send")]
     assert all(one.start <= one.end for one in spans.values())
     assert [one.start for one in order] == sorted(one.start for one in order)
+
+
+@needs_redis
+def test_a_fleet_passes_the_flag_on_and_keeps_it_when_it_is_started_again(
+    web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = web.page("fleet-traced", "/", "home")
+    shape = ("--nodes", "1", "--coordinators", "1", "--masters", "1", "--delay", "0", "--no-finish")
+    with Receiver() as receiver:
+        for name, value in receiver.variables.items():
+            monkeypatch.setenv(name, value)
+        with fleet(tmp_path, *shape, "--trace-every", "1", home) as one:
+            wait_until(lambda: set(of_url(receiver, home)) == WAY, "the trace of the home page")
+            assert drumlin(tmp_path, "fleet", "down", "--out", one.root).returncode == EXIT_OK
+            receiver.spans.clear()
+            assert drumlin(tmp_path, "fleet", "up", "--out", one.root).returncode == EXIT_OK
+            later = web.page("fleet-traced", "/later", "later")
+            assert drumlin(tmp_path, "enqueue", "--out", one.root, later).returncode == EXIT_OK
+            wait_until(lambda: {"lease", "fetch", "settle"} <= set(of_url(receiver, "/later")), "the second trace")
 
 
 def test_a_crawl_on_one_machine_is_traced_in_part(web: FakeWeb, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.harness.shipped import DEPLOY
 
 FOLDER = DEPLOY / "compose"
 FILE = FOLDER / "compose.yaml"
-_VARIABLE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<name>\w+)(?:(?P<kind>:[-?])(?P<rest>[^}]*))?\})")
+_VARIABLE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<name>\w+)(?:(?P<kind>:[-?+])(?P<rest>[^}]*))?\})")
 
 
 def filled_in(text: str, variables: Mapping[str, str]) -> str:
@@ -24,6 +24,8 @@ def filled_in(text: str, variables: Mapping[str, str]) -> str:
         given = variables.get(found["name"], "")
         if not given and found["kind"] == ":?":
             raise ValueError(found["rest"])
+        if found["kind"] == ":+":
+            return found["rest"] if given else ""
         return given or (found["rest"] or "")
 
     return _VARIABLE.sub(value, text)

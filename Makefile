@@ -31,7 +31,7 @@ MANUALS := $(addprefix /usr/share/,cppreference/doc/html doc/libboost1.74-doc do
 
 FAST_TESTS := $(wildcard tests/unit tests/conformance)
 REAL_TESTS := $(wildcard tests/integration tests/acceptance)
-CHECKED := $(wildcard drumlin tests bench docs)
+CHECKED := $(wildcard drumlin tests bench docs deploy)
 # Unit and conformance tests share nothing and so use all cores. Integration and acceptance tests start real processes
 # and mostly wait for them, so three files of them run at a time, also on two cores. They run in the order of their names:
 # pytest-xdist would begin with the files of many tests, and end with a few long tests while the other workers are idle.
@@ -45,8 +45,8 @@ define run-tests
 		$(BIN)/pytest -q --last-failed --last-failed-no-failures none $(2); }
 endef
 
-.PHONY: help test bytecode lint types fast-tests real-tests demo bench bench-manuals bench-micro test-slow lock docs docs-site \
-	pictures format clean
+.PHONY: help test bytecode lint types fast-tests real-tests demo bench bench-manuals bench-micro test-slow lock constraints docs \
+	docs-site pictures format clean check-deploy deploy-tools dist
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -72,7 +72,7 @@ real-tests: bytecode
 	tests/setup-debian.sh $(DEBIAN_TEST)
 	$(call run-tests,-n $(REAL_WORKERS) --dist loadfile --no-loadscope-reorder $(REAL_TESTS),$(REAL_TESTS))
 
-test-slow: bytecode .venv-bench/.ready .venv-docs/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
+test-slow: bytecode deploy-tools .venv-bench/.ready .venv-docs/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
 	tests/setup-debian.sh $(DEBIAN_SLOW)
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q --timeout 3600 tests/slow
 
@@ -112,6 +112,27 @@ pictures: bytecode ## record a terminal and photograph the dashboard, for README
 	tests/setup-debian.sh chromium
 	$(BIN)/python docs/pictures/make.py
 
+# Validators that are written in Go are built once, into the user's cache. Without Go their files are not checked.
+TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/drumlin/bin
+deploy-tools: .venv-deploy/.ready
+	tests/setup-debian.sh prometheus systemd
+	@mkdir -p $(TOOLS)
+	@command -v go >/dev/null || { echo "No Go here: the Helm chart and the compose file are not checked." >&2; exit 0; }; \
+	test -x $(TOOLS)/helm || GOBIN=$(TOOLS) nice -n 10 go install helm.sh/helm/v3/cmd/helm@v3.22.0; \
+	test -x $(TOOLS)/compose-spec || { GOBIN=$(TOOLS)/new nice -n 10 go install \
+		github.com/compose-spec/compose-go/v2/cmd@v2.16.2 && mv $(TOOLS)/new/cmd $(TOOLS)/compose-spec; }
+
+check-deploy: deploy-tools ## check the files in deploy/ with validators
+	.venv-deploy/bin/python deploy/check.py
+
+# Everything that a release consists of, in dist/. Two builds of one commit are the same, byte by byte.
+dist: .venv/.ready .venv-deploy/.ready ## wheel, sdist, constraints, bill of materials, release notes, checksums
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(UV) build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	rm -f dist/.gitignore
+	cp requirements/constraints.txt dist/constraints.txt
+	.venv-deploy/bin/python deploy/release.py dist
+
 format: .venv/.ready ## format and fix what ruff can
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
@@ -122,9 +143,17 @@ lock: .venv/.ready ## choose and pin the newest allowed versions of all dependen
 	$(COMPILE) --upgrade pyproject.toml --group dev -c requirements/runtime.lock -o requirements/dev.lock
 	$(COMPILE) --upgrade requirements/replay.in -o requirements/replay.txt
 	$(COMPILE) --upgrade requirements/docs.in -o requirements/docs.txt
+	$(COMPILE) --upgrade requirements/deploy.in -o requirements/deploy.txt
+	$(COMPILE) --upgrade requirements/build.in -c requirements/dev.lock -o requirements/build.txt
+	$(MAKE) constraints
+
+# For images and users: drumlin with every extra, in the versions that the tests had. It chooses no version that dev.lock has.
+constraints: $(BIN)/uv ## pin what the extras need, after one was added
+	$(COMPILE) --all-extras pyproject.toml -c requirements/dev.lock -o requirements/extras.lock
+	$(COMPILE) --no-generate-hashes --no-annotate --all-extras pyproject.toml -c requirements/extras.lock -o requirements/constraints.txt
 
 clean: ## remove environments and caches
-	rm -rf .venv .venv-bench .venv-docs .venv-replay .venv-types build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-deploy .venv-docs .venv-replay .venv-types build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find drumlin tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # An environment holds exactly what its lock file says; uv (itself pinned, in .venv) installs it in seconds.
@@ -148,6 +177,11 @@ $(BIN)/uv: requirements/uv.lock
 .venv-replay/.ready: $(BIN)/uv requirements/replay.txt
 	test -x .venv-replay/bin/python || $(UV) venv --quiet --python $(BIN)/python .venv-replay
 	$(UV) pip install --quiet --python .venv-replay/bin/python --require-hashes -r requirements/replay.txt
+	touch $@
+
+.venv-deploy/.ready: $(BIN)/uv requirements/deploy.txt
+	test -x .venv-deploy/bin/python || $(UV) venv --quiet --python $(BIN)/python .venv-deploy
+	$(UV) pip install --quiet --python .venv-deploy/bin/python --require-hashes -r requirements/deploy.txt
 	touch $@
 
 .venv-docs/.ready: $(BIN)/uv requirements/docs.txt

@@ -1,8 +1,8 @@
 """Whether the drumlin in this container is well, for the container's health check: exit code 0 if it is.
 
 `HEALTH_URL` is where to ask: a coordinator's `https://127.0.0.1:8700/readyz`, or a node's
-`http://127.0.0.1:9464/metrics`. A coordinator is well if it answers 200. A node is well if its loop has made its figures
-a short while ago: one that hangs still serves the old ones. It needs nothing but Python, so the image needs no curl.
+`http://127.0.0.1:9464/metrics`. A coordinator is well if it answers 200. A node is well if its loop has made its
+figures a short while ago: one that hangs still serves the old ones. The image needs no curl for this, only Python.
 """
 
 from __future__ import annotations

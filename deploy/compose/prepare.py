@@ -52,10 +52,9 @@ def put(path: Path, text: str, owner: int) -> None:
 
 
 def give(path: Path, owner: int) -> None:
-    """Let one user read a file, or a folder with its files."""
-    for one in (path, *path.rglob("*")) if path.is_dir() else (path,):
-        one.chmod(0o500 if one.is_dir() else 0o400)
-        os.chown(one, owner, owner)
+    """Let one user, and nobody else, read a file or see what is in a folder."""
+    path.chmod(0o500 if path.is_dir() else 0o400)
+    os.chown(path, owner, owner)
 
 
 def drumlin(*arguments: str) -> None:

@@ -120,4 +120,4 @@ def main(what: str, root: Path = Path("/secrets")) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(sys.argv[1])

@@ -17,8 +17,8 @@ MENU = {
         "docs/how-to",
         (
             *("politeness", "scope", "budgets", "resume", "change-settings", "large-crawls", "dashboard", "ask-why"),
-            *("replay", "run-a-fleet", "redis-cluster", "move-a-frontier", "upgrade", "monitor", "runbook", "trace"),
-            *("read-logs", "simulate"),
+            *("replay", "run-a-fleet", "deploy", "redis-cluster", "move-a-frontier", "kafka", "upgrade", "monitor"),
+            *("runbook", "trace", "read-logs", "simulate", "release"),
         ),
     ),
     "Reference": (

@@ -62,6 +62,27 @@ SCENES: dict[str, Scene] = {
     "docs/how-to/ask-why.md": Scene(before=CRAWLED, filled={"drumlin top --out": "drumlin top --once --out"}),
     "docs/how-to/budgets.md": Scene(before=HURRY),
     "docs/how-to/change-settings.md": Scene(before=RUNNING, slow=True),
+    "docs/how-to/deploy.md": Scene(
+        before=CLUSTER,
+        left_out={
+            "docker": "no container engine runs here; tests/slow/test_container.py and test_compose.py do its work",
+            "cd deploy/compose": "it prepares a folder for docker compose, which does not run here",
+            "cp .env.example": "it prepares a folder for docker compose, which does not run here",
+            "sed -i": "it prepares a folder for docker compose, which does not run here",
+            "UV_TOOL_DIR": "it would install for the whole machine; tests/slow/test_release.py installs elsewhere",
+            "install -m": "it would change this machine; tests/integration/test_units.py runs the units",
+            "systemd-sysusers": "it would change the users of this machine",
+            "systemctl": "no service manager runs here; tests/integration/test_units.py runs the units' commands",
+            "kubectl": "there is no cluster here; `make check-deploy` checks the chart",
+            "helm": "there is no cluster here; `make check-deploy` checks the chart",
+        },
+    ),
+    "docs/how-to/release.md": Scene(
+        left_out=dict.fromkeys(
+            ("make dist", "cd dist", "sha256sum", "uv tool", "drumlin --version", "drumlin demo", "docker", "git push"),
+            "tests/slow/test_release.py builds, checks and installs a release in folders of its own",
+        ),
+    ),
     "docs/how-to/dashboard.md": Scene(before=CLUSTER, filled={f"redis://{ADDRESS}": ENGINE}, slow=True),
     "docs/how-to/monitor.md": Scene(
         before=f"{CLUSTER}\n{HURRY}\nexport DRUMLIN_ENGINE={ENGINE}\n{PLAIN_COORDINATOR}",

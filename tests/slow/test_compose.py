@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import urllib.request
+from functools import partial
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -117,9 +118,7 @@ class Composed:
             if condition == "service_completed_successfully":
                 assert one.wait(READY_S_MAX) == EXIT_OK, f"{name}: {one.words()}"
             elif condition == "service_healthy":
-                wait_for(
-                    lambda one=one: self._healthy(name, one), READY_S_MAX, lambda one=one: f"{name}: {one.words()}"
-                )
+                wait_for(partial(self._healthy, name, one), READY_S_MAX, one.words)
 
     def _healthy(self, name: str, one: Container) -> bool:
         assert one.process.poll() is None, f"{name} has ended: {one.words()}"

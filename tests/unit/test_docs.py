@@ -16,8 +16,8 @@ CODE_BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"`([\w.-]+(?:/[\w.-]+)*\.(?:py|lua|md|sh))`")
 LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-# Names of files that a reader is asked to make.
-EXAMPLES = {"drumlin/cli/VERB.py"}
+# Names of files that a reader is asked to make, or that a command makes.
+EXAMPLES = {"drumlin/cli/VERB.py", "RELEASE-NOTES.md"}
 
 
 def name_of(path: Path) -> str:

@@ -59,10 +59,12 @@ needs_namespaces = pytest.mark.skipif(
 )
 
 
-def inside(module: str, folder: Path) -> dict[str, Any]:
+def inside(module: str, folder: Path, *more: str) -> dict[str, Any]:
     """Run the `main` of a module in namespaces of its own. Returns what it has seen."""
     seen = folder / "seen.json"
-    code = f"import runpy, sys; sys.argv = ['x', {str(folder)!r}]; runpy.run_path({module!r}, run_name='__main__')"
+    code = (
+        f"import runpy, sys; sys.argv = {['', str(folder), *more]!r}; runpy.run_path({module!r}, run_name='__main__')"
+    )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*ALONE, sys.executable, "-c", code],

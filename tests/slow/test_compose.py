@@ -17,7 +17,10 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from deploy.check import CACHE
+from drumlin.config import SETTINGS
 from drumlin.errors import EXIT_OK
 from tests.harness.composed import FOLDER, services
 from tests.harness.containers import BRIDGE, Container, Engine, Spec, inside, needs_namespaces, tell, wait_for
@@ -27,16 +30,44 @@ from tests.harness.sealed import ADDRESS, Site
 ROOT = Path(__file__).parents[2]
 NET = "10.77.0"
 NODES = 2
+PLAIN, CONNECTED = "plain", "with object storage and Kafka"
 READY_S_MAX = 180.0
 CRAWL_S_MAX = 120.0
-S3_PORT = 7070
 VERSITYGW = CACHE / "versitygw"
+KAFKA = CACHE.parent.with_name("drumlin-tests") / "kafka-4.1.0"
 # What images bring along: their programs, how they start, and whose their data is.
-PROGRAMS = {"versity/versitygw": [(VERSITYGW, "/usr/local/bin/versitygw", True)]}
-STARTS = {"prom/prometheus": ["prometheus"]}
-USERS = {"prom/prometheus": "65534:65534"}
-# Not to be had here: Grafana, and Kafka's image.
+PROGRAMS = {
+    "versity/versitygw": [(VERSITYGW, "/usr/local/bin/versitygw", True)],
+    "apache/kafka": [(KAFKA, "/opt/kafka", True)],
+}
+JAVA = "java -cp '/opt/kafka/lib/*'"
+FORMAT = f"{JAVA} kafka.tools.StorageTool format --ignore-formatted -t 5L6g3nShT-eMCtK--X86sw -c /tmp/server.properties"
+# Its image makes a property of every variable: of KAFKA_NODE_ID node.id, and so on.
+KAFKA_START = f"""env | sed -n 's/^KAFKA_//p' | while IFS== read -r name value; do
+    printf '%s=%s\\n' "$(printf %s "$name" | tr A-Z_ a-z.)" "$value"
+done > /tmp/server.properties
+{FORMAT} && exec {JAVA} kafka.Kafka /tmp/server.properties
+"""
+STARTS = {"prom/prometheus": ["prometheus"], "apache/kafka": ["sh", "-eu", "-c", KAFKA_START]}
+USERS = {"prom/prometheus": "65534:65534", "apache/kafka": "1000:1000"}
+# Of these, images have tools of their own to ask whether they are well.
+PORTS = {"s3": 7070, "kafka": 9092}
+# It cannot be had here.
 LEFT_OUT = {"grafana"}
+# Object storage and Kafka as .env turns them on.
+STORED = {"FLEET_STORE": "s3://crawl/fleet"} if "coordinator_spool" in SETTINGS and VERSITYGW.exists() else {}
+TOLD = {"FLEET_EVENTS": "kafka://kafka:9092/drumlin"} if "events" in SETTINGS and KAFKA.exists() else {}
+READ_TOPICS = """
+import collections, confluent_kafka, json
+place = {"bootstrap.servers": "kafka:9092", "group.id": "x", "auto.offset.reset": "earliest"}
+consumer = confluent_kafka.Consumer(place)
+topics = [name for name in consumer.list_topics(timeout=30).topics if name.startswith("drumlin")]
+consumer.subscribe(topics)
+counts = collections.Counter()
+while (message := consumer.poll(20)) is not None:
+    counts[message.topic()] += not message.error()
+print(json.dumps(counts))
+"""
 
 
 class Composed:
@@ -122,10 +153,9 @@ class Composed:
 
     def _healthy(self, name: str, one: Container) -> bool:
         assert one.process.poll() is None, f"{name} has ended: {one.words()}"
-        if name == "s3":
-            # Its image has nc for this; this machine may not.
+        if name in PORTS:
             with socket.socket() as asking:
-                return asking.connect_ex((one.spec.address, S3_PORT)) == 0
+                return asking.connect_ex((one.spec.address, PORTS[name])) == 0
         test = self._services[name].get("healthcheck", {}).get("test")
         command = ["sh", "-c", *test[1:]] if test else self._image(self._services[name]).health
         return one.run(command).returncode == EXIT_OK
@@ -140,6 +170,13 @@ class Composed:
         assert found is not None, words
         return json.loads(words[found.start() :])
 
+    def topics(self) -> Any:
+        """How many events each topic has."""
+        spec = Spec("reader", self._images["drumlin"], ["python", "-c", READ_TOPICS], address=next(self._addresses))
+        reader = self.engine.start(spec)
+        assert reader.wait(CRAWL_S_MAX) == EXIT_OK, reader.words()
+        return json.loads(reader.words())
+
     def sums(self) -> dict[str, str]:
         """What is in the files of every secret."""
         files = sorted(path for path in self._volumes.glob("*-secrets/**/*") if path.is_file())
@@ -153,13 +190,15 @@ class Composed:
         }
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, how: str) -> None:
     """Runs inside."""
     world = folder / "world"
     world.mkdir()
     (folder / "seeds.txt").write_text("http://example.org/\n")
     told = {"FLEET_CONTACT": "you@example.org", "FLEET_SEEDS": str(folder / "seeds.txt"), "FLEET_DELAY": "0.05s"}
-    fleet = Composed(world, told | {"FLEET_NODES": str(NODES)}, ("s3",) if VERSITYGW.exists() else ())
+    told |= {"FLEET_NODES": str(NODES)} | (STORED | TOLD if how == CONNECTED else {})
+    profiles = [name for name, there in (("s3", VERSITYGW.exists()), ("kafka", KAFKA.exists())) if there]
+    fleet = Composed(world, told, tuple(profiles) if how == CONNECTED else ())
     serve(fleet.engine)
     fleet.up()
     wait_for(lambda: fleet.ask("status")["pages"] >= 8, CRAWL_S_MAX, lambda: str(fleet.ask("status")))
@@ -176,9 +215,15 @@ def main(folder: Path) -> None:
     for node in fleet.running["node"]:
         node.signal(signal.SIGTERM)
     seen["left"] = [node.wait(READY_S_MAX) for node in fleet.running["node"]]
-    seen["warcs"] = len(list((world / "volumes" / "store" / "warc").glob("*.warc.gz")))
+    seen["warcs"] = len(list((world / "volumes").glob("s*/**/*.warc.gz")))
+    seen["stored"] = sorted({path.parts[0] for path in under(world / "volumes") if path.suffix == ".gz"})
+    seen["topics"] = fleet.topics() if how == CONNECTED and TOLD else {}
     seen["running"] = sorted(fleet.running)
     tell(seen, folder / "seen.json")
+
+
+def under(folder: Path) -> list[Path]:
+    return [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
 
 
 def serve(engine: Engine) -> None:
@@ -205,8 +250,9 @@ def scraped(prometheus: Container) -> dict[str, list[str]]:
 
 
 @needs_namespaces
-def test_a_fleet_in_containers_crawls_and_survives_a_coordinator(tmp_path: Path) -> None:
-    seen = inside(__file__, tmp_path)
+@pytest.mark.parametrize("how", [PLAIN, CONNECTED])
+def test_a_fleet_in_containers_crawls_and_survives_a_coordinator(tmp_path: Path, how: str) -> None:
+    seen = inside(__file__, tmp_path, how)
     assert seen["stats"]["state"] == "running"
     assert len(seen["nodes"]) == NODES
     assert seen["left"] == [EXIT_OK] * NODES
@@ -219,8 +265,14 @@ def test_a_fleet_in_containers_crawls_and_survives_a_coordinator(tmp_path: Path)
     owners = {name.split("/")[0]: mode.split()[0] for name, mode in secrets.items()}
     assert owners["node-secrets"] == owners["coordinator-secrets"] == owners["operator-secrets"] == "10001"
     assert (owners["redis-secrets"], owners["prometheus-secrets"]) == ("999", "65534")
-    assert ("s3" in seen["running"]) == VERSITYGW.exists()
+    if how == PLAIN:
+        assert not {"s3", "kafka"} & set(seen["running"])
+        assert seen["stored"] == ["store"]
+        return
+    assert seen["stored"] == (["s3"] if STORED else ["store"])
+    assert bool(seen["topics"]) == bool(TOLD)
+    assert all(count > 0 for count in seen["topics"].values())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

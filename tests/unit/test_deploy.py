@@ -32,10 +32,7 @@ CONTACT = {"FLEET_CONTACT": "you@example.org"}
 # What HorizontalPodAutoscalers call the metric that the adapter's rule makes of ours.
 ALIASES = {"drumlin_backlog_hosts"}
 # Object storage and Kafka are built on other branches of issue 15. Remove a name when the setting is there.
-NOT_YET = {
-    *("--seeds-from", "--spool", "DRUMLIN_COORDINATOR_SPOOL"),
-    *("DRUMLIN_EVENTS", "DRUMLIN_EVENTS_CONFIG", "DRUMLIN_SEEDS_FROM"),
-}
+NOT_YET = {"--spool", "DRUMLIN_COORDINATOR_SPOOL"}
 PASSED_THROUGH = re.compile(r"FLEET_\w+")
 
 

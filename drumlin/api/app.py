@@ -71,6 +71,7 @@ from drumlin.events.kafka import Kafka
 from drumlin.http.refusal import Refused
 from drumlin.logs import Event, current_request, event
 from drumlin.protocol import Failure, paths
+from drumlin.store.files import DirectoryFiles, StoreFiles
 
 BODIES_BYTES_MAX = 512 * 1024 * 1024
 """How much the bodies of all requests under way may have together, decompressed."""
@@ -100,8 +101,9 @@ Adapted = Callable[[Route], Route | None]
 
 class CoordinatorApp:
     """The ASGI application. `on_failure` is called when a node cannot go on, and `on_broken` when the engine or the
-    store fails a request. `store` is where bundles go, and pages of workers that have no store themselves. `endpoint`
-    is the address at which nodes reach this coordinator."""
+    store fails a request. `store` is a folder where bundles are checked and pages of workers grow that have no store
+    themselves. They end up in `files`, which is the same folder if nothing else is said. `endpoint` is the address at
+    which nodes reach this coordinator."""
 
     def __init__(
         self,
@@ -112,6 +114,7 @@ class CoordinatorApp:
         on_broken: Callable[[DrumlinError], None] | None = None,
         engine_time: EngineTime,
         store: Path | None = None,
+        files: StoreFiles | None = None,
         endpoint: str = "",
         sync: bool = False,
         bundle_quota_bytes: int = QUOTA_BYTES,
@@ -120,24 +123,19 @@ class CoordinatorApp:
         """The first unexpected exception in a call of a node, which whoever runs the server should raise."""
         self._dispatcher, self._engine = dispatcher, dispatcher.engine
         self._access, self._endpoint, self._store = access, endpoint, store
+        if files is None and store is not None:
+            files = DirectoryFiles(store)
         self._on_broken, self._time = on_broken, engine_time
         self.health = Health(dispatcher.happened)
-        self.watch = Watch(
-            dispatcher.engine,
-            store,
-            self.health,
-            engine_time.today,
-            on_loss=self._note_loss,
-            after_loss=self._loss_not_over,
-        )
+        self.watch = self._watch(files)
         dispatcher.lanes = LoopLanes()
         self._misdeeds = dispatcher.misdeeds
         self._audit = AuditLog(dispatcher.engine)
         self._gate = Gate(dispatcher, self._audit)
         self._requests, self._refusals = RequestMetrics(), RefusalLog()
         self._request_ids, self._bodies_bytes, self._unread = request_ids(), 0, UnreadAnswers()
-        self._intake = Intake(dispatcher, store, engine_time=engine_time, sync=sync)
-        self._answers = StoreAnswers(store, self._intake)
+        self._intake = Intake(dispatcher, store, files, engine_time=engine_time, sync=sync)
+        self._answers = StoreAnswers(files, self._intake)
         self._nodes = NodeCalls(
             dispatcher,
             access,
@@ -146,6 +144,7 @@ class CoordinatorApp:
             engine_time=engine_time,
             on_failure=on_failure,
             store=store,
+            files=files,
             endpoint=endpoint,
             bundle_quota_bytes=bundle_quota_bytes,
         )
@@ -160,13 +159,14 @@ class CoordinatorApp:
             work_may_have_come=self.work_may_have_come,
         )
         self._history, self._page = HistoryCalls(dispatcher), PageCalls(dispatcher, endpoint, self._gate, self._audit)
-        self._described = [*self._routes(dispatcher), *self._page.described()]
+        self._described = [*self._routes(dispatcher, files), *self._page.described()]
         self._router = Router([*self._described, *self._page.routes()])
-        self._door = self._front_door()
+        self._door = Door(access=access, router=self._router, names=own_names(endpoint, socket.gethostname()))
 
-    def _front_door(self) -> Door:
-        names = own_names(self._endpoint, socket.gethostname())
-        return Door(access=self._access, router=self._router, names=names)
+    def _watch(self, files: StoreFiles | None) -> Watch:
+        return Watch(
+            self._engine, files, self.health, self._time.today, on_loss=self._note_loss, after_loss=self._loss_not_over
+        )
 
     def page_door(self, access: AccessControl, code: EntryCode, adapted: Adapted | None = None) -> Application:
         """A second way in, for the browser of whoever started this crawl: the page and the calls of people, none of a
@@ -188,13 +188,13 @@ class CoordinatorApp:
 
         return serve
 
-    def _routes(self, dispatcher: Dispatcher) -> list[Route]:
+    def _routes(self, dispatcher: Dispatcher, files: StoreFiles | None) -> list[Route]:
         """All calls, and the one that describes them."""
         routes = [
             *self._nodes.routes(),
             *SingleCalls(dispatcher, self._gate, self._intake, self.work_may_have_come).routes(),
             *HostCalls(dispatcher, self._answers, passes=self._time.passes).routes(),
-            *DataCalls(self._answers, self._store).routes(),
+            *DataCalls(self._answers, self._store, files).routes(),
             *self._history.routes(),
             *SettingsCalls(dispatcher, self.work_may_have_come).routes(),
             *self._people.routes(),

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import statistics
 from collections import deque
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from drumlin.clock import monotonic, wanted_cpu_s
 from drumlin.coordinator.health import Health, Part
-from drumlin.disk import translated_disk_errors
 from drumlin.engines.base import Engine
 from drumlin.errors import Cause, DrumlinError, StorageError
+from drumlin.store.files import StoreFiles
 
 LOOK_EVERY_S = 1.0
 LOOK_S_MAX = 2.0
@@ -28,9 +26,6 @@ FRESH_S = LOOK_EVERY_S + 2 * LOOK_S_MAX
 READ_S = 0.05
 LOOKS_KEPT = 9
 ROOM_HINT = "Free some space: the crawl then goes on. Start nodes again that ended because there was none."
-PROBE_BYTES = 64 * 1024
-"""More than a file system stores inside an inode, so writing it needs room on the disk."""
-PROBE_NAME = ".drumlin-probe-"
 
 
 class Look(NamedTuple):
@@ -47,7 +42,7 @@ class Watch:
     def __init__(
         self,
         engine: Engine,
-        store: Path | None,
+        store: StoreFiles | None,
         health: Health,
         clock: Callable[[], float],
         *,
@@ -149,21 +144,11 @@ class Watch:
         return StorageError(f"Cannot write to {self._store}: {problem}.", code=Cause.STORE_FAILED)
 
 
-def try_store(store: Path) -> None:
-    """Write a little to the store and remove it again; a `StorageError` says why that failed."""
+def try_store(store: StoreFiles) -> None:
+    """Write a little to the store; a `StorageError` says why that failed."""
     try:
-        with translated_disk_errors(store):
-            store.mkdir(parents=True, exist_ok=True)
-            _write_and_remove(store / f"{PROBE_NAME}{os.getpid()}")
+        store.probe()
     except StorageError as problem:
         # Nodes that send bundles keep them and send them again, but nodes that write to this store have ended.
         hint = ROOM_HINT if problem.code == Cause.STORE_FULL else problem.hint
         raise StorageError(problem.message, hint, code=problem.code) from problem
-
-
-def _write_and_remove(path: Path) -> None:
-    try:
-        with path.open("wb", buffering=0) as file:
-            file.write(bytes(PROBE_BYTES))
-    finally:
-        path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -41,7 +42,7 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
 
     from drumlin.cli.crawl import read_seeds
     from drumlin.coordinator.dispatch import Dispatcher
-    from drumlin.events.options import EventsOptions, SeedsOptions
+    from drumlin.events.options import EventsOptions, SeedsOptions, check_store
     from drumlin.serving.service import ServiceOptions, serve, shards_to_found
     from drumlin.tracing import check_installed
 
@@ -50,16 +51,20 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
     place = _place(told)
     seeds = read_seeds(urls, input_file) if urls or input_file else []
     spec = _engine(loaded)
+    folder, objects = _store(told)
+    check_store(objects, events=loaded.process.events is not None)
     options = ServiceOptions(
         spec,
         place,
-        path_of(told.store),
+        folder,
+        objects,
         told.public or "",
         auth=told.auth,
         finish=told.finish,
         shard_count=shards_to_found(spec),
         sync=loaded.process.sync,
         bundle_quota_bytes=told.bundle_quota_bytes,
+        lost_after_s=told.lost_after_s,
         trace_every=loaded.process.trace_every,
         events=EventsOptions.of(loaded.process),
         seeds=SeedsOptions.of(loaded.process),
@@ -73,6 +78,18 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
         log.info("%s", ready_line(place, spec, auth=told.auth, public=told.public or ""), extra=event(Event.STARTED))
 
     uvloop.run(serve(options, _asked_config(loaded), seeds, on_ready))
+
+
+def _store(told: CoordinatorConfig) -> tuple[Path | None, str]:
+    """The folder of this machine that the coordinator writes to, and the address of a store that is in a bucket."""
+    from drumlin.store.objects.address import is_objects, parse_address
+
+    if told.store is None or not is_objects(told.store):
+        return path_of(told.store), ""
+    if told.spool is None:
+        hint = "Give --spool DIR too: a folder of this machine, which is small and must survive a restart."
+        raise ConfigError("A coordinator with a store in a bucket needs a folder for what is not complete yet.", hint)
+    return Path(told.spool).absolute(), str(parse_address(told.store))
 
 
 def _place(told: CoordinatorConfig) -> Listen:

@@ -33,6 +33,7 @@ def command() -> None:
 @click.option("--foreground", is_flag=True, help="stay, show progress, and take the fleet down when it is finished")
 @config_options(
     *names_of("fleet"),
+    "store",
     "concurrency",
     "trace_every",
     "json",
@@ -80,7 +81,7 @@ def _print_summary(loaded: Loaded, record: FleetRecord, out: Path) -> None:
     line(console, f"The fleet is up: {crew}, {counted(plan.masters, 'Redis master')}{copies}.")
     line(console, f"coordinators  {' '.join(record.coordinators)} (TLS)")
     line(console, f"dashboard     {record.coordinators[0]}/, with the token in {FleetPaths(out).operator_token}")
-    line(console, f"store         {out / 'store'}")
+    line(console, f"store         {plan.store or out / 'store'}")
     line(console, f"logs          {out / 'logs'}")
     option = _option(out)
     line(console, f"Next: drumlin status --watch{option} · drumlin nodes{option} · drumlin pause{option}")

@@ -21,7 +21,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "After a failure": ("retries_max", "backoff_base", "backoff_max", "host_patience", "patience"),
     "Duplicates": ("near_duplicates", "near_overlap_percent"),
     "Kafka": ("events", "events_config", "events_max", "seeds_from", "seeds_idle"),
-    "On this machine": ("out", "ui", "nodes", "concurrency", "engine", "sync", "lease", "affinity", "trace_every"),
+    "On this machine": (
+        *("out", "store", "ui", "nodes", "concurrency", "engine", "sync", "lease", "affinity", "trace_every"),
+    ),
 }
 ACCESS = {
     "Which crawl": ("out", "setting_coordinator"),
@@ -118,6 +120,12 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "frontier checkpoint": (("while it crawls", "drumlin frontier checkpoint before-change --out manual"),),
     "frontier restore": (("go back", "drumlin frontier restore before-change --out manual"),),
     "store finish": (("after a fleet has ended", "drumlin store finish fleet/store"),),
+    "store compact": (("what would be joined?", "drumlin store compact --store s3://crawls/docs --dry-run"),),
+    "store collect": (("what would be removed?", "drumlin store collect --store s3://crawls/docs --dry-run"),),
+    "store check": (
+        ("is everything there?", "drumlin store check --store s3://crawls/docs"),
+        ("a disk is lost", "drumlin store check --store s3://c/docs --engine redis://r/docs --refetch"),
+    ),
     "tokens create": (("let nodes join", "drumlin tokens create --role join --engine redis://10.0.0.7/docs"),),
     "tokens list": (("who has one?", "drumlin tokens list --engine redis://10.0.0.7/docs"),),
     "tokens revoke": (("make one void", "drumlin tokens revoke 3f2a --engine redis://10.0.0.7/docs"),),

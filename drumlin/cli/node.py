@@ -26,7 +26,7 @@ def command(loaded: Loaded) -> None:
     """
     # One process per core: numpy's own threads would only cost a tenth of a second at the start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from drumlin.events.options import EventsOptions
+    from drumlin.events.options import EventsOptions, check_store
     from drumlin.node.main import NodeOptions, run_node
     from drumlin.tls import check_endpoint, check_pair
     from drumlin.tracing import check_installed
@@ -34,7 +34,8 @@ def command(loaded: Loaded) -> None:
     check_installed(loaded.process.trace_every)
     client, node = loaded.client, loaded.node
     coordinator = _coordinator(loaded)
-    folder, bundled = _folder(loaded)
+    folder, bundled, objects = _folder(loaded)
+    check_store(objects, events=loaded.process.events is not None)
     certificate, key = path_of(client.cert), path_of(client.key)
     check_pair(certificate, key)
     options = NodeOptions(
@@ -44,6 +45,7 @@ def command(loaded: Loaded) -> None:
         loaded.process.concurrency,
         loaded.process.sync,
         bundled=bundled,
+        store=objects,
         token=token_of(loaded),
         authority=path_of(client.ca),
         certificate=certificate,
@@ -74,9 +76,17 @@ def _coordinator(loaded: Loaded) -> str:
     return loaded.client.coordinator
 
 
-def _folder(loaded: Loaded) -> tuple[Path, bool]:
-    """Where the node keeps what it fetches, and whether a coordinator must be sent it from there."""
+def _folder(loaded: Loaded) -> tuple[Path, bool, str]:
+    """Where the node keeps what it fetches, whether it is sent on from there, and the address of a store in a bucket to
+    which the node itself sends it."""
+    from drumlin.store.objects.address import is_objects, parse_address
+
     store, spool = loaded.node.store, loaded.node.spool
+    if store is not None and is_objects(store):
+        if spool is None:
+            hint = "Give --spool DIR too: a folder of this machine, from which complete segments are uploaded."
+            raise ConfigError("A node with a store in a bucket needs a folder for what is not complete yet.", hint)
+        return Path(spool).absolute(), True, str(parse_address(store))
     if store is not None and spool is not None:
         meant = loaded.stronger("node_store", "node_spool")
         if not meant:
@@ -87,4 +97,4 @@ def _folder(loaded: Loaded) -> tuple[Path, bool]:
     if folder is None:
         hint = "Give the crawl's --store or, where it cannot be written, a folder of this machine with --spool."
         raise ConfigError("The node has nowhere to keep what it fetches.", hint)
-    return Path(folder).absolute(), store is None
+    return Path(folder).absolute(), store is None, ""

@@ -6,8 +6,10 @@ import csv
 import re
 import signal
 import sys
+from contextlib import AbstractContextManager
 from datetime import datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +21,7 @@ from drumlin.cli.report import store_of
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
 from drumlin.lines import did_you_mean, one_line
+from drumlin.store.objects.address import is_objects
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +41,7 @@ NOTHING = ""
 @click.command("query", cls=Verb)
 @click.argument("sql", required=False)
 @click.option("--csv", "as_csv", is_flag=True, help="print all rows as CSV on stdout")
-@config_options("out", "json", "color")
+@config_options("out", "store", "json", "color")
 def command(loaded: Loaded, sql: str | None, as_csv: bool) -> None:
     """Ask what a crawl has stored, in SQL: tables `pages`, `links` and `fetches`, and some views.
 
@@ -52,21 +55,29 @@ def command(loaded: Loaded, sql: str | None, as_csv: bool) -> None:
     if sql is None:
         _list_questions(loaded)
         return
-    from drumlin.sql.database import answering
-
     question = QUESTIONS.get(sql.strip())
     if question is None and _NAME.fullmatch(sql.strip()):
         nearest = did_you_mean(sql.strip(), QUESTIONS)
         raise ConfigError(f"There is no ready question {sql.strip()!r}.", nearest or "`drumlin query` lists them.")
     # SIGTERM ends it as Ctrl-C does: a large question has files beside the memory, which must be removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with answering(store_of(loaded) / "tables", question.sql if question else sql) as answer:
+    with _answering(loaded, question.sql if question else sql) as answer:
         if as_csv:
             _write_csv(answer)
         elif loaded.process.json:
             _write_json(answer)
         else:
             _show(loaded, answer)
+
+
+def _answering(loaded: Loaded, sql: str) -> AbstractContextManager[Answer]:
+    from drumlin.sql.database import answering, answering_from
+    from drumlin.store.opening import open_store, store_address
+
+    named = loaded.process.store if loaded.is_given("store") else None
+    folder = Path(named) if named else store_of(loaded)
+    address = named if is_objects(named) else store_address(folder)
+    return answering_from(open_store(address), sql) if address else answering(folder / "tables", sql)
 
 
 def _list_questions(loaded: Loaded) -> None:

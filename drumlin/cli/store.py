@@ -1,4 +1,4 @@
-"""`drumlin store`: what a person may have to do to the store of a fleet."""
+"""`drumlin store`: what a person may have to do to the store of a crawl."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from drumlin.errors import ConfigError
 
 if TYPE_CHECKING:
     from drumlin.api.explaining.report import Report
+    from drumlin.store.objects.files import ObjectFiles
+
+NAMES_SHOWN_MAX = 10
+DRY_RUN = click.option("--dry-run", is_flag=True, help="say what would be done, and change nothing")
 
 
 @click.group("store", cls=VerbFamily)
 def command() -> None:
-    """Complete the store of a fleet."""
+    """Complete, check and tidy the store of a crawl."""
 
 
 @command.command("finish")
@@ -58,3 +62,122 @@ def _report(spec: str) -> Report:
         elapsed_s = opened.run(RunningTime(opened.engine).read())
         now = opened.run(opened.engine.keep_time(0.0))
         return opened.run(make_report(opened.engine, state, reason, elapsed_s, now))
+
+
+# Stores in a bucket
+
+
+@command.command("compact")
+@DRY_RUN
+@click.option("--all", "everything", is_flag=True, help="join small segments also if they make no full file")
+@config_options("store", "json", "quiet", "color")
+def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
+    """Join small segments of a store in a bucket into large files.
+
+    Coordinators with the store do this beside a crawl. It can be repeated, and readers may be at work: they see the old
+    files or the new ones. The old ones are removed by `drumlin store collect` a day later.
+    """
+    import tempfile
+
+    from drumlin.store.objects.compaction import compact, due
+
+    files, joined = _bucket(loaded), 0
+    with tempfile.TemporaryDirectory(prefix="drumlin-compact-") as folder:
+        while segments := due(files.manifest.contents(), everything=everything):
+            joined += len(segments)
+            if dry_run or not compact(files, segments, Path(folder)):
+                break
+    said = "would be joined" if dry_run else "joined"
+    say(loaded.process, f"{joined} small segments of {files} {said}." if joined else "There is nothing to join.")
+    if loaded.process.json:
+        write_json({"segments": joined, "dry_run": dry_run})
+
+
+@command.command("collect")
+@DRY_RUN
+@click.option("--older", default="24h", metavar="DURATION", help="remove only what is not needed for so long; 24h")
+@config_options("store", "json", "quiet", "color")
+def collect_command(loaded: Loaded, dry_run: bool, older: str) -> None:
+    """Remove what nothing needs any more from a store in a bucket.
+
+    That is: objects that are in no manifest, such as those of an upload that was never completed, and files that were
+    replaced. Coordinators with the store do this beside a crawl. With less than 24h, nobody may be writing or reading.
+    """
+    import time
+
+    from drumlin.config.quantities import parse_duration, show_size
+    from drumlin.store.objects.collection import find_garbage, remove_garbage
+
+    files, now = _bucket(loaded), time.time()
+    garbage = find_garbage(files, now, parse_duration(older))
+    if not dry_run:
+        remove_garbage(files, garbage, now)
+    said = "would be removed" if dry_run else "removed"
+    objects, uploads = len(garbage.objects), len(garbage.uploads)
+    say(
+        loaded.process,
+        f"{objects} objects ({show_size(garbage.bytes)}) and {uploads} unfinished uploads {said}.",
+    )
+    if loaded.process.json:
+        write_json({"objects": objects, "bytes": garbage.bytes, "uploads": uploads, "dry_run": dry_run})
+
+
+@command.command("check")
+@click.option("--refetch", is_flag=True, help="have fetched again what never arrived")
+@click.option("--after", default="1h", metavar="DURATION", help="what was fetched later may be on its way; 1h")
+@config_options("store", "engine", "json", "quiet", "color")
+def check_command(loaded: Loaded, refetch: bool, after: str) -> int:
+    """Check that a store has everything that it should have.
+
+    Of a store in a bucket, every file that its manifest names must be there. With --engine, every page that counts as
+    done must have arrived; those of a node whose disk was lost did not, and --refetch queues them again.
+    """
+    from drumlin.config.quantities import parse_duration
+    from drumlin.errors import EXIT_OK, EXIT_STORAGE
+    from drumlin.store.objects.address import is_objects
+
+    store = loaded.process.store
+    missing = _missing(loaded) if is_objects(store) else []
+    lost = _lost(loaded, parse_duration(after), refetch=refetch) if loaded.process.engine else {}
+    for name in missing[:NAMES_SHOWN_MAX]:
+        say(loaded.process, f"Missing: {name}")
+    for name, urls in list(lost.items())[:NAMES_SHOWN_MAX]:
+        said = "are fetched again" if refetch else "never arrived"
+        say(loaded.process, f"{urls} URLs of {name} {said}.")
+    say(loaded.process, f"{len(missing)} files are missing, {len(lost)} bundles never arrived.")
+    if loaded.process.json:
+        write_json({"missing": missing, "lost": lost, "refetched": refetch})
+    return EXIT_STORAGE if missing or (lost and not refetch) else EXIT_OK
+
+
+def _bucket(loaded: Loaded) -> ObjectFiles:
+    from drumlin.store.objects.address import parse_address
+    from drumlin.store.objects.files import ObjectFiles
+
+    if loaded.process.store is None:
+        raise ConfigError("It is not said which store is meant.", "Give --store s3://BUCKET/PREFIX.")
+    return ObjectFiles.open_at(parse_address(loaded.process.store))
+
+
+def _missing(loaded: Loaded) -> list[str]:
+    from drumlin.store.objects.collection import missing_objects
+
+    return missing_objects(_bucket(loaded))
+
+
+def _lost(loaded: Loaded, after_s: float, *, refetch: bool) -> dict[str, int]:
+    """How many URLs of each bundle were settled and are not in the store."""
+    from drumlin.cli.tokens import open_crawl
+    from drumlin.coordinator.taking.owed import fetch_again, owed_segments, owed_urls
+    from drumlin.store.opening import open_store
+
+    if loaded.process.store is None or loaded.process.engine is None:
+        raise ConfigError("It is not said which store is meant.", "Give --store DIR, or s3://BUCKET/PREFIX.")
+    files, lost = open_store(loaded.process.store), dict[str, int]()
+    with open_crawl(loaded.process.engine) as opened:
+        now = opened.run(opened.engine.keep_time(0.0))
+        for owed in opened.run(owed_segments(opened.engine)):
+            if now - owed.since >= after_s and not files.has_segment(owed.name):
+                again = opened.run(fetch_again(opened.engine, owed.name, now)) if refetch else None
+                lost[owed.name] = len(opened.run(owed_urls(opened.engine, owed.name))) if again is None else again
+    return lost

@@ -17,6 +17,7 @@ from drumlin.coordinator.patience import PATIENCE
 from drumlin.frontier.backoff import RETRY_RULES
 from drumlin.lines import counted, one_line
 from drumlin.protocol import CrawlState
+from drumlin.store.opening import store_address
 
 SEEDS_SHOWN = 10
 HOSTS_SHOWN = 5
@@ -51,8 +52,16 @@ def print_report(console: Console, report: Report, out: Path) -> None:
         if value:
             table.add_row(name, one_line(value))
     console.print(table)
-    _print_columns(console, "Where it is", [(str(out / name), what) for what, name in OUTPUTS])
+    _print_columns(console, "Where it is", _places(out))
     _print_columns(console, "What next", _next_commands(report, out))
+
+
+def _places(out: Path) -> list[tuple[str, str]]:
+    """Where everything is, and what it is. In a bucket, paths lead to objects only through the manifest."""
+    address = store_address(out)
+    if not address:
+        return [(str(out / name), what) for what, name in OUTPUTS]
+    return [(address, "WARC files, their index and tables"), (str(out / REPORT_NAME), OUTPUTS[-1][0])]
 
 
 def _print_columns(console: Console, title: str, rows: list[tuple[str, str]]) -> None:

@@ -62,6 +62,14 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How this process runs and talks to people. Other processes of a fleet may have other values."""
 
     out: Annotated[str, Key(Kind.PATH, "the crawl directory")] = "crawl"
+    store: Annotated[
+        str | None,
+        Key(
+            Kind.TEXT,
+            "where captures and tables end up: s3://BUCKET/PREFIX; none: in --out",
+            metavar="s3://BUCKET/PREFIX",
+        ),
+    ] = None
     engine: Annotated[
         str | None,
         Key(
@@ -176,11 +184,16 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The settings of one `drumlin node`."""
 
     store: Annotated[
-        str | None, Key(Kind.PATH, "the crawl's store, which this machine can write to", aliases=("--out",))
+        str | None,
+        Key(
+            Kind.PATH,
+            "the crawl's store, which this machine can write to: a directory, or s3://BUCKET/PREFIX with --spool",
+            aliases=("--out",),
+        ),
     ] = None
     spool: Annotated[
         str | None,
-        Key(Kind.PATH, "without a store: a folder of this machine; its content is sent to a coordinator"),
+        Key(Kind.PATH, "without a directory as store: a folder of this machine, from which everything is sent"),
     ] = None
     spool_max_bytes: Annotated[int, Key(Kind.SIZE, "how much may wait on disk to be sent", minimum=0)] = 4 * 2**30
     name: Annotated[str | None, Key(Kind.TEXT, "this node's name in the crawl; none: it finds one by itself")] = None
@@ -206,12 +219,28 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     public: Annotated[
         str | None, Key(Kind.TEXT, "the address that nodes use, if there is a load balancer", metavar="URL")
     ] = None
-    store: Annotated[str | None, Key(Kind.PATH, "where to store pages of nodes that cannot write there themselves")] = (
-        None
-    )
+    store: Annotated[
+        str | None,
+        Key(
+            Kind.PATH,
+            "where to store pages of nodes that cannot write there themselves: a directory, or s3://BUCKET/PREFIX",
+        ),
+    ] = None
+    spool: Annotated[
+        str | None,
+        Key(Kind.PATH, "with a store in a bucket: a folder of this machine for what is not complete yet"),
+    ] = None
     bundle_quota_bytes: Annotated[int, Key(Kind.SIZE, "how much one node may send to be stored, in all", minimum=0)] = (
         2**40
     )
+    lost_after_s: Annotated[
+        float,
+        Key(
+            Kind.DURATION,
+            "after how long pages that were fetched and never arrived in the store are fetched again",
+            minimum=60,
+        ),
+    ] = 86_400.0
     cert: Annotated[str | None, Key(Kind.FILE, "the certificate to speak TLS with")] = None
     key: Annotated[str | None, Key(Kind.FILE, "the certificate's key")] = None
     client_ca: Annotated[str | None, Key(Kind.FILE, "accept only clients with a certificate of this authority")] = None

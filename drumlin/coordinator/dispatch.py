@@ -27,6 +27,7 @@ from drumlin.coordinator.nodes import NodeRegistry, Proof
 from drumlin.coordinator.orders import Orders
 from drumlin.coordinator.steering import Steering
 from drumlin.coordinator.taking.findings import Findings, LinksApart, links_apart
+from drumlin.coordinator.taking.owed import Owed
 from drumlin.coordinator.taking.settling import ResultBatch, Settler, Taken, of_owners, read_results, refused
 from drumlin.coordinator.taking.strikes import strike_late
 from drumlin.coordinator.totals import Totals, add_up
@@ -123,7 +124,7 @@ class Dispatcher:
             Narrowing(engine, self.steering, self.findings),
             lambda weight: self.lanes.lane(weight),
         )
-        self._settler = Settler(engine, self.steering, chance)
+        self._settler, self._owed = Settler(engine, self.steering, chance), Owed(engine)
         self._chance = chance
         self._margin_s = agreed_s(engine)
         self._heeded_version = 0
@@ -344,6 +345,8 @@ class Dispatcher:
         await breathe()
         offered = await self.findings.of(batch, prospects, apart, breathe)
         await self._offer(offered, now)
+        if results.segment:
+            await self._owed.note(results.segment, batch.kept, now)
         taken = await self._settler.settle(batch, prospects, now)
         await strike_late(self.engine, batch, taken, now)
         self._settled_since_tick += taken.accepted.accepted_count

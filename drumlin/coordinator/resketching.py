@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 from drumlin.dedupe import SKETCH_FORMAT, sketches
 from drumlin.engines.base import Engine
 from drumlin.model import Content
+from drumlin.store.files import StoreFiles
 from drumlin.store.tables.past_pages import PastPage, past_pages
 
 FORMAT_KEY = "sketches"
@@ -36,10 +36,10 @@ async def note_sketches(engine: Engine) -> None:
     await engine.put_meta(FORMAT_KEY, SKETCH_FORMAT)
 
 
-async def make_sketches_anew(engine: Engine, tables: Path) -> int:
+async def make_sketches_anew(engine: Engine, files: StoreFiles) -> int:
     """Make new sketches of all stored pages; returns how many pages have one."""
     pages = 0
-    stored = past_pages(tables)
+    stored = past_pages(files)
     while (batch := await asyncio.to_thread(_sketched, stored)) is not None:
         await engine.contents.adopt(batch)
         pages += len(batch)
@@ -48,13 +48,13 @@ async def make_sketches_anew(engine: Engine, tables: Path) -> int:
 
 
 async def make_sketches_anew_in_turn(
-    engine: Engine, tables: Path, name: str, time: Callable[[], Awaitable[float]]
+    engine: Engine, files: StoreFiles, name: str, time: Callable[[], Awaitable[float]]
 ) -> None:
     """The same if there are several coordinators: the first one that gets a claim does it."""
     now = await time()
     if await has_older_sketches(engine) and await engine.claim(CLAIM, name, now, until=now + CLAIM_S):
         log.info("%s", WHY)
-        log.info("near-duplicates of %d stored pages are found again", await make_sketches_anew(engine, tables))
+        log.info("near-duplicates of %d stored pages are found again", await make_sketches_anew(engine, files))
 
 
 def _sketched(stored: Iterator[list[PastPage]]) -> list[Content] | None:

@@ -239,6 +239,10 @@ class Engine(Protocol):
     async def drop(self, shard: int, urls: Sequence[str]) -> int:
         """Count dead URLs as done: they are no longer dead letters and stay seen. Returns how many."""
 
+    async def forget_done(self, shard: int, urls: Sequence[str]) -> int:
+        """Forget those of these URLs that are done: offered again, they are new. They still count as done, and among
+        their hosts' URLs, because that they were fetched once stays true. Returns how many were forgotten."""
+
     # What is known
 
     async def story(self, shard: int, url: str) -> TaskStory | None:

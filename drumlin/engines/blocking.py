@@ -80,6 +80,7 @@ class BlockingEngine:
     dead_groups_all = _blocking(Engine.dead_groups_all)
     revive = _blocking(Engine.revive)
     drop = _blocking(Engine.drop)
+    forget_done = _blocking(Engine.forget_done)
     story = _blocking(Engine.story)
     host_note = _blocking(Engine.host_note)
     host_state = _blocking(Engine.host_state)

@@ -109,7 +109,7 @@ def coordinator_children(paths: FleetPaths, plan: FleetPlan) -> list[Child]:
         listen = f"{ADDRESS}:{port}"
         command = [*_drumlin("coordinator"), "--config", str(paths.crawl)]
         command += ["--input", str(paths.seeds)] if paths.seeds.stat().st_size else []
-        command += ["--store", str(paths.store), "--listen", listen]
+        command += [*_store(paths, plan), "--listen", listen]
         command += ["--finish" if plan.finish else "--no-finish"]
         command += ["--cert", str(certificates.server), "--key", str(certificates.server_key), *_telling(plan)]
         command += [*_events(plan), *_seeds(plan)]
@@ -127,7 +127,7 @@ def node_children(paths: FleetPaths, plan: FleetPlan, coordinators: list[str]) -
         addresses = ",".join(coordinators[first:] + coordinators[:first])
         authority = CertificateFiles.in_folder(paths.certs).authority
         command = [*_drumlin("node"), "--config", str(paths.crawl), "--coordinator", addresses, "--name", name]
-        command += ["--store", str(paths.store), "--token-file", str(paths.join_token), "--ca", str(authority)]
+        command += [*_store(paths, plan), "--token-file", str(paths.join_token), "--ca", str(authority)]
         command += ["--concurrency", str(plan.concurrency), *_telling(plan), *_events(plan)]
         children.append(Child(FleetProcess(name, ProcessRole.NODE), command, _environment(), paths.log(name)))
     return children
@@ -151,6 +151,11 @@ def _seeds(plan: FleetPlan) -> list[str]:
     flags = ["--events-config", kafka.events_config] if kafka.events_config and not kafka.events else []
     flags += ["--seeds-idle", f"{kafka.seeds_idle_s}s"] if kafka.seeds_idle_s is not None else []
     return [*flags, "--seeds-from", kafka.seeds_from]
+
+
+def _store(paths: FleetPaths, plan: FleetPlan) -> list[str]:
+    """The store of the fleet. If it is in a bucket, the fleet's folder holds what is not complete yet."""
+    return ["--store", plan.store, "--spool", str(paths.store)] if plan.store else ["--store", str(paths.store)]
 
 
 def _drumlin(verb: str) -> list[str]:

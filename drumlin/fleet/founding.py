@@ -16,7 +16,7 @@ from drumlin.config.key import Setting
 from drumlin.config.processes import KAFKA_SETTINGS
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import BusyError, ConfigError, EngineError
-from drumlin.events.options import EventsOptions, SeedsOptions
+from drumlin.events.options import EventsOptions, SeedsOptions, check_store
 from drumlin.fleet.cluster import ADDRESS, MASTERS_WITH_REPLICAS_MIN, engine_url, find_program, free_ports
 from drumlin.fleet.layout import (
     FleetPaths,
@@ -29,6 +29,8 @@ from drumlin.fleet.layout import (
 )
 from drumlin.logs import LogSettings
 from drumlin.node.limits import allow_open_files
+from drumlin.store.objects.address import parse_address
+from drumlin.store.opening import note_address
 from drumlin.tls import CertificateFiles, create_certificates
 
 PASSWORD_BYTES = 24
@@ -50,7 +52,11 @@ def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
     allow_open_files(concurrency)
     plan = _new_plan(wanted, concurrency) if before is None else _changed_plan(before.plan, wanted, concurrency)
     plan = _with_kafka(_with_telling(plan, loaded), loaded)
+    plan = msgspec.structs.replace(plan, store=_store(before, loaded))
+    check_store(plan.store, events=bool(plan.kafka.events))
     paths.make()
+    if plan.store:
+        note_address(paths.store, plan.store)
     _write_crawl(paths, config, seeds)
     _write_secrets(paths, plan)
     paths.write(FleetRecord(plan, FleetState.STARTING, time.time()))
@@ -106,6 +112,16 @@ def _wanted(before: FleetPlan | None, loaded: Loaded) -> tuple[FleetConfig, int]
     kept = {field: value for field, value in had.items() if not loaded.is_given(f"fleet_{field}")}
     concurrency = loaded.process.concurrency if loaded.is_given("concurrency") else before.concurrency
     return msgspec.structs.replace(loaded.fleet, **kept), concurrency
+
+
+def _store(before: FleetRecord | None, loaded: Loaded) -> str:
+    """The address of the store, if it is in a bucket. A fleet goes on where it began."""
+    asked = str(parse_address(loaded.process.store)) if loaded.process.store else ""
+    known = before.plan.store if before is not None else asked
+    if asked and asked != known:
+        message = f"This fleet stores in {known or 'its own directory'}."
+        raise ConfigError(message, "Leave --store out, or start a fleet in another directory.")
+    return known
 
 
 def _with_telling(plan: FleetPlan, loaded: Loaded) -> FleetPlan:

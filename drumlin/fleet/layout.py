@@ -59,6 +59,8 @@ class FleetPlan(msgspec.Struct, frozen=True):
     log: LogSettings = LogSettings()
     trace_every: int = 0
     kafka: KafkaPlan = KafkaPlan()
+    store: str = ""
+    """The address of the store, if it is in a bucket."""
 
 
 class FleetProcess(msgspec.Struct):

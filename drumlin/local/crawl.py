@@ -46,22 +46,24 @@ from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.patience import PATIENCE, Patience
 from drumlin.coordinator.resketching import WHY, has_older_sketches, make_sketches_anew, note_sketches
 from drumlin.coordinator.steering import CONFIG_KEY
+from drumlin.coordinator.taking.owed import fetch_again, owed_segments, paid
 from drumlin.coordinator.totals import Totals
 from drumlin.disk import write_whole
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import EXIT_INTERNAL, DrumlinError
 from drumlin.events.coordinating import events_left
-from drumlin.events.options import EventsOptions, SeedsOptions
+from drumlin.events.options import EventsOptions, SeedsOptions, check_store
 from drumlin.garbage_collection import collect_seldom, set_apart_what_is_loaded
 from drumlin.lines import tell
 from drumlin.local.bounds import Bounds
-from drumlin.local.directory import FRONTIER, CrawlDirectory
+from drumlin.local.directory import FRONTIER, CrawlDirectory, crawl_files
 from drumlin.local.keepers import Keepers
 from drumlin.local.page import page_served
 from drumlin.local.restarting import CONFIG_BEFORE_KEY, differences, follow_differences, still_set
 from drumlin.local.troubles import Troubles, standstill
 from drumlin.logs import identify, logging_to
+from drumlin.node.keeping.bundles import BUNDLE_SUFFIX
 from drumlin.node.keeping.past import past_finds
 from drumlin.node.limits import allow_open_files
 from drumlin.node.main import NodeOptions
@@ -76,6 +78,8 @@ from drumlin.serving.service import (
 )
 from drumlin.serving.telling import kafka_used
 from drumlin.store import discard_unfinished, merge
+from drumlin.store.files import StoreFiles
+from drumlin.store.opening import store_address
 from drumlin.store.spools import JOURNAL_SUFFIX, KEPT_SUFFIX
 
 # Few, since a batch of results touches most shards and each of them costs a write. Several nodes may share a shard.
@@ -89,6 +93,8 @@ SOCKET_ADDRESS = "address"
 """The name of the file in `run/` that holds the path of the socket."""
 SOCKET_PROBE_S = 2.0
 HEARTBEAT_S = 0.5
+LEFT = (JOURNAL_SUFFIX, KEPT_SUFFIX, BUNDLE_SUFFIX)
+"""The suffixes of files in spools that hold what is not in the store yet."""
 
 
 class LocalCrawl:
@@ -133,6 +139,7 @@ class LocalCrawl:
         self._time: EngineTime
         self._events, self._seeds_from = EventsOptions.of(process), SeedsOptions.of(process)
         self._seeding: Seeding | None = None
+        self._files: StoreFiles
 
     def run(self) -> Report:
         """Crawl; the report says how it ended. Raises DrumlinError if the crawl could not go on."""
@@ -144,6 +151,8 @@ class LocalCrawl:
             self.directory.make_folders()
         if not self._process.engine:
             self.directory.check_frontier()
+        self.directory.agree_on_store(self._process.store)
+        check_store(self._objects, events=self._events is not None)
         self._socket_path = _socket_path(self._out)
         try:
             with private_socket(self._socket_path, CONNECTIONS_WAITING_MAX, "Choose another --out.") as self._socket:
@@ -169,6 +178,8 @@ class LocalCrawl:
             process.concurrency,
             process.sync,
             parent_pid=pid,
+            bundled=bool(self._objects),
+            store=self._objects,
             log=log,
             traces=traces,
             events=self._events,
@@ -193,6 +204,11 @@ class LocalCrawl:
         return report
 
     @property
+    def _objects(self) -> str:
+        """The address of the store, if it is in a bucket; otherwise empty."""
+        return store_address(self._out)
+
+    @property
     def elapsed_s(self) -> float:
         return self.elapsed_before_s + time.monotonic() - self.started
 
@@ -207,6 +223,7 @@ class LocalCrawl:
         return max((record.lag_s for record in self.dispatcher.nodes.records()), default=0.0)
 
     async def _run(self, engine: Engine) -> Report:
+        await self._open_store()
         self.elapsed_before_s = await elapsed_before_s(engine)
         self.dispatcher = Dispatcher(
             engine,
@@ -229,6 +246,7 @@ class LocalCrawl:
         # For the coordinators of a fleet, if the frontier is ever moved to one.
         await engine.put_meta(SEEDS_KEY, msgspec.msgpack.encode(self._seeds))
         await self.dispatcher.seed(self._seeds, await self._time.now())
+        await self._fetch_lost_again()
         totals = await self.dispatcher.totals(await self._time.now())
         was_finished = await engine.get_meta(COMPLETE_KEY) == YES and not self._spools_left()
         already_finished = was_finished and not totals.pending and self._seeds_from is None
@@ -240,7 +258,11 @@ class LocalCrawl:
             discard_unfinished(self.directory.paths.tables)
             await self._crawl_noted()
             # The crawl counts as complete only after its index is merged: if we are killed before, the next run merges.
-            merge(self.directory.paths.warc)
+            if self._objects:
+                await self._fetch_lost_again()
+                await asyncio.to_thread(self._files.complete, self._out)
+            else:
+                merge(self.directory.paths.warc)
             await engine.put_meta(COMPLETE_KEY, YES if self.dispatcher.state is CrawlState.FINISHED else b"")
         else:
             self.dispatcher.state = CrawlState.FINISHED
@@ -251,13 +273,19 @@ class LocalCrawl:
         report = await make_report(engine, self.dispatcher.state, self.dispatcher.stop_reason, elapsed_s, now)
         report.already_finished = already_finished
         report.interrupted = self._interrupts > 0
-        tables = self.directory.paths.tables
-        report.fruitless_seeds = await fruitless_seeds(engine, tables, self._seeds, report.pages)
+        report.fruitless_seeds = await fruitless_seeds(engine, self._files, self._seeds, report.pages)
         self._record.end(_ending(report), report.pages, self.dispatcher.config, self._time.today())
         write_whole(self._out / RECORD_NAME, self._record.file())
         report.crawl = self._record.told()
         report.write(self._out / REPORT_NAME)
+        await asyncio.to_thread(self._files.replace, REPORT_NAME, self._out / REPORT_NAME)
         return report
+
+    async def _open_store(self) -> None:
+        """Open the store. One in a bucket that cannot be written is told before the first page is fetched."""
+        self._files = crawl_files(self._out)
+        if self._objects:
+            await asyncio.to_thread(self._files.probe)
 
     async def _try_again(self) -> None:
         """Try hosts that were out of reach at once, because the user has started the crawl again. (What a site asked
@@ -282,8 +310,8 @@ class LocalCrawl:
             discard_unfinished(self.directory.paths.tables)
             if self.config.near_duplicates and await has_older_sketches(engine):
                 self._say(f"Different from the last start: {WHY}.")
-                await make_sketches_anew(engine, self.directory.paths.tables)
-            past = past_finds(self.directory.paths, self.config)
+                await make_sketches_anew(engine, self._files)
+            past = past_finds(self.directory.paths, self._files, self.config)
             now, year = await self._time.now(), datetime.fromtimestamp(self._time.today(), UTC).year
             await follow_differences(self.dispatcher, before, seeds, self._seeds, past, now, year)
         else:
@@ -291,10 +319,24 @@ class LocalCrawl:
         self._record.begin(self._seeds, self.dispatcher.config, changed, self._time.today())
         write_whole(self._out / RECORD_NAME, self._record.file())
 
+    async def _fetch_lost_again(self) -> None:
+        """Queue pages again that were settled, are not in the store, and are not on this disk either."""
+        engine, left = self.dispatcher.engine, self._segments_left()
+        for owed in await owed_segments(engine) if self._objects else []:
+            if await asyncio.to_thread(self._files.has_segment, owed.name):
+                await paid(engine, owed.name)
+            elif owed.name not in left:
+                again = await fetch_again(engine, owed.name, await self._time.now())
+                self._say(f"{again} pages of {owed.name} never arrived in {self._objects}: they are fetched again.")
+
+    def _segments_left(self) -> set[str]:
+        """The segments of which something waits on this disk."""
+        return {path.stem for suffix in LEFT for path in self.directory.paths.spools.glob(f"*/*{suffix}")}
+
     def _spools_left(self) -> bool:
         if self._events is not None and events_left(self._out):
             return True
-        return any(any(self.directory.paths.spools.glob(f"*/*{suffix}")) for suffix in (JOURNAL_SUFFIX, KEPT_SUFFIX))
+        return bool(self._segments_left())
 
     # Processes
 
@@ -324,6 +366,7 @@ class LocalCrawl:
             on_broken=lambda broken: self._fail(Failure(broken.message, broken.hint, broken.exit_code)),
             engine_time=self._time,
             store=self._out,
+            files=self._files,
             sync=self._process.sync,
             endpoint=listen.endpoint,
         )

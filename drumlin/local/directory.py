@@ -11,13 +11,21 @@ from pathlib import Path
 
 from drumlin.api.explaining.report import REPORT_NAME
 from drumlin.config.record import RECORD_NAME
-from drumlin.errors import BusyError, StorageError
+from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.lines import tell
 from drumlin.node.keeping.archive import CrawlPaths
+from drumlin.store.files import StoreFiles
+from drumlin.store.objects.address import parse_address
+from drumlin.store.opening import STORE_NAME, note_address, open_store, store_address
 
 LOCK_WAIT_S = 10.0
 FRONTIER = "frontier"
 OWN_FOLDERS = (FRONTIER, "warc", "tables", "nodes", "logs", "run")
+
+
+def crawl_files(root: Path) -> StoreFiles:
+    """What the crawl in this directory has stored, wherever it is."""
+    return open_store(store_address(root) or root)
 
 
 class CrawlDirectory:
@@ -86,7 +94,7 @@ class CrawlDirectory:
             return
         for name in OWN_FOLDERS:
             shutil.rmtree(self.root / name, ignore_errors=True)
-        for name in (REPORT_NAME, RECORD_NAME):
+        for name in (REPORT_NAME, STORE_NAME, RECORD_NAME):
             (self.root / name).unlink(missing_ok=True)
 
     def check_frontier(self) -> None:
@@ -95,6 +103,17 @@ class CrawlDirectory:
         if self._has_record and not self._has_frontier:
             hint = "Restore it from a copy, remove the whole crawl with --fresh, or choose another --out."
             raise StorageError(f"The crawl in {self.root} has lost its queue (the folder frontier).", hint)
+
+    def agree_on_store(self, wanted: str | None) -> None:
+        """Note the address of a store in a bucket, if one is wanted. A crawl that has begun goes on where it began, so
+        what it stores is never in two places."""
+        address = str(parse_address(wanted)) if wanted else ""
+        known = store_address(self.root)
+        if address and address != known and (known or self._has_record):
+            hint = "Leave --store out to go on with it, or choose another --out."
+            raise ConfigError(f"The crawl in {self.root} stores in {known or 'this directory'}.", hint)
+        if address and not known:
+            note_address(self.root, address)
 
     @property
     def _has_frontier(self) -> bool:

@@ -35,7 +35,7 @@ from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, EngineError, StorageError
-from drumlin.local.directory import FRONTIER, CrawlDirectory
+from drumlin.local.directory import FRONTIER, CrawlDirectory, crawl_files
 from drumlin.local.page import page_served
 from drumlin.protocol import PRESENT, CrawlState, paths
 
@@ -175,6 +175,7 @@ class StandingCrawl(Remote):
             on_failure=lambda _: None,
             engine_time=engine_time,
             store=self._out,
+            files=crawl_files(self._out),
         )
 
     async def _answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:

@@ -44,6 +44,7 @@ class Event(StrEnum):
     STORE_LOST = "store_lost"
     STORE_BACK = "store_back"
     STORE_COMPLETE = "store_complete"
+    BUNDLE_LOST = "bundle_lost"
     LEADS = "leads"
     FOLLOWS = "follows"
     CRAWL_STATE = "crawl_state"

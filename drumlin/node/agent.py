@@ -48,7 +48,7 @@ from drumlin.node.calling.wires import CoordinatorWire, SiteWire
 from drumlin.node.figures import PAGE, ROBOTS, Gauges, NodeFigures
 from drumlin.node.keeping.archive import Archive
 from drumlin.node.keeping.blackbox import BlackBox
-from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX, BundleUploads
+from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX, Uploads
 from drumlin.node.keeping.outbox import Outbox
 from drumlin.node.leases import REQUEST_BYTES, LeaseCalls
 from drumlin.node.load import Efforts, Load
@@ -97,7 +97,7 @@ class Agent:
         pipeline: Pipeline,
         archive: Archive,
         blackbox: BlackBox,
-        uploads: BundleUploads | None = None,
+        uploads: Uploads | None = None,
         *,
         figures: NodeFigures | None = None,
         read_settings: Callable[[ChangedSettings], NodeSettings] | None = None,

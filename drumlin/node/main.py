@@ -49,7 +49,8 @@ from drumlin.node.calling.pulse import Pulse
 from drumlin.node.figures import NodeFigures
 from drumlin.node.keeping.archive import Archive
 from drumlin.node.keeping.blackbox import BlackBox
-from drumlin.node.keeping.bundles import BUNDLE_SUFFIX, REFUSED_FOLDER, BundleUploads
+from drumlin.node.keeping.bucket_uploads import BucketUploads
+from drumlin.node.keeping.bundles import BUNDLE_SUFFIX, REFUSED_FOLDER, BundleUploads, Uploads
 from drumlin.node.keeping.outbox import results_message, tellable
 from drumlin.node.keeping.recovery import dead_spools, recover, report_killer
 from drumlin.node.limits import allow_open_files, limit_memory
@@ -59,6 +60,7 @@ from drumlin.parse import SITEMAP_BYTES_MAX, keep_freed_memory
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import Accepted, ChangedSettings, Done, Failure, Registered, Result, paths
 from drumlin.reading import Reading
+from drumlin.store.opening import open_store
 from drumlin.tls import curl_options
 from drumlin.urls import Scope
 
@@ -134,6 +136,7 @@ class Node:
         self._gateway = self._client(_plain_fetcher())
         self._agent: Agent | None = None
         self._pulse: Pulse | None = None
+        self._to_bucket: BucketUploads | None = None
         self._joined = False
         self._signals = 0
         self.figures = NodeFigures(options.memory_bytes_max, options.spool_bytes_max if options.bundled else 0)
@@ -148,12 +151,12 @@ class Node:
         self._recover_others(pipeline)
         # Now the leases of the last process end, and its hosts can be given out again.
         self._register(recovering=False)
-        where = f"{self._coordinators.endpoint}, stores in {self._options.out}"
+        where = f"{self._coordinators.endpoint}, stores in {self._options.store or self._options.out}"
         log.info("joined %s", where, extra=event(Event.JOINED, version=__version__, pid=os.getpid()))
         archive = self._archive(config, registered.seeds)
         fetcher = make_fetcher(config, self._options.concurrency)
         client = self._client(fetcher)
-        uploads = self._uploads(client)
+        uploads = self._uploads(client) if self._options.bundled else None
         events = self._sender(registered.crawl_id)
         settings = node_settings(config, self._options, self._name, registered.config_version)
 
@@ -298,10 +301,13 @@ class Node:
             sync=self._options.sync,
         )
 
-    def _uploads(self, client: CoordinatorClient) -> BundleUploads | None:
-        if not self._options.bundled:
-            return None
-        return BundleUploads(self._name, client, self._paths.spool(self._name))
+    def _uploads(self, client: CoordinatorClient) -> Uploads:
+        spool = self._paths.spool(self._name)
+        if self._options.store:
+            # The same one to the end: its thread may be at work when the node's loop ends.
+            self._to_bucket = self._to_bucket or BucketUploads(open_store(self._options.store, self._name), spool)
+            return self._to_bucket
+        return BundleUploads(self._name, client, spool)
 
     def _sender(self, crawl_id: str) -> Sender | None:
         events = self._options.events
@@ -364,7 +370,7 @@ class Node:
             log.warning(sentence, left, extra=event(Event.BROKER_LOST))
 
     def _send_bundles(self) -> None:
-        uploads = BundleUploads(self._name, self._gateway, self._paths.spool(self._name))
+        uploads = self._uploads(self._gateway)
         deadline = monotonic() + UPLOAD_WAIT_S
 
         def done() -> bool:
@@ -372,7 +378,9 @@ class Node:
             if monotonic() > deadline:
                 hint = "Start the node again to send them."
                 spool = self._paths.spool(self._name)
-                raise EngineError(f"No coordinator took the last bundles in time; they are kept in {spool}.", hint)
+                taker = self._options.store or "No coordinator"
+                took = "did not take" if self._options.store else "took"
+                raise EngineError(f"{taker} {took} the last bundles in time; they are kept in {spool}.", hint)
             return not uploads.waiting()
 
         self._gateway.wait_for(done)

@@ -24,7 +24,7 @@ from drumlin.events.options import EventsOptions
 from drumlin.logs import Event, LogSettings, event
 from drumlin.node.keeping.archive import CrawlPaths
 from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX
-from drumlin.protocol import NODE_ID_PATTERN, THROUGH_COORDINATOR, Register
+from drumlin.protocol import NODE_ID_PATTERN, THROUGH_COORDINATOR, TO_BUCKET, Register
 from drumlin.store.names import machine_name
 from drumlin.store.spools import SpoolLock
 
@@ -47,6 +47,9 @@ class NodeOptions(msgspec.Struct, frozen=True):
     sync: bool
     parent_pid: int = 0
     bundled: bool = False
+    store: str = ""
+    """With `bundled`: the address of a store in a bucket to which this node has credentials. Without one, bundles go
+    through a coordinator."""
     token: str = ""
     authority: Path | None = None
     certificate: Path | None = None
@@ -101,7 +104,8 @@ class Membership:
     def registration(self, *, recovering: bool) -> Register:
         """The message by which this node registers, the first time or again. Its capacity is 0, so it is measured."""
         metadata = {"pid": str(os.getpid()), "os": sys.platform, "version": __version__, "host": socket.gethostname()}
-        metadata["store"] = THROUGH_COORDINATOR if self.options.bundled else "shared"
+        sent = TO_BUCKET if self.options.store else THROUGH_COORDINATOR
+        metadata["store"] = sent if self.options.bundled else "shared"
         return Register(
             0.0, self.name, metadata=metadata, recovering=recovering, instance=self._instance, boot=self.boot
         )

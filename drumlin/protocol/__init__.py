@@ -64,6 +64,7 @@ from drumlin.protocol.limits import (
 )
 from drumlin.protocol.nodes import (
     THROUGH_COORDINATOR,
+    TO_BUCKET,
     ChangedSettings,
     Done,
     Effort,
@@ -80,6 +81,8 @@ from drumlin.protocol.results import (
     KILLS_MAX,
     NAMED_BY_ROBOTS,
     Accepted,
+    BundleOffer,
+    BundlePlace,
     BundleStored,
     HostReport,
     Known,
@@ -151,6 +154,7 @@ __all__ = [
     "SITEMAPS_MAX",
     "SKETCH_BYTES_MAX",
     "THROUGH_COORDINATOR",
+    "TO_BUCKET",
     "UNREADABLE",
     "URL_CHARS_MAX",
     "VISITS_MAX",
@@ -158,6 +162,8 @@ __all__ = [
     "Assignment",
     "AssignmentKey",
     "BackOff",
+    "BundleOffer",
+    "BundlePlace",
     "BundleStored",
     "ChangedSettings",
     "Count",

@@ -20,6 +20,8 @@ HEARTBEAT = f"{NODE}/heartbeat"
 FAILED = f"{NODE}/failed"
 STATUS = f"{NODE}/status"
 BUNDLE = f"{NODE}/bundles/{{bundle_id}}"
+BUNDLE_PLACE = f"{BUNDLE}/place"
+BUNDLE_ARRIVED = f"{BUNDLE}/arrived"
 
 # For people
 CRAWL = f"{API}/crawl"

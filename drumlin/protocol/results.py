@@ -191,7 +191,22 @@ class Known(msgspec.Struct):
     duplicates: list[Duplicate | None]
 
 
+class BundleOffer(msgspec.Struct):
+    """A bundle that a node wants to put into the store, or has put where it was told: how many bytes it has, and their
+    SHA-256 in hexadecimal."""
+
+    bytes: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class BundlePlace(msgspec.Struct):
+    """Where to put a bundle, by a PUT with these headers. Without a URL, the bundle goes to a coordinator."""
+
+    url: str = ""
+    headers: dict[str, str] = {}
+
+
 class BundleStored(msgspec.Struct):
-    """The answer to a bundle that is on the coordinator's disk, safe from power loss."""
+    """The answer to a bundle that is in the store, safe from power loss."""
 
     status: str = "stored"

@@ -16,10 +16,10 @@ from pathlib import Path
 from drumlin.api.explaining.report import COMPLETE_KEY, REPORT_NAME, YES, make_report
 from drumlin.config.record import CrawlRecord
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.errors import DrumlinError
+from drumlin.errors import DrumlinError, StorageError
 from drumlin.logs import Event, event
-from drumlin.protocol import ENDED, PRESENT, THROUGH_COORDINATOR, NodeRecord, NodeStatus
-from drumlin.store.finish import finish
+from drumlin.protocol import ENDED, PRESENT, THROUGH_COORDINATOR, TO_BUCKET, NodeRecord, NodeStatus
+from drumlin.store.files import StoreFiles
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME
 
 CLAIM = "finisher"
@@ -33,9 +33,10 @@ log = logging.getLogger("drumlin.coordinator")
 class Finisher:
     """Finishes the store of a crawl, beside everything else that its coordinator does."""
 
-    def __init__(self, dispatcher: Dispatcher, store: Path) -> None:
+    def __init__(self, dispatcher: Dispatcher, folder: Path, files: StoreFiles) -> None:
+        """`folder` is the store, or a folder of this machine if the store is elsewhere."""
         self._dispatcher = dispatcher
-        self._store = store
+        self._folder, self._files = folder, files
         self._work: asyncio.Task[None] | None = None
         self._done: frozenset[str] | None = None
         """The indexes that were merged; None if the store is not complete, or this coordinator does not know."""
@@ -55,7 +56,11 @@ class Finisher:
         if await self._bundles_to_come(now):
             await self._reopen()
             return
-        indexes = await asyncio.to_thread(_indexes, self._store)
+        try:
+            indexes = await asyncio.to_thread(_indexes, self._files)
+        except StorageError as away:
+            self._tell(f"The store is not complete yet. {away}", {})
+            return
         if indexes != self._done:
             self._work = asyncio.create_task(self._finish(indexes))
 
@@ -76,30 +81,28 @@ class Finisher:
         """Whether nodes that send bundles are there, or were there lately. Nodes that write to the store themselves
         need no such check: they hold locks in it."""
         records = await self._dispatcher.node_records()
-        senders = [one for one in records if one.metadata.get("store") == THROUGH_COORDINATOR]
+        senders = [one for one in records if one.metadata.get("store") in (THROUGH_COORDINATOR, TO_BUCKET)]
         return any(one.status in PRESENT or _may_come_back(one, now) for one in senders)
 
     async def _finish(self, indexes: frozenset[str]) -> None:
         dispatcher = self._dispatcher
         try:
-            if not indexes:
-                # Perhaps nothing was ever stored here: no page was fetched, or all workers keep what they fetch.
-                await asyncio.to_thread((self._store / "warc").mkdir, parents=True, exist_ok=True)
-            await asyncio.to_thread(finish, self._store)
+            await asyncio.to_thread(self._files.complete, self._folder)
             # Merging may have taken long, so the time is asked for anew.
             now = await dispatcher.engine.keep_time(0.0)
             report = await make_report(
                 dispatcher.engine, dispatcher.state, dispatcher.stop_reason, dispatcher.elapsed_s, now
             )
             report.crawl = CrawlRecord.of(dispatcher.scope_of_seeds(), dispatcher.config).told()
-            await asyncio.to_thread(report.write, self._store / REPORT_NAME)
+            await asyncio.to_thread(report.write, self._folder / REPORT_NAME)
+            await asyncio.to_thread(self._files.replace, REPORT_NAME, self._folder / REPORT_NAME)
             await dispatcher.engine.put_meta(COMPLETE_KEY, YES)
         except DrumlinError as waits:
             self._tell(f"The store is not complete yet. {waits}", {})
             return
         self._done = indexes
         said = event(Event.STORE_COMPLETE, pages=report.pages)
-        self._tell(f"The store in {self._store} is complete: {report.pages} pages.", said)
+        self._tell(f"The store in {self._files} is complete: {report.pages} pages.", said)
 
     def _tell(self, sentence: str, extra: dict[str, object]) -> None:
         if sentence != self._told:
@@ -111,5 +114,5 @@ def _may_come_back(record: NodeRecord, now: float) -> bool:
     return record.status in (NodeStatus.FAILED, NodeStatus.QUIET) and now - record.last_seen < SILENT_S_MAX
 
 
-def _indexes(store: Path) -> frozenset[str]:
-    return frozenset(path.name for path in (store / "warc").glob("*" + CDXJ_SUFFIX) if path.name != INDEX_NAME)
+def _indexes(files: StoreFiles) -> frozenset[str]:
+    return frozenset(one.name for one in files.files("warc", CDXJ_SUFFIX) if one.name != INDEX_NAME)

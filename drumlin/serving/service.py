@@ -30,7 +30,7 @@ from drumlin.api.listening import listening_on
 from drumlin.api.traces import CoordinatorTraces, coordinator_traces
 from drumlin.api.wire import LimitedProtocol
 from drumlin.clock import monotonic
-from drumlin.config import CrawlConfig, settings_of
+from drumlin.config import CoordinatorConfig, CrawlConfig, settings_of
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Part
@@ -45,9 +45,13 @@ from drumlin.logs import Event, event, identify, without_secrets
 from drumlin.serving.failure_log import FailureLog
 from drumlin.serving.finishing import Finisher
 from drumlin.serving.freed_memory import FreedMemory
+from drumlin.serving.lost_bundles import LostBundles
 from drumlin.serving.running_time import RunningTime
 from drumlin.serving.seeding import Seeding
 from drumlin.serving.telling import kafka_used
+from drumlin.serving.upkeep import BucketUpkeep
+from drumlin.store.files import StoreFiles
+from drumlin.store.opening import open_store
 from drumlin.tls import check_validity, server_context
 from drumlin.urls import domain_of
 
@@ -98,6 +102,9 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     engine: str
     listen: Listen
     store: Path | None = None
+    """The store, or with `objects` a folder of this machine for what is not complete yet."""
+    objects: str = ""
+    """The address of a store in a bucket."""
     public_endpoint: str = ""
     auth: bool = True
     finish: bool | None = None
@@ -105,6 +112,7 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     name: str = ""
     sync: bool = False
     bundle_quota_bytes: int = QUOTA_BYTES
+    lost_after_s: float = CoordinatorConfig().lost_after_s
     trace_every: int = 0
     """One URL in so many is traced; 0 for none."""
     events: EventsOptions | None = None
@@ -112,7 +120,8 @@ class ServiceOptions(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         """Without the engine's password."""
-        return f"<ServiceOptions {self.listen.endpoint}: engine {without_secrets(self.engine)}, store {self.store}>"
+        store = self.objects or self.store
+        return f"<ServiceOptions {self.listen.endpoint}: engine {without_secrets(self.engine)}, store {store}>"
 
 
 class _Server(uvicorn.Server):
@@ -233,6 +242,9 @@ class _Service:
         self._stopping = asyncio.Event()
         self._running_time = RunningTime(engine)
         self._finisher: Finisher | None = None
+        self._files: StoreFiles | None = None
+        self._lost: LostBundles | None = None
+        self._upkeep: BucketUpkeep | None = None
         self._failures = FailureLog()
         self._seeding: Seeding | None = None
 
@@ -274,20 +286,24 @@ class _Service:
         await dispatcher.open()
         identify(crawl=dispatcher.crawl_id)
         await dispatcher.seed(seeds, await self.time.now())
+        files = self._files = open_store(options.objects or options.store, self._name) if options.store else None
         app = CoordinatorApp(
             dispatcher,
             access=access,
             on_failure=lambda failure: self._failures.note(failure, monotonic()),
             engine_time=self.time,
             store=options.store,
+            files=files,
             endpoint=options.public_endpoint or options.listen.endpoint,
             sync=options.sync,
             bundle_quota_bytes=options.bundle_quota_bytes,
         )
         app.trace(traces)
-        if options.store is not None:
+        if options.store is not None and files is not None:
             await asyncio.to_thread(sweep, options.store, time.time())
-            self._finisher = Finisher(dispatcher, options.store)
+            self._finisher = Finisher(dispatcher, options.store, files)
+            self._lost = LostBundles(dispatcher, files, options.lost_after_s)
+            self._upkeep = _upkeep(dispatcher, files, options.store) if options.objects else None
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, options.listen, self._sockets, app.close, drain=True)
         kafka = kafka_used(app, dispatcher, options.events, options.seeds, options.store, self.time.now)
@@ -308,6 +324,8 @@ class _Service:
         """Hand over what the others need of this coordinator; also if it ends because of a bug."""
         if self._finisher is not None:
             await self._finisher.close()
+        if self._upkeep is not None:
+            await self._upkeep.close()
         with contextlib.suppress(DrumlinError, TimeoutError):
             async with asyncio.timeout(FLUSH_S):
                 await dispatcher.nodes.flush(self.engine)
@@ -315,10 +333,10 @@ class _Service:
     async def _make_sketches_anew(self, dispatcher: Dispatcher) -> None:
         """Make sketches in the present format for pages of an earlier version. If the engine or the store cannot be
         reached now, the next start does it."""
-        store = self.options.store
-        if store is not None and dispatcher.config.near_duplicates:
+        files = self._files
+        if files is not None and dispatcher.config.near_duplicates:
             try:
-                await make_sketches_anew_in_turn(self.engine, store / "tables", dispatcher.name, self.time.now)
+                await make_sketches_anew_in_turn(self.engine, files, dispatcher.name, self.time.now)
             except DrumlinError as broken:
                 log.warning("near-duplicates of stored pages are not found yet: %s", broken.message)
 
@@ -345,13 +363,23 @@ class _Service:
             totals = await dispatcher.tick(now, await self._running_time.follow(now))
             dispatcher.nodes.let_go(now)
             await app.ticked(totals, now)
+            if self._lost is not None:
+                await self._lost.tick(now)
             if self._finisher is not None:
                 await self._finisher.tick(now)
+            if self._upkeep is not None:
+                await self._upkeep.tick(now)
         except DrumlinError as broken:
             app.health.reported(Part.ENGINE, broken, self.time.today())
             app.watch.look_soon()
         # Its traceback is in the log; a coordinator goes on.
         app.bug = None
+
+
+def _upkeep(dispatcher: Dispatcher, files: StoreFiles, folder: Path) -> BucketUpkeep | None:
+    from drumlin.store.objects.files import ObjectFiles
+
+    return BucketUpkeep(dispatcher, files, folder) if isinstance(files, ObjectFiles) else None
 
 
 async def found_crawl(engine: Engine, config: CrawlConfig | None, seeds: list[str]) -> tuple[CrawlConfig, list[str]]:

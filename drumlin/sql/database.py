@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from drumlin.errors import ConfigError
+from drumlin.sql.in_bucket import datasets
 from drumlin.sql.views import TABLES, VIEWS
+from drumlin.store.files import StoreFiles
 from drumlin.store.spools import unfinished_segments
 from drumlin.store.tables.schema import SCHEMAS
 from drumlin.store.tables.segments import PARQUET_SUFFIX
@@ -141,6 +143,24 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
         with _plain_errors(OSError):
             _lay_out(connection, sources)
             _close_off(connection, folder, sources, spill)
+            answer = Answer(connection.sql(_only_statement(connection, sql)))
+        with _plain_errors():
+            yield answer
+
+
+@contextlib.contextmanager
+def answering_from(files: StoreFiles, sql: str) -> Iterator[Answer]:
+    """The answer to a question about the tables of a store in a bucket, which are read in place."""
+    import duckdb
+
+    with contextlib.ExitStack() as stack:
+        spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="drumlin-query-"))
+        connection = stack.enter_context(duckdb.connect(":memory:", config=_OPENED_WITH))
+        for table, made in datasets(files, stack).items():
+            connection.register(table, made)
+        with _plain_errors(OSError):
+            _lay_out(connection, {})
+            _close_off(connection, Path(spill), {}, spill)
             answer = Answer(connection.sql(_only_statement(connection, sql)))
         with _plain_errors():
             yield answer

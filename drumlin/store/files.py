@@ -1,17 +1,29 @@
-"""The files of a store, wherever they are: those who look something up in a store read it through this interface.
+"""The files of a store, wherever they are: a directory, or a bucket (`drumlin.store.objects`).
 
-A directory is one such place. An object store will be another: it needs to list a folder, read a part of a file, and
-write a small file as a whole.
+Those who look something up in a store read it through this interface, and complete segments enter it by `publish`. What
+is not complete yet grows on a disk: in a directory that is the store itself, otherwise a folder of the machine.
 """
 
 from __future__ import annotations
 
+import filecmp
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Final, NamedTuple, Protocol
 
-from drumlin.disk import write_whole
+from drumlin.disk import sync_directory, translated_disk_errors, write_whole
+from drumlin.errors import StorageError
+from drumlin.store.finish import finish
+
+PROBE_BYTES: Final = 64 * 1024
+"""More than a file system stores inside an inode, so writing it needs room on the disk."""
+PROBE_NAME: Final = ".drumlin-probe-"
+
+
+class OtherContent(StorageError):
+    """The store has another file of this name."""
 
 
 class StoredFile(NamedTuple):
@@ -22,15 +34,40 @@ class StoredFile(NamedTuple):
     written: float
 
 
+class Place(NamedTuple):
+    """Where one file may be put, by a PUT with these headers."""
+
+    url: str
+    headers: dict[str, str]
+
+
+class Inbox(Protocol):
+    """Where those who may not write to a store can put files that somebody checks before they are published."""
+
+    def place(self, name: str, size: int, digest: str, now: float) -> Place:
+        """A place for one file of exactly this size and SHA-256."""
+
+    def fetch(self, name: str, digest: str, path: Path, bytes_max: int) -> str:
+        """Write what was put there to a new file; returns its SHA-256. `FileNotFoundError` if nothing was."""
+
+    def discard(self, name: str, digest: str) -> None:
+        """Remove what was put there."""
+
+
 class StoreFiles(Protocol):
     """Calls block, so they are made beside an event loop. Paths are relative to the store; what is not there, or cannot
     be read, raises `OSError`."""
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """None if files can only come through a coordinator."""
 
     def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder; none if it does not exist."""
 
     def files(self, folder: str, suffix: str) -> list[StoredFile]:
-        """The files in a folder whose names end in `suffix`; none if it does not exist."""
+        """The files in a folder whose names end in `suffix`; none if it does not exist. `StorageError` if the store is
+        elsewhere and cannot be reached."""
 
     def open(self, path: str) -> BinaryIO:
         """A file to read from at any place. The caller closes it."""
@@ -38,12 +75,37 @@ class StoreFiles(Protocol):
     def write(self, path: str, content: bytes) -> None:
         """Write a small file as a whole: others see all of it or nothing. `OSError` or `StorageError` if it cannot."""
 
+    def publish(self, segment: str, members: Mapping[str, Path]) -> bool:
+        """Add a complete segment: files that lie on this machine, by their paths in the store. Once this returns they
+        are safe from power loss; readers see the segment as a whole or not at all. Returns whether any was new; a
+        segment that is there already changes nothing. Raises `OtherContent` if one of another content is there."""
+
+    def has_segment(self, segment: str) -> bool:
+        """Whether a segment was ever published."""
+
+    def replace(self, path: str, file: Path) -> None:
+        """Make a file of this machine the one of this path: one that changes, such as the report."""
+
+    def complete(self, folder: Path) -> None:
+        """When every node has left: merge the indexes of all WARC files into one. May be repeated. `folder` is one of
+        this machine to work in. Raises `BusyError` if nodes have more to add."""
+
+    def probe(self) -> None:
+        """Write something small; a `StorageError` says why that failed."""
+
 
 class DirectoryFiles:
     """A store that is a directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    def __str__(self) -> str:
+        return str(self._root)
+
+    @property
+    def inbox(self) -> Inbox | None:
+        return None
 
     def folders(self, folder: str) -> list[str]:
         return sorted(entry.name for entry in self._entries(folder) if entry.is_dir())
@@ -74,3 +136,55 @@ class DirectoryFiles:
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, content, rivals=True)
+
+    def publish(self, segment: str, members: Mapping[str, Path]) -> bool:
+        files = [(file, self._root / member) for member, file in members.items()]
+        for file, target in files:
+            if target.exists():
+                _check_same(file, target)
+        # A segment counts once its pages are there.
+        files.sort(key=lambda entry: entry[1].parent.name == "pages")
+        added = [_link(file, target) for file, target in files]
+        return any(added)
+
+    def has_segment(self, segment: str) -> bool:
+        return (self._root / "tables" / "pages" / f"{segment}.parquet").exists()
+
+    def replace(self, path: str, file: Path) -> None:
+        target = self._root / path
+        if not target.exists() or not file.samefile(target):
+            self.write(path, file.read_bytes())
+
+    def complete(self, folder: Path) -> None:
+        # Nothing may ever have been stored here: no page was fetched, or all workers keep what they fetch.
+        (self._root / "warc").mkdir(parents=True, exist_ok=True)
+        finish(self._root)
+
+    def probe(self) -> None:
+        path = self._root / f"{PROBE_NAME}{os.getpid()}"
+        with translated_disk_errors(self._root):
+            self._root.mkdir(parents=True, exist_ok=True)
+            try:
+                with path.open("wb", buffering=0) as file:
+                    file.write(bytes(PROBE_BYTES))
+            finally:
+                path.unlink(missing_ok=True)
+
+
+def _link(file: Path, target: Path) -> bool:
+    """Give a file its name in the store. If it is there already, from an earlier sending, its content must be equal;
+    returns whether it was new."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    added = True
+    try:
+        os.link(file, target)
+    except FileExistsError:
+        _check_same(file, target)
+        added = False
+    sync_directory(target.parent)
+    return added
+
+
+def _check_same(file: Path, target: Path) -> None:
+    if not filecmp.cmp(file, target, shallow=False):
+        raise OtherContent(f"Another {target.name} is stored already.", "Give each segment a name of its own.")

@@ -30,6 +30,7 @@ from drumlin.logs.formats import fields_of
 from drumlin.protocol import Failure
 from drumlin.protocol.paths import SIGNATURE_HEADER
 from drumlin.serving.service import Listen, run_server
+from drumlin.store.files import StoreFiles
 
 STARTS_WITHIN_S = 30.0
 ANSWERS_WITHIN_S = 60.0
@@ -84,6 +85,7 @@ class RunningCoordinator:
         *,
         controlled: bool = False,
         store: Path | None = None,
+        files: StoreFiles | None = None,
         config: CrawlConfig = CONFIG,
         behind_s: float = 0.0,
         engine: str = "memory:",
@@ -101,7 +103,7 @@ class RunningCoordinator:
         self._config = config
         self._engine = engine
         self._name = name
-        self._store = store
+        self._store, self._files = store, files
         self._behind_s = behind_s
         self._loop: asyncio.AbstractEventLoop
         self._ending: asyncio.Event
@@ -150,6 +152,7 @@ class RunningCoordinator:
             on_failure=self.failures.append,
             engine_time=self.time,
             store=self._store,
+            files=self._files,
         )
         listen = Listen("127.0.0.1", self.port)
         with listening_on(listen.host, listen.port, "", LISTEN_BACKLOG) as sockets:

@@ -33,7 +33,12 @@ class Standing:
     crawl."""
 
     def __init__(
-        self, folder: Path, *arguments: str, client: CertificateFiles | None = None, founds: bool = True
+        self,
+        folder: Path,
+        *arguments: str,
+        client: CertificateFiles | None = None,
+        founds: bool = True,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.store = folder / "store"
         self.port = free_port()
@@ -41,6 +46,7 @@ class Standing:
         pair = (client.client, client.client) if client else (None, None)
         self.remote = Remote([self.endpoint], ca=client.authority if client else None, cert=pair[0], key=pair[1])
         self._folder = folder
+        self._environment = dict(environment or {})
         self._command = [
             *_drumlin("coordinator"),
             "--engine",
@@ -59,7 +65,7 @@ class Standing:
         self._nodes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        self._coordinator = self._start("coordinator", self._command, {})
+        self._coordinator = self._start("coordinator", self._command, self._environment)
         wait_until(self._ready, READY_S_MAX, "the coordinator's first answer")
 
     def _ready(self) -> bool:
@@ -139,10 +145,14 @@ def _drumlin(verb: str) -> list[str]:
 
 @contextmanager
 def standing(
-    folder: Path, *arguments: str, client: CertificateFiles | None = None, founds: bool = True
+    folder: Path,
+    *arguments: str,
+    client: CertificateFiles | None = None,
+    founds: bool = True,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Standing]:
     """A coordinator that answers. Whatever the test does, no process is left afterwards."""
-    made = Standing(folder, *arguments, client=client, founds=founds)
+    made = Standing(folder, *arguments, client=client, founds=founds, environment=environment)
     try:
         made.start()
         yield made

@@ -222,7 +222,7 @@ def test_a_key_in_the_wrong_section_is_told_its_place(tmp_path: Path) -> None:
     assert "Did you mean 'crawl'?" in error_of(tmp_path, "[crawls]\ndelay = 10\n")
     assert "section [crawl]" in error_of(tmp_path, "crawl = 1\n")
     assert "section [coordinator]" in error_of(tmp_path, "coordinator = 'unix:a'\n")
-    assert "belongs in [node] or [coordinator]" in error_of(tmp_path, "[crawl]\nstore = 'a'\n")
+    assert "belongs in [process] or [node] or [coordinator]" in error_of(tmp_path, "[crawl]\nstore = 'a'\n")
 
 
 def test_an_unknown_variable_is_an_error_but_test_switches_are_none_of_our_business(tmp_path: Path) -> None:

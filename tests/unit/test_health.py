@@ -15,6 +15,7 @@ from drumlin.coordinator.health import REPORT_COUNTS_S, TOLD_EVERY_S, Health, Pa
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import Cause, DrumlinError, EngineError, StorageError
 from drumlin.http.refusal import Refused
+from drumlin.store.files import DirectoryFiles
 
 NOW = 1_000.0
 FULL = EngineError("Redis is out of memory.", "Raise maxmemory.", code=Cause.OUT_OF_MEMORY)
@@ -122,7 +123,7 @@ class BrokenEngine(MemoryEngine):
 def look(engine: MemoryEngine, store: Path | None) -> list[str]:
     async def run() -> list[str]:
         health = Health()
-        await Watch(engine, store, health, lambda: NOW).be_fresh()
+        await Watch(engine, DirectoryFiles(store) if store else None, health, lambda: NOW).be_fresh()
         return codes(health)
 
     return asyncio.run(run())
@@ -154,7 +155,7 @@ def test_a_store_that_hangs_is_named_and_tried_once(tmp_path: Path, monkeypatch:
 
     async def run() -> list[str]:
         health = Health()
-        one = Watch(MemoryEngine(1), tmp_path, health, lambda: NOW)
+        one = Watch(MemoryEngine(1), DirectoryFiles(tmp_path), health, lambda: NOW)
         await one.look()
         await one.look()
         found = codes(health)
@@ -170,7 +171,7 @@ def test_a_store_that_hangs_is_named_and_tried_once(tmp_path: Path, monkeypatch:
 def test_two_looks_at_once_share_one_try(tmp_path: Path) -> None:
     async def run() -> list[str]:
         health = Health()
-        one = Watch(MemoryEngine(1), tmp_path, health, lambda: NOW)
+        one = Watch(MemoryEngine(1), DirectoryFiles(tmp_path), health, lambda: NOW)
         await asyncio.gather(one._look(), one._look(), one._look())
         return codes(health)
 

@@ -71,8 +71,8 @@ WIDE_PACKAGES = {"cli"}
 
 # Hypothesis drives the engines' conformance suite, which only authors of engines import.
 # OpenTelemetry comes with the extra `otel`, and one file imports it.
-# confluent-kafka comes with the extra `kafka`, and one file imports it.
-OPTIONAL_LIBRARIES = {"hypothesis", "pytest", "opentelemetry", "confluent_kafka"}
+# confluent-kafka comes with the extra `kafka`, and one file imports it; obstore with the extra `s3`.
+OPTIONAL_LIBRARIES = {"hypothesis", "pytest", "opentelemetry", "confluent_kafka", "obstore"}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -11,7 +11,7 @@ import pytest
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import CoordinatorClient
 from drumlin.node.keeping.bundles import BundleUploads
-from drumlin.protocol import BundleStored
+from drumlin.protocol import BundleOffer, BundlePlace, BundleStored
 
 
 class Coordinator:
@@ -20,6 +20,18 @@ class Coordinator:
     def __init__(self, refused: dict[str, str]) -> None:
         self.refused = refused
         self.sent: list[str] = []
+
+    def post(
+        self,
+        path: str,
+        message: BundleOffer,
+        reply: type,
+        on_reply: Callable[[Any], None],
+        *,
+        on_refused: Callable[[Refusal], bool],
+    ) -> None:
+        assert path.endswith("/place")
+        on_reply(BundlePlace())
 
     def upload(
         self,

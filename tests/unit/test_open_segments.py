@@ -77,7 +77,7 @@ def test_what_was_asked_of_a_host_is_found_with_its_robots_txt(tmp_path: Path) -
 def test_urls_of_a_host_that_were_settled_at_the_same_moment_are_all_told(tmp_path: Path) -> None:
     urls = [f"http://a.test/{number}" for number in range(3)]
     journal(tmp_path).append(JournalBatch([entry(url) for url in urls]))
-    attempts = asyncio.run(StoreAnswers(tmp_path, NothingRecent()).host_fetches("a.test", 10, "me"))
+    attempts = asyncio.run(StoreAnswers(DirectoryFiles(tmp_path), NothingRecent()).host_fetches("a.test", 10, "me"))
     assert sorted(one.url for one in attempts.fetches) == urls
 
 
@@ -95,7 +95,7 @@ def test_only_pages_have_a_copy_to_look_at_as_the_tables_have_it(tmp_path: Path)
     journal(tmp_path).append(JournalBatch([moved, page]))
     for url, code in ((moved.fetch.url, "no_copy"), (page.fetch.url, "copy_unreadable")):
         with pytest.raises(Refused) as refused:
-            asyncio.run(stored_copy(StoreAnswers(tmp_path, NothingRecent()), url, "", "me"))
+            asyncio.run(stored_copy(StoreAnswers(DirectoryFiles(tmp_path), NothingRecent()), url, "", "me"))
         assert refused.value.code == code
 
 

@@ -22,6 +22,7 @@ from drumlin.api.messages.data import CaptureBodyQuery, CaptureQuery
 from drumlin.api.routing import Call
 from drumlin.http.refusal import Refused
 from drumlin.model import Capture, Duplicate
+from drumlin.store.files import DirectoryFiles
 from drumlin.store.tables.contents import Contents, ContentsReader, Summed
 from drumlin.store.tables.lookup import StoredFetch, StoreReader
 from tests.harness.recent import NothingRecent
@@ -168,7 +169,7 @@ def test_few_looks_are_made_at_once_and_of_one_asker_only_so_many_wait(
         return [], True
 
     async def story() -> None:
-        answers = StoreAnswers(tmp_path, NothingRecent())
+        answers = StoreAnswers(DirectoryFiles(tmp_path), NothingRecent())
         tasks = [asyncio.create_task(told(answers.attempts(URL, "viewer/a"))) for _ in range(MANY)]
         await reached(lambda: sum(task.done() for task in tasks) == MANY - LOOKS_EACH_MAX)
         tasks.append(asyncio.create_task(told(answers.attempts(URL, "viewer/b"))))
@@ -194,7 +195,7 @@ def test_all_who_ask_for_the_sums_meanwhile_get_the_same(tmp_path: Path, monkeyp
         return Summed(Contents(), len(begun), len(begun))
 
     async def story() -> None:
-        answers = StoreAnswers(tmp_path, NothingRecent())
+        answers = StoreAnswers(DirectoryFiles(tmp_path), NothingRecent())
         tasks = [asyncio.create_task(answers.contents()) for _ in range(MANY)]
         await reached(lambda: len(begun) == 1)
         # Who hangs up does not take the answer from the others.
@@ -221,7 +222,7 @@ def test_what_goes_wrong_with_indexes_is_logged_and_ends_nothing(
         raise ValueError("substring not found")
 
     async def asked() -> None:
-        answers = StoreAnswers(tmp_path, NothingRecent())
+        answers = StoreAnswers(DirectoryFiles(tmp_path), NothingRecent())
         async with answers.running(), asyncio.timeout(WITHIN_S):
             assert (await answers.attempts("http://a.test/", "viewer/a")).complete
             while len(tries) < 2:

@@ -28,6 +28,7 @@ from drumlin.model import NewURLs, Settled, Settlement, TaskState
 from drumlin.protocol import CrawlState
 from drumlin.protocol.host_notes import BackOff, HostNote
 from drumlin.serving.finishing import Finisher
+from drumlin.store.files import DirectoryFiles
 
 NOW = 1_790_000_000.0
 
@@ -126,7 +127,7 @@ def test_a_fleets_report_says_when_a_host_is_tried_next(tmp_path: Path) -> None:
         dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
         await dispatcher.open()
         dispatcher.state = CrawlState.FINISHED
-        finisher = Finisher(dispatcher, tmp_path)
+        finisher = Finisher(dispatcher, tmp_path, DirectoryFiles(tmp_path))
         await finisher.tick(NOW)
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 

@@ -40,6 +40,7 @@ from drumlin.sql.answerer import NOT_CONFINED, Wrong
 from drumlin.sql.asking import ROWS_MAX, SECONDS_MAX, ask
 from drumlin.sql.ready import QUESTIONS
 from drumlin.sql.views import TABLES, VIEWS
+from drumlin.store.files import DirectoryFiles, StoreFiles
 from drumlin.store.tables.contents import EXACT, NEAR, SIZE_BOUNDS, Contents, Summed
 from drumlin.store.tables.schema import COLUMNS
 from drumlin.urls import canonical
@@ -76,8 +77,9 @@ HOSTILE: tuple[tuple[bytes, bytes], ...] = (
 class DataCalls:
     """The calls about what is stored. `store` is None for a coordinator without one."""
 
-    def __init__(self, answers: StoreAnswers, store: Path | None) -> None:
+    def __init__(self, answers: StoreAnswers, store: Path | None, files: StoreFiles | None = None) -> None:
         self._answers = answers
+        self._files = files
         self._store = store
         self._asking: dict[str, asyncio.Event] = {}
         """Whose questions are being answered. Each event tells that one has ended."""
@@ -142,6 +144,10 @@ class DataCalls:
     async def ask(self, call: Call, question: SqlQuestion) -> SqlAnswer:
         if self._store is None:
             raise _no_store()
+        if self._files is not None and not isinstance(self._files, DirectoryFiles):
+            # The process that answers is confined: it can reach no network, so it cannot read a bucket.
+            message = f"The tables are in {self._files}, and this coordinator answers no SQL about a bucket."
+            raise Refused(409, "no_tables", message, "Use `drumlin query --store` where its credentials are.")
         if not (self._store / "tables").is_dir():
             raise Refused(409, "no_tables", "There are no tables yet.", "The first pages bring them.")
         async with self._place(call.identity.subject):

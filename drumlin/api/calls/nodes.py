@@ -34,6 +34,8 @@ from drumlin.protocol import (
     BODY_BYTES_MAX,
     LINKS_BATCH_MAX,
     Accepted,
+    BundleOffer,
+    BundlePlace,
     BundleStored,
     CrawlState,
     Done,
@@ -54,6 +56,7 @@ from drumlin.protocol import (
 )
 from drumlin.protocol.refusals import RefusalCode
 from drumlin.store.bundles import BUNDLE_BYTES_MAX
+from drumlin.store.files import StoreFiles
 
 LONG_POLL_S = 0.25
 LONG_POLLERS_MAX = 64
@@ -80,6 +83,7 @@ class NodeCalls:
         engine_time: EngineTime,
         on_failure: Callable[[Failure], None],
         store: Path | None,
+        files: StoreFiles | None,
         endpoint: str,
         bundle_quota_bytes: int,
     ) -> None:
@@ -92,7 +96,7 @@ class NodeCalls:
         self._intake = intake
         self._time = engine_time
         self._on_failure = on_failure
-        self._bundles = Bundles(dispatcher, store, bundle_quota_bytes)
+        self._bundles = Bundles(dispatcher, store, files, bundle_quota_bytes)
         self._endpoint = endpoint
         self.drained = asyncio.Event()
         """Set when the crawl may have nothing left, so a tick should look."""
@@ -191,6 +195,20 @@ class NodeCalls:
                 refusals={404: "There is no such node, or it has left."},
             ),
             Route(
+                method="DELETE",
+                path=paths.NODE,
+                summary="A node leaves cleanly; its leases return at once",
+                answer=self.leave,
+                permission=Permission.NODE,
+                takes=LeaveQuery,
+                gives=Done,
+            ),
+            *self._bundle_routes(),
+        ]
+
+    def _bundle_routes(self) -> list[Route]:
+        return [
+            Route(
                 method="PUT",
                 path=paths.BUNDLE,
                 summary="Store captures of a node that cannot write to the store itself",
@@ -202,13 +220,24 @@ class NodeCalls:
                 refusals={409: "The body was damaged, is not a valid bundle, or cannot be stored here."},
             ),
             Route(
-                method="DELETE",
-                path=paths.NODE,
-                summary="A node leaves cleanly; its leases return at once",
-                answer=self.leave,
+                method="POST",
+                path=paths.BUNDLE_PLACE,
+                summary="Ask where to put a bundle: a place in the store's inbox, or this coordinator",
+                answer=self.bundle_place,
                 permission=Permission.NODE,
-                takes=LeaveQuery,
-                gives=Done,
+                takes=BundleOffer,
+                gives=BundlePlace,
+                refusals={409: "This coordinator keeps no store, or the bundle is too large."},
+            ),
+            Route(
+                method="POST",
+                path=paths.BUNDLE_ARRIVED,
+                summary="Have a bundle checked and stored that is in the place it was given",
+                answer=self.bundle_arrived,
+                permission=Permission.NODE,
+                takes=BundleOffer,
+                gives=BundleStored,
+                refusals={409: "It was damaged, is not a valid bundle, or cannot be stored here."},
             ),
         ]
 
@@ -357,6 +386,14 @@ class NodeCalls:
     async def bundle(self, call: Call, message: None) -> BundleStored:
         check_bundle_id(call.parameters["bundle_id"])
         return await self._bundles.take(call)
+
+    async def bundle_place(self, call: Call, offer: BundleOffer) -> BundlePlace:
+        check_bundle_id(call.parameters["bundle_id"])
+        return await self._bundles.place(call, offer)
+
+    async def bundle_arrived(self, call: Call, offer: BundleOffer) -> BundleStored:
+        check_bundle_id(call.parameters["bundle_id"])
+        return await self._bundles.take_arrived(call, offer)
 
     async def leave(self, call: Call, query: LeaveQuery) -> Done:
         await self._dispatcher.leave(call.node_id, call.now, boot=query.boot)

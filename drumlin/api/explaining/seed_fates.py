@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -11,6 +10,7 @@ from drumlin.api.explaining.causes import cause
 from drumlin.coordinator.taking.host_reports import backoffs_of
 from drumlin.engines.base import Engine
 from drumlin.model import Outcome, TaskState
+from drumlin.store.files import StoreFiles
 from drumlin.store.tables.fates import Fate, last_fates
 from drumlin.urls import host_of
 
@@ -30,11 +30,11 @@ class FruitlessSeed(msgspec.Struct, frozen=True):
     dropped: bool = False
 
 
-async def fruitless_seeds(engine: Engine, tables: Path, seeds: Sequence[str], pages: int) -> list[FruitlessSeed]:
+async def fruitless_seeds(engine: Engine, files: StoreFiles, seeds: Sequence[str], pages: int) -> list[FruitlessSeed]:
     """Those of the first `SEEDS_LOOKED_AT_MAX` seeds that gave no page. A seed that redirects counts as fruitful,
     unless nothing at all was fetched."""
     looked_at = seeds[:SEEDS_LOOKED_AT_MAX]
-    fates = last_fates(tables, looked_at)
+    fates = last_fates(files, looked_at)
     found: list[FruitlessSeed] = []
     for url in looked_at:
         fate = fates.get(url)

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
@@ -21,7 +20,7 @@ from drumlin.coordinator.taking.fair_line import FairLine
 from drumlin.logs import Event, event
 from drumlin.model import Capture
 from drumlin.store.copies import stored_capture
-from drumlin.store.files import DirectoryFiles
+from drumlin.store.files import StoreFiles
 from drumlin.store.tables.contents import ContentsReader, Summed
 from drumlin.store.tables.lookup import StoredFetch, StoredLink, StoreReader, newest_first
 from drumlin.store.tables.reading import InTime
@@ -80,10 +79,10 @@ class StoreAnswers:
     """Answers from a store, and of what is about to be in it. Each question names its `asker`, so that nobody can take
     all places; `Refused` if too many wait."""
 
-    def __init__(self, store: Path | None, recent: Recent) -> None:
-        self._files = DirectoryFiles(store) if store is not None else None
-        self._reader = StoreReader(self._files) if self._files is not None else None
-        self._contents = ContentsReader(self._files) if self._files is not None else None
+    def __init__(self, files: StoreFiles | None, recent: Recent) -> None:
+        self._files = files
+        self._reader = StoreReader(files) if files is not None else None
+        self._contents = ContentsReader(files) if files is not None else None
         self._summing: asyncio.Task[Summed] | None = None
         self._recent = recent
         self._line = FairLine(

@@ -1,13 +1,13 @@
 """Bundles: captures of nodes that cannot write to the store. A coordinator checks them and puts them into the store.
 
-A bundle (`drumlin.store.bundles`) is written to a folder below `STORE/incoming/NODE` and compared with the SHA-256 that
-the node sent. Another process checks its files, then its rows are compared with its receipts. Only then do its files
-get their names in the store.
+A bundle (`drumlin.store.bundles`) is written to a folder below `incoming/NODE`, in the store if that is a directory,
+and compared with the SHA-256 that the node sent. Another process checks its files, then its rows are compared with its
+receipts. Only then do its files enter the store (`StoreFiles.publish`).
 
 Guarantees: when a bundle is answered with `stored` it is on the disk, safe from power loss. Sending it again changes
 nothing. Every file is named after its segment and that segment's node, and contains only results of that node, each
 with a receipt. So nobody can overwrite files of other nodes or of coordinators. Existing files are never changed, and a
-segment's `pages` come last, because a segment counts once they exist. Bodies are never held in memory whole, a bundle
+segment enters the store as a whole. Bodies are never held in memory whole, a bundle
 that comes too slowly is cut off, and what one node may send in all is bounded.
 
 A coordinator cannot tell whether a page is what its site really sent: it must believe a node about what the node
@@ -17,13 +17,15 @@ fetched. It believes it about nothing else.
 from __future__ import annotations
 
 import asyncio
-import filecmp
+import contextlib
 import hashlib
 import logging
 import math
 import os
 import re
 import shutil
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from drumlin.access.misdeeds import Misdeed
@@ -35,13 +37,15 @@ from drumlin.config import CoordinatorConfig
 from drumlin.config.quantities import format_size
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.receipts import unsettled
-from drumlin.disk import sync_directory, translated_disk_errors
+from drumlin.disk import translated_disk_errors
+from drumlin.errors import StorageError
 from drumlin.http.refusal import Refused
 from drumlin.logs import Event, event
-from drumlin.protocol import BundleStored
+from drumlin.protocol import BundleOffer, BundlePlace, BundleStored
 from drumlin.protocol.paths import SHA256_HEADER
 from drumlin.protocol.refusals import RefusalCode
 from drumlin.store.bundles import BODY, BUNDLE_BYTES_MAX, RECEIPTS, RECEIPTS_BYTES_MAX, Verdict, belongs, unpacked
+from drumlin.store.files import OtherContent, StoreFiles
 from drumlin.store.names import node_of_segment
 
 WRITE_BYTES = 1024 * 1024
@@ -69,31 +73,76 @@ def check_bundle_id(bundle_id: str) -> None:
         raise Refused(400, RefusalCode.BAD_BUNDLE_ID, "A bundle's id is the name of its segment, NODE-TIME-SERIAL.")
 
 
-class Bundles:
-    """Takes bundles into a store; without a store it refuses them. A node may send `quota_bytes` in all."""
+Bring = Callable[[Path], Awaitable[str]]
+"""Writes a bundle to a file and returns its SHA-256."""
 
-    def __init__(self, dispatcher: Dispatcher, store: Path | None, quota_bytes: int = QUOTA_BYTES) -> None:
+
+class Bundles:
+    """Takes bundles into a store; without a store it refuses them. They are checked in `folder`, which is the store
+    itself if that is a directory. A node may send `quota_bytes` in all."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, folder: Path | None, files: StoreFiles | None, quota_bytes: int = QUOTA_BYTES
+    ) -> None:
         self._dispatcher = dispatcher
-        self._store = store
+        self._folder, self._files = folder, files
         self._quota_bytes = quota_bytes
         self._running = 0
         self.owe: Owe = owe_nothing
 
+    async def place(self, call: Call, offer: BundleOffer) -> BundlePlace:
+        """Where a node shall put a bundle."""
+        _, files = self._store()
+        await self._check_quota(call.node_id)
+        if offer.bytes > BUNDLE_BYTES_MAX:
+            message = f"A bundle may have at most {BUNDLE_BYTES_MAX} bytes."
+            raise Refused(409, RefusalCode.TOO_LARGE, message, "Make smaller bundles.")
+        if files.inbox is None:
+            return BundlePlace()
+        # The service judges by the calendar how long the place is valid.
+        place = files.inbox.place(_inbox_name(call), offer.bytes, offer.sha256, time.time())
+        return BundlePlace(place.url, place.headers)
+
     async def take(self, call: Call) -> BundleStored:
         """Store the bundle that a request carries."""
-        if self._store is None:
-            hint = "Give the coordinator a --store, or the node."
-            raise Refused(409, "no_store", "This coordinator keeps no store.", hint)
         digest = call.header(_DIGEST_HEADER)
         if _SHA256.fullmatch(digest) is None:
             raise Refused(400, "no_digest", f"{SHA256_HEADER} must hold the body's SHA-256 in hexadecimal.")
+        return await self._take_in_turn(call, digest, lambda path: _receive(call, path))
+
+    async def take_arrived(self, call: Call, offer: BundleOffer) -> BundleStored:
+        """Store the bundle that a node has put where it was told."""
+        _, files = self._store()
+        inbox, name = files.inbox, _inbox_name(call)
+
+        def fetch(path: Path) -> str:
+            try:
+                return inbox.fetch(name, offer.sha256, path, BUNDLE_BYTES_MAX) if inbox is not None else ""
+            except FileNotFoundError:
+                return ""
+
+        stored = await self._take_in_turn(call, offer.sha256, lambda path: asyncio.to_thread(fetch, path))
+        if inbox is not None:
+            # If this fails, it is collected later.
+            with contextlib.suppress(StorageError):
+                await asyncio.to_thread(inbox.discard, name, offer.sha256)
+        return stored
+
+    def _store(self) -> tuple[Path, StoreFiles]:
+        if self._folder is None or self._files is None:
+            hint = "Give the coordinator a --store, or the node."
+            raise Refused(409, "no_store", "This coordinator keeps no store.", hint)
+        return self._folder, self._files
+
+    async def _take_in_turn(self, call: Call, digest: str, bring: Bring) -> BundleStored:
+        folder, files = self._store()
         if self._running >= BUNDLES_AT_ONCE_MAX:
             message = f"{BUNDLES_AT_ONCE_MAX} bundles are being taken already."
             raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=5.0)
         self._running += 1
         try:
             await self._check_quota(call.node_id)
-            return await self._take(self._store, call, digest)
+            return await self._take(folder, files, call, digest, bring)
         except Refused as refused:
             self._note(call, refused)
             raise
@@ -107,30 +156,34 @@ class Bundles:
             hint = "Raise --bundle-quota at the coordinators."
             raise Refused(429, "over_quota", message, hint, retry_after_s=QUOTA_RETRY_S, closes=True)
 
-    async def _take(self, store: Path, call: Call, digest: str) -> BundleStored:
+    async def _take(self, store: Path, files: StoreFiles, call: Call, digest: str, bring: Bring) -> BundleStored:
         segment = call.parameters["bundle_id"]
         # Each attempt has its own folder, because the same bundle may come twice at once.
         folder = store / INCOMING / call.node_id / f"{segment}.{os.urandom(4).hex()}"
         with translated_disk_errors(store):
             try:
                 await asyncio.to_thread(folder.mkdir, parents=True)
-                if await _receive(call, folder / BODY) != digest:
+                if await bring(folder / BODY) != digest:
                     raise Refused(
                         409, RefusalCode.DAMAGED, f"The body is not what {SHA256_HEADER} says.", "Send it again."
                     )
                 verdict = await check_bundle(folder, segment)
                 await asyncio.to_thread(self._check_settled, folder, segment, verdict)
-                added = await asyncio.to_thread(self._publish, folder, store, segment, verdict.members)
+                members = {member: unpacked(folder, member) for member in verdict.members}
+                added = await asyncio.to_thread(self._publish, files, segment, members)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if added:
             await self._dispatcher.engine.count(COUNTER_SHARD, {COUNTER + call.node_id: verdict.bytes})
         return BundleStored()
 
-    def _publish(self, folder: Path, store: Path, segment: str, members: list[str]) -> bool:
-        if not (store / "tables" / "pages" / f"{segment}.parquet").exists():
+    def _publish(self, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
+        if not files.has_segment(segment):
             self.owe(segment)
-        return _publish_all(folder, store, members)
+        try:
+            return files.publish(segment, members)
+        except OtherContent as other:
+            raise Refused(409, RefusalCode.BUNDLE_EXISTS, other.message, other.hint) from other
 
     def _check_settled(self, folder: Path, segment: str, verdict: Verdict) -> None:
         """Refuse a bundle with a row that has no receipt, or with a file that is not named after the segment."""
@@ -193,32 +246,5 @@ async def _receive(call: Call, part: Path) -> str:
     return digest.hexdigest()
 
 
-def _publish_all(folder: Path, store: Path, members: list[str]) -> bool:
-    """Give the files of a bundle their names in the store, `pages` last; returns whether any was new."""
-    files = [(unpacked(folder, member), store / member) for member in members]
-    for file, target in files:
-        if target.exists():
-            _check_same(file, target)
-    files.sort(key=lambda entry: entry[1].parent.name == "pages")
-    added = [_publish(file, target) for file, target in files]
-    return any(added)
-
-
-def _publish(file: Path, target: Path) -> bool:
-    """Give a file its name in the store. If it is there already, from an earlier sending, its content must be equal;
-    returns whether it was new."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    added = True
-    try:
-        os.link(file, target)
-    except FileExistsError:
-        _check_same(file, target)
-        added = False
-    sync_directory(target.parent)
-    return added
-
-
-def _check_same(file: Path, target: Path) -> None:
-    if not filecmp.cmp(file, target, shallow=False):
-        message = f"Another {target.name} is stored already."
-        raise Refused(409, RefusalCode.BUNDLE_EXISTS, message, "Give each segment a name of its own.")
+def _inbox_name(call: Call) -> str:
+    return f"{call.node_id}/{call.parameters['bundle_id']}"

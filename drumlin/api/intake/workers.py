@@ -15,6 +15,7 @@ from drumlin import __version__
 from drumlin.api.intake.keeping import Keeper
 from drumlin.api.intake.kept import Owe
 from drumlin.api.intake.reading import Reader
+from drumlin.api.intake.shipping import ship
 from drumlin.api.intake.telling import Telling, ToldResult, telling_of
 from drumlin.config.record import CrawlRecord
 from drumlin.coordinator.dispatch import Dispatcher
@@ -23,6 +24,7 @@ from drumlin.coordinator.taking.settling import Taken
 from drumlin.errors import DrumlinError
 from drumlin.protocol import ENDED, HostReport, Results
 from drumlin.reading import Reading
+from drumlin.store.files import DirectoryFiles, StoreFiles
 from drumlin.store.tables.lookup import StoredFetch
 
 STEP_S = 1.0
@@ -36,7 +38,13 @@ class Intake:
     """Stands between the API's calls, which know who sends what, and the dispatcher, which knows what counts."""
 
     def __init__(
-        self, dispatcher: Dispatcher, store: Path | None, *, engine_time: EngineTime, sync: bool = False
+        self,
+        dispatcher: Dispatcher,
+        store: Path | None,
+        files: StoreFiles | None = None,
+        *,
+        engine_time: EngineTime,
+        sync: bool = False,
     ) -> None:
         config = dispatcher.config
         self._dispatcher = dispatcher
@@ -44,6 +52,7 @@ class Intake:
         self._reader = Reader(Reading.of(config))
         info = {"http-header-user-agent": config.sent_user_agent, "robots": "left to the workers"}
         info |= CrawlRecord.of(dispatcher.scope_of_seeds(), config).warcinfo()
+        self._folder, self._files = store, files
         self._keeper = Keeper(store, software=f"drumlin/{__version__}", info=info, sync=sync) if store else None
 
     def owe(self, owe: Owe) -> None:
@@ -125,6 +134,9 @@ class Intake:
             await self._reader.close()
             if keeper is not None:
                 await keeper.close()
+                with contextlib.suppress(DrumlinError):
+                    # If the store is away, the next coordinator here does it.
+                    await self._ship()
 
     async def _keep_stepping(self) -> None:
         while self._keeper is not None:
@@ -132,8 +144,14 @@ class Intake:
             ending = self._dispatcher.state in ENDED
             try:
                 await self._keeper.step(self._settle_found, self._time.today(), ending=ending)
+                await self._ship()
             except (DrumlinError, OSError) as broken:
                 log.warning("results that were taken still wait in their journal: %s", broken)
+
+    async def _ship(self) -> None:
+        """Bring complete segments to the store, if they grow elsewhere."""
+        if self._files is not None and self._folder is not None and not isinstance(self._files, DirectoryFiles):
+            await asyncio.to_thread(ship, self._folder, self._files)
 
     async def _settle_found(self, results: Results) -> Taken:
         return await self._dispatcher.take(None, results, await self._time.now())

@@ -61,6 +61,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.requests = 0
         self.captures = 0
         self.leases: list[Lease] = []
+        self.forgotten = 0
 
     def teardown(self) -> None:
         self.engine.close()
@@ -210,6 +211,11 @@ class EngineMachine(RuleBasedStateMachine):
             else:
                 self.both("drop", shard, mine)
 
+    @rule(urls=st.lists(_urls, max_size=4))
+    def forget_done(self, urls: list[str]) -> None:
+        for shard, mine in self.by_shard(urls).items():
+            self.forgotten += self.both("forget_done", shard, mine)
+
     @rule(host=st.sampled_from(_HOSTS), delay_s=_maybe_delay)
     def set_delay(self, host: str, delay_s: float | None) -> None:
         self.both("set_delay", self.model.shard_of(host), host, delay_s)
@@ -283,7 +289,7 @@ class EngineMachine(RuleBasedStateMachine):
         stats = [self.engine.stats(shard, self.now) for shard in range(self.model.shard_count)]
         accepted = [self.engine.story(self.shard_of_url(url), url) for url in _HOST_OF_URL]
         total = sum(one.queued + one.scheduled + one.leased + one.done + one.dead for one in stats)
-        assert total == sum(story is not None for story in accepted)
+        assert total == sum(story is not None for story in accepted) + self.forgotten
 
 
 def check_against_the_specification(

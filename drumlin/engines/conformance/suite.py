@@ -266,6 +266,22 @@ class EngineConformance(
         assert self.lease(engine, 105.9) == []
         assert self.lease_one(engine, 106.0).host == "a.example"
 
+    # Done
+
+    def test_a_done_url_that_is_forgotten_is_new_again(self, engine: BlockingEngine) -> None:
+        self.seed(engine, count=2)
+        lease = self.lease_one(engine)
+        engine.settle(lease.shard, [settlement(lease, settled(lease.tasks[0], b"1"), release=True)], 101.0)
+        urls = [task.url for task in lease.tasks]
+        assert engine.forget_done(lease.shard, [*urls, urls[0], "http://a.example/unknown"]) == 1
+        assert engine.forget_done(lease.shard, urls) == 0
+        assert engine.story(lease.shard, urls[0]) is None
+        assert self.state(engine, 1) is TaskState.QUEUED
+        new = {lease.shard: [NewURLs("a.example", urls)]}
+        assert engine.add_all(new, 102.0)[lease.shard] == [Added.ADDED, Added.SEEN]
+        again = self.lease_one(engine, 200.0)
+        assert sorted(task.url for task in again.tasks) == sorted(urls)
+
     # Dead letters
 
     def test_a_dead_task_waits_as_a_letter_until_it_is_revived_or_dropped(self, engine: BlockingEngine) -> None:

@@ -312,6 +312,14 @@ class MemoryEngine(Embedded):
             self._shards[shard].put(entry, TaskState.DONE)
         return len(dead)
 
+    async def forget_done(self, shard: int, urls: Sequence[str]) -> int:
+        entries = self._shards[shard].entries
+        done = [key for key in dict.fromkeys(identities(urls)) if key in entries]
+        done = [key for key in done if entries[key].state is TaskState.DONE]
+        for key in done:
+            del entries[key]
+        return len(done)
+
     # What is known
 
     async def story(self, shard: int, url: str) -> TaskStory | None:

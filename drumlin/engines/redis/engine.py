@@ -286,6 +286,12 @@ class RedisEngine(RedisKeeping):
         dropped: int = await self._call("drop", shard, encode(hosts_and_shorts(urls)))
         return dropped
 
+    async def forget_done(self, shard: int, urls: Sequence[str]) -> int:
+        stories = [(url, await self.story(shard, url)) for url in urls]
+        done = [(host_of(url), str(seen_mark(url))) for url, one in stories if one and one.state is TaskState.DONE]
+        forgotten: int = await self._call("forget_done", shard, encode(done)) if done else 0
+        return forgotten
+
     # What is known
 
     async def story(self, shard: int, url: str) -> TaskStory | None:

@@ -383,6 +383,10 @@ class Change:
         self.record.done += 1
         self.put_seen(key, Seen(DONE, seen.priority, seen.id, seen.attempt_id))
 
+    def forget_seen(self, key: bytes) -> None:
+        """A URL that is done becomes unknown."""
+        self.batch.delete(key, self.seen_handle)
+
     # Leases
 
     def queue_head(self, host: Host, tasks_max: int) -> list[Task]:

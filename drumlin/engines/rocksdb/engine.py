@@ -330,6 +330,14 @@ class RocksEngine(Embedded):
             change.put_queued(host, key, replace(task, attempts=0, crashes=0), seen, now)
         return True
 
+    async def forget_done(self, shard: int, urls: Sequence[str]) -> int:
+        with Change(self._shards[shard]) as change:
+            keys = dict.fromkeys(change.host(host_of(url)).seen_key(url) for url in urls)
+            done = [key for key in keys if (seen := change.seen(key)) is not None and seen.code == DONE]
+            for key in done:
+                change.forget_seen(key)
+            return len(done)
+
     # What is known
 
     async def story(self, shard: int, url: str) -> TaskStory | None:

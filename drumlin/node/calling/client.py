@@ -179,14 +179,15 @@ class CoordinatorClient:
         method: str = "POST",
         signed: bool = False,
         on_failure: Callable[[float], None] | None = None,
+        on_refused: Callable[[Refusal], bool] | None = None,
         repeat_s: float = FOREVER,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
         """Send `message`; `on_reply` is called from the fetcher's loop. A call that fails is repeated for `repeat_s`;
         then `on_failure` is called with how long to wait before the next call. Without one, CoordinatorGone is
-        raised."""
+        raised. `on_refused` is as in `upload`."""
         call = self._call(path, message, reply, on_reply)
-        call.method, call.signed, call.on_failure = method, signed, on_failure
+        call.method, call.signed, call.on_failure, call.on_refused = method, signed, on_failure, on_refused
         call.repeat_s, call.timeout_s = repeat_s, timeout_s
         self._send(call)
 
@@ -213,6 +214,24 @@ class CoordinatorClient:
         call.upload, call.upload_bytes = file, os.fstat(file.fileno()).st_size
         call.on_refused = on_refused
         self._send(call)
+
+    def put_elsewhere(self, url: str, file: BinaryIO, headers: list[str], on_done: Callable[[int], None]) -> None:
+        """Send a file with PUT to an address that a coordinator gave; `on_done` is called with the status, or 0. It is
+        not repeated: such an address is valid for a while only."""
+        curl = pycurl.Curl()
+        curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(pycurl.URL, url)
+        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        curl.setopt(pycurl.HTTPHEADER, [*headers, "Expect:"])
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(CONNECT_TIMEOUT_S * 1000))
+        curl.setopt(pycurl.TIMEOUT_MS, int(UPLOAD_TIMEOUT_S * 1000))
+        _set_upload(curl, file, os.fstat(file.fileno()).st_size)
+
+        def done(transfer: Transfer) -> None:
+            curl.setopt(pycurl.UPLOAD, 0)
+            on_done(0 if transfer.failure else transfer.status)
+
+        self._fetcher.start_handle(curl, done)
 
     def call(
         self,
@@ -463,10 +482,14 @@ class CoordinatorClient:
 
 def _set_body(curl: Any, call: _Call) -> None:
     if call.upload is not None:
-        call.upload.seek(0)
-        curl.setopt(pycurl.UPLOAD, 1)
-        curl.setopt(pycurl.READFUNCTION, call.upload.read)
-        curl.setopt(pycurl.INFILESIZE_LARGE, call.upload_bytes)
+        _set_upload(curl, call.upload, call.upload_bytes)
     else:
         curl.setopt(pycurl.POSTFIELDS, call.body)
     curl.setopt(pycurl.CUSTOMREQUEST, call.method)
+
+
+def _set_upload(curl: Any, file: BinaryIO, size: int) -> None:
+    file.seek(0)
+    curl.setopt(pycurl.UPLOAD, 1)
+    curl.setopt(pycurl.READFUNCTION, file.read)
+    curl.setopt(pycurl.INFILESIZE_LARGE, size)

@@ -10,20 +10,21 @@ says so, and the next one is sent.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import sys
 import tarfile
 from collections.abc import Collection, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from drumlin.config import NodeConfig
 from drumlin.disk import PARTIAL_SUFFIX, remove, replace, translated_disk_errors, write_whole
 from drumlin.node.calling.answers import Refusal
-from drumlin.node.calling.client import FOREVER, CoordinatorClient
-from drumlin.protocol import BundleStored, paths
-from drumlin.protocol.refusals import NEVER_STORED
+from drumlin.node.calling.client import FOREVER, UPLOAD_TIMEOUT_S, CoordinatorClient
+from drumlin.protocol import BundleOffer, BundlePlace, BundleStored, paths
+from drumlin.protocol.refusals import NEVER_STORED, RefusalCode
 from drumlin.store.bundles import RECEIPTS, TABLES
 
 SPOOL_BYTES_MAX = NodeConfig().spool_max_bytes
@@ -31,6 +32,8 @@ SPOOL_BYTES_MAX = NodeConfig().spool_max_bytes
 BUNDLE_SUFFIX = ".tar"
 LOOK_EVERY_S = 1.0
 REFUSED_FOLDER = "refused"
+
+log = logging.getLogger("drumlin.node")
 
 
 def bundle_path(folder: Path, name: str) -> Path:
@@ -78,8 +81,21 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
+class Uploads(Protocol):
+    """Sends the bundles in a folder, and removes each that is stored."""
+
+    waiting_bytes: int
+    """How many bytes the bundles that are not yet stored take on disk, as of the last look."""
+
+    def step(self, now: float) -> None:
+        """Begin to send what waits, and notice what has arrived. Does not block."""
+
+    def waiting(self) -> list[Path]:
+        """The bundles that are not stored yet, oldest first."""
+
+
 class BundleUploads:
-    """Sends the bundles in a folder, one at a time, and removes each that is stored."""
+    """Sends the bundles in a folder to a coordinator, one at a time, and removes each that is stored."""
 
     def __init__(self, node: str, client: CoordinatorClient, folder: Path) -> None:
         self._node = node
@@ -87,8 +103,9 @@ class BundleUploads:
         self._folder = folder
         self._file: BinaryIO | None = None
         self._look_at = 0.0
+        self._pause = False
+        """Whether the last bundle could not be sent, so the next try has to wait a little."""
         self.waiting_bytes = 0
-        """How many bytes the bundles that are not yet stored take on disk, as of the last look."""
 
     def due(self) -> float:
         return FOREVER if self._file is not None else self._look_at
@@ -99,42 +116,88 @@ class BundleUploads:
             return
         waiting = self.waiting()
         self.waiting_bytes = sum(path.stat().st_size for path in waiting)
-        if waiting:
+        if self._pause:
+            self._pause = False
+            self._look_at = now + LOOK_EVERY_S
+        elif waiting:
             self._send(waiting[0])
         else:
             self._look_at = now + LOOK_EVERY_S
 
     def waiting(self) -> list[Path]:
-        return sorted(self._folder.glob("*" + BUNDLE_SUFFIX))
+        return bundles_in(self._folder)
 
     def _send(self, bundle: Path) -> None:
+        """Ask where the bundle shall go, and send it there."""
         self._file = file = bundle.open("rb")
-        headers = [f"{paths.SHA256_HEADER}: {hashlib.file_digest(file, 'sha256').hexdigest()}"]
-        name = bundle.name.removesuffix(BUNDLE_SUFFIX)
-
-        def stored(_: BundleStored) -> None:
-            self._sent(file)
-            remove(bundle)
-
-        def refused(refusal: Refusal) -> bool:
-            if refusal.code not in NEVER_STORED:
-                return False
-            self._sent(file)
-            put_aside(bundle, refusal)
-            return True
-
-        self._client.upload(
-            paths.BUNDLE.format(node_id=self._node, bundle_id=name),
-            file,
-            headers,
-            BundleStored,
-            stored,
-            on_refused=refused,
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        self._client.post(
+            self._path(paths.BUNDLE_PLACE, bundle),
+            self._offer(digest),
+            BundlePlace,
+            lambda place: self._send_to(place, bundle, file, digest),
+            on_refused=lambda refusal: self._refused(refusal, bundle, file),
         )
+
+    def _send_to(self, place: BundlePlace, bundle: Path, file: BinaryIO, digest: str) -> None:
+        if not place.url:
+            self._client.upload(
+                self._path(paths.BUNDLE, bundle),
+                file,
+                [f"{paths.SHA256_HEADER}: {digest}"],
+                BundleStored,
+                lambda _: self._stored(bundle, file),
+                on_refused=lambda refusal: self._refused(refusal, bundle, file),
+            )
+            return
+        headers = [f"{name}: {value}" for name, value in place.headers.items()]
+        self._client.put_elsewhere(place.url, file, headers, lambda status: self._put(status, bundle, file, digest))
+
+    def _put(self, status: int, bundle: Path, file: BinaryIO, digest: str) -> None:
+        """The bundle is in its place, or the service did not take it: then it gets another one after a pause."""
+        if not 200 <= status < 300:
+            log.warning("the store did not take a bundle (status %d); it is sent again", status)
+            self._sent(file)
+            self._pause = True
+            return
+        self._client.post(
+            self._path(paths.BUNDLE_ARRIVED, bundle),
+            self._offer(digest),
+            BundleStored,
+            lambda _: self._stored(bundle, file),
+            on_refused=lambda refusal: self._refused(refusal, bundle, file),
+            timeout_s=UPLOAD_TIMEOUT_S,
+        )
+
+    def _offer(self, digest: str) -> BundleOffer:
+        return BundleOffer(os.fstat(self._file.fileno()).st_size if self._file is not None else 0, digest)
+
+    def _path(self, pattern: str, bundle: Path) -> str:
+        return pattern.format(node_id=self._node, bundle_id=bundle.name.removesuffix(BUNDLE_SUFFIX))
+
+    def _stored(self, bundle: Path, file: BinaryIO) -> None:
+        self._sent(file)
+        remove(bundle)
+
+    def _refused(self, refusal: Refusal, bundle: Path, file: BinaryIO) -> bool:
+        if refusal.code == RefusalCode.DAMAGED:
+            # It did not arrive as it is here, so it is sent anew, also if it was put somewhere else.
+            self._sent(file)
+            self._pause = True
+            return True
+        if refusal.code not in NEVER_STORED:
+            return False
+        self._sent(file)
+        put_aside(bundle, refusal)
+        return True
 
     def _sent(self, file: BinaryIO) -> None:
         file.close()
         self._file = None
+
+
+def bundles_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*" + BUNDLE_SUFFIX))
 
 
 def put_aside(bundle: Path, refusal: Refusal) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from drumlin.config import CrawlConfig
 from drumlin.errors import SiteError, StorageError
@@ -16,7 +17,8 @@ from drumlin.node.keeping.journal import FoundJournal
 from drumlin.node.keeping.recovery import rebuild
 from drumlin.node.main import make_pipeline
 from drumlin.parse import FOLLOWED_KINDS, looks_like_sitemap, may_be_sitemap_type, parse_sitemap
-from drumlin.store import read_capture
+from drumlin.store.copies import stored_capture
+from drumlin.store.files import StoreFiles
 from drumlin.store.spools import JOURNAL_SUFFIX
 from drumlin.store.tables.past_links import (
     NOFOLLOW,
@@ -29,20 +31,23 @@ from drumlin.store.tables.past_links import (
 )
 from drumlin.urls import canonical
 
+RECORD_BYTES_MAX: Final = 1 << 40
+"""Sitemaps are read whole, as they were stored."""
 
-def past_finds(paths: CrawlPaths, config: CrawlConfig) -> PastFinds:
+
+def past_finds(paths: CrawlPaths, files: StoreFiles, config: CrawlConfig) -> PastFinds:
     """All that earlier runs found. No node may be at work in the directory."""
 
     def links() -> Iterator[PastLinks]:
-        yield from past_links(paths.tables, FOLLOWED_KINDS)
-        yield from _links_of_sitemaps(paths, config)
+        yield from past_links(files, FOLLOWED_KINDS)
+        yield from _links_of_sitemaps(files, config)
         yield from _links_left(paths, config, FOLLOWED_KINDS)
 
     def hosts() -> Iterator[str]:
-        yield from past_hosts(paths.tables)
+        yield from past_hosts(files)
         yield from _hosts_left(paths)
 
-    return PastFinds(links, lambda: past_redirects(paths.tables) | _redirects_left(paths), hosts)
+    return PastFinds(links, lambda: past_redirects(files) | _redirects_left(paths), hosts)
 
 
 def _links_left(paths: CrawlPaths, config: CrawlConfig, kinds: Collection[str]) -> Iterator[PastLinks]:
@@ -73,13 +78,13 @@ def _hosts_left(paths: CrawlPaths) -> Iterator[str]:
         yield from {contact.fetch.host for batch in journal.batches for contact in batch.contacts}
 
 
-def _links_of_sitemaps(paths: CrawlPaths, config: CrawlConfig) -> Iterator[PastLinks]:
+def _links_of_sitemaps(files: StoreFiles, config: CrawlConfig) -> Iterator[PastLinks]:
     """The URLs that stored sitemaps list; the table of links has only those of pages."""
     if not config.sitemaps:
         return
-    for one in stored_files(paths.tables, may_be_sitemap_type):
+    for one in stored_files(files, may_be_sitemap_type):
         with contextlib.suppress(StorageError, SiteError, OSError):
-            capture = read_capture(paths.warc / one.warc_filename, one.warc_offset)
+            capture = stored_capture(files, one.warc_filename, one.warc_offset, RECORD_BYTES_MAX)
             encoding = capture.headers.get("content-encoding", "")
             body, _ = decode_body(capture.body_raw, encoding, config.body_decoded_bytes_max)
             if targets := _listed(one.url, one.mime, body):

@@ -292,6 +292,7 @@ class _Process:
             engine_time=self.time,
             on_failure=lambda failure: None,
             store=None,
+            files=None,
             endpoint="",
             bundle_quota_bytes=0,
         )

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from drumlin.errors import StorageError
 from drumlin.logs import Event, event
 from drumlin.store.files import StoredFile, StoreFiles
 from drumlin.store.tables.reading import InTime, batches, compute
@@ -91,7 +92,11 @@ class ContentsReader:
 
     def sum_up(self, in_time: InTime) -> Summed:
         """The sums of what readers of the tables can see, as far as there is time to read it."""
-        files = self._files.files(_FOLDER, PARQUET_SUFFIX)
+        try:
+            files = self._files.files(_FOLDER, PARQUET_SUFFIX)
+        except StorageError:
+            # The store cannot be reached: there may be any number of segments that are not read.
+            return Summed(self._total, len(self._kept), len(self._kept) + 1)
         known = {file.name: kept for file in files if (kept := self._kept.get(file.name)) and kept[0] == file.version}
         # What is new comes first: those who look at a running crawl want to see it grow.
         for file in sorted(files, key=lambda file: -file.written):

@@ -183,7 +183,7 @@ class StoreReader:
         """The attempts on a URL, and whether all segments were searched. The search stops when `in_time` says no, or at
         `FOUND_MAX`."""
         found: list[StoredFetch] = []
-        with suppress(TimeUp):
+        with suppress(TimeUp, StorageError):
             for versions in self._segments(in_time):
                 check_time(in_time)
                 if len(found) >= FOUND_MAX:
@@ -197,7 +197,7 @@ class StoreReader:
         """Some of the links and redirects to a URL, and whether the search ended by itself: with enough of them, or
         with all segments."""
         found: list[StoredLink] = []
-        with suppress(TimeUp):
+        with suppress(TimeUp, StorageError):
             for versions in self._segments(in_time):
                 if len(found) >= LINKS_FOUND_MAX:
                     break
@@ -213,7 +213,7 @@ class StoreReader:
         at once, so their segments overlap in time: the search ends with the first that was complete before the oldest
         attempt that is kept."""
         found: list[StoredFetch] = []
-        with suppress(TimeUp):
+        with suppress(TimeUp, StorageError):
             for versions in self._segments(in_time):
                 if versions[PAGES].written < _oldest(found, limit) - CLOCKS_DIFFER_S:
                     break
@@ -226,7 +226,7 @@ class StoreReader:
     def page(self, url: str, segment: str, fetched: float, in_time: InTime) -> dict[str, Any]:
         """What the table of pages says in one segment about the capture of this moment; empty if it has no row, or if
         there is no time to find it."""
-        with suppress(TimeUp):
+        with suppress(TimeUp, StorageError):
             for versions in self._segments(in_time):
                 if _name(versions) == segment:
                     with self._segment(versions) as found:
@@ -239,8 +239,12 @@ class StoreReader:
         """Make indexes of complete segments that have none, for as long as there is time. Returns how many are left; 0
         also if the store cannot be written. Two coordinators that do this at once write the same."""
         left = 0
-        indexed = {one.name: one.written for one in self._files.files(INDEXES, INDEX_SUFFIX)}
-        for versions in self._segments(lambda: True):
+        try:
+            indexed = {one.name: one.written for one in self._files.files(INDEXES, INDEX_SUFFIX)}
+            segments = self._segments(lambda: True)
+        except StorageError:
+            return 0
+        for versions in segments:
             newest = max(file.written for file in versions.values())
             if indexed.get(_name(versions) + INDEX_SUFFIX, 0.0) >= newest or now - newest < SETTLED_S:
                 continue

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drumlin.errors import StorageError
-from drumlin.store.tables.reading import rows_of
+from drumlin.store.files import StoreFiles
+from drumlin.store.tables.reading import rows_of, table_files
 from drumlin.store.tables.rows import moment_of
 from drumlin.store.tables.schema import PAGES
-from drumlin.store.tables.segments import PARQUET_SUFFIX
 
 BATCH_ROWS: Final = 500
 COLUMNS: Final = [
@@ -39,17 +38,17 @@ class PastPage(NamedTuple):
     record_id: str
 
 
-def past_pages(tables: Path) -> Iterator[list[PastPage]]:
+def past_pages(files: StoreFiles) -> Iterator[list[PastPage]]:
     """All stored pages that have a text and succeeded, in batches."""
-    for path in sorted((tables / PAGES).glob("*" + PARQUET_SUFFIX)):
+    for path in table_files(files, PAGES):
         try:
-            yield from _pages_in(path)
+            yield from _pages_in(files, path)
         except (OSError, pa.ArrowException) as cause:
             raise StorageError(f"Cannot read {path}: {cause}.") from cause
 
 
-def _pages_in(path: Path) -> Iterator[list[PastPage]]:
-    with pq.ParquetFile(path) as pages:
+def _pages_in(files: StoreFiles, path: str) -> Iterator[list[PastPage]]:
+    with files.open(path) as file, pq.ParquetFile(file) as pages:
         # Files of early versions lack some of these columns, and are skipped.
         if set(COLUMNS) <= set(pages.schema_arrow.names):
             for batch in pages.iter_batches(BATCH_ROWS, columns=COLUMNS):

@@ -12,6 +12,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from drumlin.store.files import StoreFiles
+
+PARQUET: Final = ".parquet"
 BATCH_ROWS: Final = 2_000
 LONG_BATCH_ROWS: Final = 16
 """For columns whose values may be long."""
@@ -23,6 +26,11 @@ InTime = Callable[[], bool]
 
 class TimeUp(Exception):  # it is no error
     """There is no time left to read on."""
+
+
+def table_files(files: StoreFiles, table: str) -> list[str]:
+    """The paths of a table's files, in order."""
+    return [f"tables/{table}/{name}" for name in sorted(one.name for one in files.files(f"tables/{table}", PARQUET))]
 
 
 def check_time(in_time: InTime) -> None:

@@ -10,7 +10,7 @@ are later replaced, by a rename, with files that have more rows. So a reader see
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -192,7 +192,7 @@ class SegmentWriter:
             path = self._temporary(table)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                writer = self._writers[table] = _open(path, table)
+                writer = self._writers[table] = open_table(path, table)
                 if self._shown:
                     for rows in _rows_of(self._final(table), table):
                         writer.write_table(rows)
@@ -227,21 +227,27 @@ class SegmentWriter:
 def _rows_of(path: Path, table: str) -> Iterator[Any]:
     """The rows of a file, gathered into full row groups: a file that was shown often has many small ones."""
     with pq.ParquetFile(path) as shown:
-        gathered: list[Any] = []
-        for group in range(shown.num_row_groups):
-            rows = shown.read_row_group(group).cast(SCHEMAS[table])
-            if gathered and sum(part.nbytes for part in gathered) + rows.nbytes > GATHERED_BYTES_MAX:
-                yield pa.concat_tables(gathered)
-                gathered = []
-            gathered.append(rows)
-            if sum(map(len, gathered)) >= _ROW_GROUP_MAX[table]:
-                yield pa.concat_tables(gathered)
-                gathered = []
-        if gathered:
+        yield from gathered_rows(map(shown.read_row_group, range(shown.num_row_groups)), table)
+
+
+def gathered_rows(groups: Iterable[Any], table: str) -> Iterator[Any]:
+    """Row groups of a table, gathered into full ones."""
+    gathered: list[Any] = []
+    for group in groups:
+        rows = group.cast(SCHEMAS[table])
+        if gathered and sum(part.nbytes for part in gathered) + rows.nbytes > GATHERED_BYTES_MAX:
             yield pa.concat_tables(gathered)
+            gathered = []
+        gathered.append(rows)
+        if sum(map(len, gathered)) >= _ROW_GROUP_MAX[table]:
+            yield pa.concat_tables(gathered)
+            gathered = []
+    if gathered:
+        yield pa.concat_tables(gathered)
 
 
-def _open(path: Path, table: str) -> Any:
+def open_table(path: Path, table: str) -> Any:
+    """A writer of a table's file."""
     writer = pq.ParquetWriter(
         path,
         SCHEMAS[table],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -53,6 +53,13 @@ def index_line(
 def parse_line(line: bytes) -> IndexEntry:
     """The JSON of a line; raises `msgspec.DecodeError` when the line is torn."""
     return msgspec.json.decode(line[line.find(b"{") :], type=IndexEntry)
+
+
+def moved_line(line: bytes, starts: Mapping[str, int], filename: str) -> bytes:
+    """The line of a record whose file has become a part of another: where each file begins there is in `starts`."""
+    entry = parse_line(line)
+    moved = msgspec.structs.replace(entry, offset=str(int(entry.offset) + starts[entry.filename]), filename=filename)
+    return line[: line.find(b"{")] + _encode(moved) + b"\n"
 
 
 def mime_of(content_type: str) -> str:

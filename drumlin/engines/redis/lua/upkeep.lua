@@ -140,6 +140,21 @@ local function find(keys, arguments)
   return found
 end
 
+-- Forgets URLs that are done, given as pairs of host and mark. The caller has looked that they are: nothing else can
+-- happen to a URL that is done. The host's number of URLs stays, because the number of its buckets goes by it.
+local function forget_done(keys, arguments)
+  local T, forgotten = keys[1], 0
+  for _, pair in ipairs(decode(arguments[1])) do
+    local name, mark = unpack(pair)
+    local raw = call('HGET', T .. 'h', name)
+    if raw then
+      local count = bucket_count(host_from(name, raw).urls)
+      forgotten = forgotten + call('SREM', seen_key(T, name, bucket_of(mark, count, span_of(count))), mark)
+    end
+  end
+  return forgotten
+end
+
 -- What is known about a URL, except whether it is queued: state, record, and the time of its retry.
 local function story(keys, arguments)
   local name, url, mark = unpack(arguments)

@@ -1,0 +1,156 @@
+"""Makes few large files of many small ones. Nodes publish a segment each minute, and a store of a million small files
+is slow to list and dear to read.
+
+The records of a WARC file are gzip members, so WARC files are joined as they are, and each record moves by the length
+of what stands before it. Index lines and the rows of `pages` name file and offset of a record, so these are rewritten.
+The manifest then replaces the old files by the new ones in one entry, if all of them are still there: of two that
+compact the same segments, the second changes nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from drumlin.disk import translated_disk_errors
+from drumlin.store.names import segment_name
+from drumlin.store.objects.contents import Contents, Entry, Item
+from drumlin.store.objects.files import ObjectFiles
+from drumlin.store.objects.manifest import entry_of
+from drumlin.store.tables.reading import compute
+from drumlin.store.tables.schema import COLUMNS, PAGES
+from drumlin.store.tables.segments import PARQUET_SUFFIX, gathered_rows, open_table
+from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME, moved_line, write_index
+from drumlin.store.warc.file import WARC_SUFFIX
+
+FULL_BYTES: Final = 1024**3
+"""How large WARC files are made; segments with at least half of it are left alone."""
+SEGMENTS_MIN: Final = 100
+"""Fewer small segments than this are joined only if together they make a full file."""
+JOINED_MAX: Final = 2_000
+
+
+class Segment(NamedTuple):
+    """A segment and its files."""
+
+    name: str
+    items: list[Item]
+
+    @property
+    def bytes(self) -> int:
+        return sum(item.bytes for item in self.items if item.path.endswith(WARC_SUFFIX))
+
+    def of(self, suffix: str, folder: str) -> list[Item]:
+        return [item for item in self.items if item.path.startswith(folder) and item.path.endswith(suffix)]
+
+
+def due(contents: Contents, *, everything: bool = False, full_bytes: int = FULL_BYTES) -> list[Segment]:
+    """The segments to join next, those first that came first; none if there are too few. With `everything`, two are
+    enough."""
+    by_name: dict[str, list[Item]] = {}
+    for item in contents.items():
+        if item.segment:
+            by_name.setdefault(item.segment, []).append(item)
+    small = [one for one in (Segment(*pair) for pair in by_name.items()) if one.bytes < full_bytes / 2]
+    sums = itertools.accumulate(one.bytes for one in small)
+    joined = [one for one, before in zip(small, (0, *sums), strict=False) if before < full_bytes][:JOINED_MAX]
+    enough = everything or len(small) >= SEGMENTS_MIN or sum(one.bytes for one in joined) >= full_bytes
+    return joined if enough and len(joined) > 1 else []
+
+
+def compact(files: ObjectFiles, segments: Sequence[Segment], folder: Path) -> bool:
+    """Join segments into one, working in a folder of this machine. Returns whether it was done."""
+    with translated_disk_errors(folder), tempfile.TemporaryDirectory(prefix=".compacting-", dir=folder) as scratch:
+        now = time.time()
+        writer = f"compacted.{secrets.token_hex(6)}"
+        name, work = segment_name(writer, now, 1), Path(scratch)
+        made = _join(files, segments, work, name, _warc_name(writer, now))
+        items = [files.upload(path, file, segment=name, now=now) for path, file in made.items()]
+    old = [item for one in segments for item in one.items]
+
+    def replaced(contents: Contents) -> Entry | None:
+        there = all(contents.item(item.path) == item for item in old)
+        return entry_of("compaction", now, items, [item.path for item in old], [name]) if there else None
+
+    done = files.manifest.change(replaced)
+    if done and files.manifest.contents().item(f"warc/{INDEX_NAME}") is not None:
+        # Its lines name files that are gone by now.
+        files.complete(folder)
+    return done
+
+
+def _warc_name(writer: str, now: float) -> str:
+    moment = datetime.fromtimestamp(now, UTC)
+    return f"drumlin-{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03}-00001-{writer}"
+
+
+def _join(files: ObjectFiles, segments: Sequence[Segment], work: Path, name: str, stem: str) -> dict[str, Path]:
+    """Make the files of the new segment; returns them by their paths in the store."""
+    warcs = [item for one in segments for item in one.of(WARC_SUFFIX, "warc/")]
+    made: dict[str, Path] = {}
+    starts: dict[str, int] = {}
+    if warcs:
+        made[f"warc/{stem}{WARC_SUFFIX}"] = work / "warc"
+        made[f"warc/{stem}{CDXJ_SUFFIX}"] = index = work / "cdxj"
+        starts = _join_warcs(files, warcs, work / "warc")
+        lines = [line for one in segments for item in one.of(CDXJ_SUFFIX, "warc/") for line in _lines(files, item)]
+        write_index(index, [moved_line(line, starts, stem + WARC_SUFFIX) for line in lines])
+    for table in COLUMNS:
+        made[f"tables/{table}/{name}{PARQUET_SUFFIX}"] = path = work / table
+        sources = [item for one in segments for item in one.of(PARQUET_SUFFIX, f"tables/{table}/")]
+        _join_tables(files, sources, table, path, starts, stem + WARC_SUFFIX)
+    return made
+
+
+def _join_warcs(files: ObjectFiles, warcs: Sequence[Item], target: Path) -> dict[str, int]:
+    """Write WARC files one after the other; returns where each begins."""
+    starts: dict[str, int] = {}
+    with target.open("xb") as out:
+        for item in warcs:
+            starts[Path(item.path).name] = out.tell()
+            for chunk in files.bucket.chunks(item.name):
+                out.write(chunk)
+    return starts
+
+
+def _lines(files: ObjectFiles, item: Item) -> list[bytes]:
+    return files.bucket.get(item.name).splitlines(keepends=True)
+
+
+def _join_tables(
+    files: ObjectFiles, sources: Sequence[Item], table: str, target: Path, starts: dict[str, int], filename: str
+) -> None:
+    with open_table(target, table) as writer:
+        for rows in gathered_rows(_row_groups(files, sources), table):
+            writer.write_table(_moved(rows, starts, filename) if table == PAGES else rows)
+
+
+def _row_groups(files: ObjectFiles, sources: Sequence[Item]) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    for item in sources:
+        with files.bucket.reader(item.name, item.bytes) as opened, pq.ParquetFile(opened) as file:
+            for group in range(file.num_row_groups):
+                yield file.read_row_group(group)
+
+
+def _moved(rows: Any, starts: dict[str, int], filename: str) -> Any:
+    """The rows with the new places of their records."""
+    pc = compute()
+    names, offsets = rows["warc_filename"].combine_chunks(), rows["warc_record_offset"].combine_chunks()
+    plain = names.cast(pa.string())
+    known = pa.array(list(starts), pa.string())
+    places = pc.index_in(plain, value_set=known)
+    moves = pc.take(pa.array(list(starts.values()), pa.int64()), places) if starts else pa.nulls(len(rows), pa.int64())
+    moved = pc.add(offsets.cast(pa.int64()), moves).cast(offsets.type)
+    named = pc.if_else(pc.is_valid(places), filename, plain).cast(names.type)
+    rows = rows.set_column(rows.schema.get_field_index("warc_filename"), "warc_filename", named)
+    return rows.set_column(rows.schema.get_field_index("warc_record_offset"), "warc_record_offset", moved)

@@ -1,0 +1,163 @@
+"""What is in a store of objects, as its manifest says: the effect of all entries up to one number.
+
+Everything here is plain data and the same in every process: what is there after an entry depends only on the entries.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+import zstandard
+
+KEPT_S: Final = 24 * 3600.0
+"""For how long an object stays after the manifest has ceased to name it: readers may have begun before."""
+FORM: Final = 1
+STATE_BYTES_MAX: Final = 4 * 1024**3
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True):
+    """A file of the store: its path there, the object that holds it, when it became part of the store, and the segment
+    that it came with; some came with none."""
+
+    path: str
+    name: str
+    bytes: int
+    written: float
+    segment: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change of the store, which happens as a whole. `id` is unique, so its writer knows it again. `segments` are
+    those that it adds."""
+
+    id: str
+    at: float
+    by: str
+    add: list[Item] = []
+    remove: list[str] = []
+    segments: list[str] = []
+
+
+class SegmentNames:
+    """All segments that were ever added, in little room: of a node's names, which end in a serial number, the ranges of
+    numbers are kept. So a segment that comes a second time is known, also when its files were compacted away."""
+
+    def __init__(self, ranges: dict[str, list[tuple[int, int]]] | None = None) -> None:
+        self.ranges = ranges or {}
+
+    def __contains__(self, segment: str) -> bool:
+        stem, serial = _split(segment)
+        known = self.ranges.get(stem, [])
+        place = bisect.bisect_right(known, (serial, 1 << 62)) - 1
+        return place >= 0 and known[place][1] >= serial
+
+    def add(self, segment: str) -> None:
+        if segment in self:
+            return
+        stem, serial = _split(segment)
+        known = self.ranges.setdefault(stem, [])
+        place = bisect.bisect_right(known, (serial, 1 << 62))
+        first = last = serial
+        if place < len(known) and known[place][0] == serial + 1:
+            last = known.pop(place)[1]
+        if place and known[place - 1][1] == serial - 1:
+            place -= 1
+            first = known.pop(place)[0]
+        known.insert(place, (first, last))
+
+
+def _split(segment: str) -> tuple[str, int]:
+    stem, _, serial = segment.rpartition("-")
+    return f"{stem}-{len(serial)}", int(serial)
+
+
+class _Kept(msgspec.Struct):
+    """A checkpoint, as it is written."""
+
+    form: int
+    number: int
+    items: list[Item]
+    gone: list[tuple[Item, float]]
+    ranges: dict[str, list[tuple[int, int]]]
+
+
+class Contents:
+    """The store after entry `number`."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.segments = SegmentNames()
+        self._items: dict[str, Item] = {}
+        self._folders: dict[str, dict[str, Item]] = {}
+        self.gone: dict[str, tuple[Item, float]] = {}
+        """What was removed or replaced lately, by the names of objects, and when."""
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def item(self, path: str) -> Item | None:
+        return self._items.get(path)
+
+    def items(self) -> Iterable[Item]:
+        return self._items.values()
+
+    def folder(self, folder: str) -> dict[str, Item]:
+        """The files in a folder by their names."""
+        return self._folders.get(folder, {})
+
+    def past(self, path: str) -> Item | None:
+        """What had this path lately, for readers who learnt of it before."""
+        return next((item for item, _ in reversed(self.gone.values()) if item.path == path), None)
+
+    def apply(self, number: int, entry: Entry) -> None:
+        if number != self.number + 1:
+            raise ValueError(f"entry {number} cannot follow entry {self.number}")
+        self.number = number
+        for path in entry.remove:
+            self._take(path, entry.at)
+        for item in entry.add:
+            self._take(item.path, entry.at)
+            self._put(item)
+        for segment in entry.segments:
+            self.segments.add(segment)
+        for name in list(self._expired(entry.at)):
+            del self.gone[name]
+
+    def _expired(self, now: float) -> Iterator[str]:
+        """What is gone for so long that nobody can be reading it: those that went first stand first."""
+        for name, (_, at) in self.gone.items():
+            if now - at <= 2 * KEPT_S:
+                return
+            yield name
+
+    def _take(self, path: str, at: float) -> None:
+        item = self._items.pop(path, None)
+        if item is not None:
+            folder, _, name = path.rpartition("/")
+            del self._folders[folder][name]
+            self.gone[item.name] = (item, at)
+
+    def _put(self, item: Item) -> None:
+        folder, _, name = item.path.rpartition("/")
+        self._items[item.path] = item
+        self._folders.setdefault(folder, {})[name] = item
+        self.gone.pop(item.name, None)
+
+    def packed(self) -> bytes:
+        kept = _Kept(FORM, self.number, list(self._items.values()), list(self.gone.values()), self.segments.ranges)
+        return zstandard.compress(msgspec.msgpack.encode(kept))
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Contents:
+        content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=STATE_BYTES_MAX)
+        kept = msgspec.msgpack.decode(content, type=_Kept)
+        contents = cls()
+        contents.number = kept.number
+        contents.segments = SegmentNames(kept.ranges)
+        for item in kept.items:
+            contents._put(item)
+        contents.gone = {item.name: (item, at) for item, at in kept.gone}
+        return contents

@@ -1,0 +1,156 @@
+"""A store of objects, as its readers and writers use it (`drumlin.store.files`)."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from drumlin.clock import monotonic
+from drumlin.errors import StorageError
+from drumlin.store.files import Inbox, OtherContent, StoredFile
+from drumlin.store.objects.address import Address
+from drumlin.store.objects.bucket import Bucket
+from drumlin.store.objects.contents import KEPT_S, Contents, Entry, Item
+from drumlin.store.objects.finishing import merged_index
+from drumlin.store.objects.inbox import BucketInbox
+from drumlin.store.objects.manifest import Manifest, entry_of
+from drumlin.store.tables.url_index import INDEXES
+from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME
+
+DATA: Final = "data"
+"""Where the files of the store lie: `data/SHA256/PATH`."""
+DERIVED: Final = "derived"
+"""What can be made again from the store, such as indexes of segments; it is in no manifest."""
+PROBES: Final = "probes"
+FRESH_S: Final = 1.0
+"""How old the manifest may be for readers."""
+PROBE_EVERY_S: Final = 10.0
+UPLOADS_AT_ONCE: Final = 4
+OWNER: Final = "drumlin"
+
+
+def object_name(path: str, digest: str) -> str:
+    return f"{DATA}/{digest}/{path}"
+
+
+class ObjectFiles:
+    """A store in a bucket. `by` names this process in the manifest."""
+
+    def __init__(self, bucket: Bucket, by: str = OWNER) -> None:
+        self.bucket = bucket
+        self.manifest = Manifest(bucket)
+        self._by = by
+        self._probed_at = -PROBE_EVERY_S
+
+    @classmethod
+    def open_at(cls, address: Address, by: str = OWNER) -> ObjectFiles:
+        return cls(Bucket.open(address), by)
+
+    def __str__(self) -> str:
+        return str(self.bucket.address)
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """Without a key of its own, this process cannot sign for others."""
+        return BucketInbox(self.bucket) if self.bucket.access.key_id else None
+
+    # Reading
+
+    def folders(self, folder: str) -> list[str]:
+        return []
+
+    def files(self, folder: str, suffix: str) -> list[StoredFile]:
+        if folder != INDEXES:
+            items = self.manifest.contents(FRESH_S).folder(folder)
+            found = [StoredFile(name, item.name, item.written) for name, item in list(items.items())]
+        else:
+            listed = list(self.bucket.listed(f"{DERIVED}/{folder}"))
+            found = [StoredFile(one.name.rpartition("/")[2], str(one.written), one.written) for one in listed]
+        return [one for one in found if one.name.endswith(suffix)]
+
+    def open(self, path: str) -> BinaryIO:
+        try:
+            contents = self.manifest.contents(FRESH_S)
+            item = contents.item(path) or contents.past(path)
+            if item is not None:
+                return self.bucket.reader(item.name, item.bytes)
+            derived = self.bucket.head(f"{DERIVED}/{path}") if path.startswith(f"{INDEXES}/") else None
+            if derived is not None:
+                return self.bucket.reader(derived.name, derived.bytes)
+        except StorageError as failed:
+            raise OSError(failed.message) from failed
+        raise FileNotFoundError(f"There is no {path} in {self}.")
+
+    def has_segment(self, segment: str) -> bool:
+        return segment in self.manifest.contents(FRESH_S).segments
+
+    # Writing
+
+    def write(self, path: str, content: bytes) -> None:
+        self.bucket.put(f"{DERIVED}/{path}", content)
+
+    def publish(self, segment: str, members: Mapping[str, Path]) -> bool:
+        now = time.time()
+        known = segment in self.manifest.contents().segments
+        with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
+            # What is there already is not sent again, but looked at: it must be the same.
+            bring = self._as_item if known else self.upload
+            items = list(pool.map(lambda pair: bring(*pair, segment=segment, now=now), members.items()))
+
+        def added(contents: Contents) -> Entry | None:
+            if segment not in contents.segments:
+                return entry_of(self._by, now, items, segments=[segment])
+            _check_same(contents, items)
+            return None
+
+        return self.manifest.change(added)
+
+    def replace(self, path: str, file: Path) -> None:
+        now = time.time()
+        item = self.upload(path, file, now=now)
+
+        def replaced(contents: Contents) -> Entry | None:
+            there = contents.item(path)
+            return None if there is not None and there.name == item.name else entry_of(self._by, now, [item])
+
+        self.manifest.change(replaced)
+
+    def complete(self, folder: Path) -> None:
+        items = self.manifest.contents().folder("warc")
+        indexes = [item for name, item in items.items() if name.endswith(CDXJ_SUFFIX) and name != INDEX_NAME]
+        merged_index(self.bucket, indexes, folder, lambda merged: self.replace(f"warc/{INDEX_NAME}", merged))
+
+    def probe(self) -> None:
+        # Every request is paid for, so what has just worked is not asked again.
+        if monotonic() - self._probed_at >= PROBE_EVERY_S:
+            self.bucket.put(f"{PROBES}/{self._by}", b"")
+            self._probed_at = monotonic()
+
+    def upload(self, path: str, file: Path, *, segment: str = "", now: float) -> Item:
+        """Make sure that the object is there. One from an earlier try is used again, unless it is so old that it may
+        be about to be collected."""
+        item = self._as_item(path, file, segment=segment, now=now)
+        there = self.bucket.head(item.name)
+        if there is None or there.bytes != item.bytes or now - there.written > KEPT_S / 2:
+            self.bucket.put_file(item.name, file)
+        return item
+
+    def _as_item(self, path: str, file: Path, *, segment: str = "", now: float) -> Item:
+        return Item(path, object_name(path, _digest(file)), file.stat().st_size, now, segment)
+
+
+def _check_same(contents: Contents, items: list[Item]) -> None:
+    """Files of a segment that was added before, if they were not compacted since, must be the same as these."""
+    for item in items:
+        there = contents.item(item.path)
+        if there is not None and there.name != item.name:
+            raise OtherContent(f"Another {item.path} is stored already.", "Give each segment a name of its own.")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,30 @@
+"""The last step of a crawl whose store is in a bucket: the indexes of all WARC files are merged into one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from drumlin.disk import translated_disk_errors
+from drumlin.store.objects.bucket import Bucket
+from drumlin.store.objects.contents import Item
+from drumlin.store.warc.cdxj import merge
+
+READ_AT_ONCE: Final = 8
+INDEX_BYTES_MAX: Final = 16 * 1024**3
+
+
+def merged_index(bucket: Bucket, indexes: Sequence[Item], folder: Path, keep: Callable[[Path], None]) -> None:
+    """Merge these indexes, in a folder of this machine, and hand the merged one to `keep`."""
+    with translated_disk_errors(folder), tempfile.TemporaryDirectory(prefix=".merging-", dir=folder) as scratch:
+        parts = Path(scratch)
+        with ThreadPoolExecutor(READ_AT_ONCE) as pool:
+            fetched = [
+                pool.submit(bucket.fetch, item.name, parts / Path(item.path).name, INDEX_BYTES_MAX) for item in indexes
+            ]
+            for one in fetched:
+                one.result()
+        keep(merge(parts))

@@ -1,0 +1,75 @@
+"""Uploads in parts that were never completed: a writer was killed, and what it sent takes room and is seen by nobody.
+
+obstore neither lists nor ends them, so these two requests are made here, by signed URLs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, NamedTuple
+from xml.etree import ElementTree
+
+from drumlin.errors import StorageError
+from drumlin.store.objects.bucket import Bucket
+from drumlin.store.objects.signing import signed_url
+
+VALID_S: Final = 300
+REQUEST_S_MAX: Final = 30.0
+ANSWER_BYTES_MAX: Final = 16 * 1024**2
+
+
+class UnfinishedUpload(NamedTuple):
+    """An upload that was begun; `name` is below the prefix, as of an object."""
+
+    name: str
+    id: str
+    begun: float
+
+
+def unfinished_uploads(bucket: Bucket, now: float) -> Iterator[UnfinishedUpload]:
+    """Those below the prefix of a store. Needs a key; without one, none are found."""
+    if not bucket.access.key_id:
+        return
+    prefix = f"{bucket.address.prefix}/" if bucket.address.prefix else ""
+    marks: dict[str, str] = {}
+    while True:
+        answer = _ask(bucket, "GET", "", {"uploads": "", "prefix": prefix, **marks}, now)
+        # The answer is of the service to which everything is entrusted anyway.
+        found = ElementTree.fromstring(answer)  # noqa: S314
+        for upload in found.iter():
+            if _plain(upload.tag) == "Upload":
+                fields = {_plain(part.tag): part.text or "" for part in upload}
+                begun = datetime.fromisoformat(fields["Initiated"]).timestamp()
+                yield UnfinishedUpload(fields["Key"].removeprefix(prefix), fields["UploadId"], begun)
+        told = {_plain(part.tag): part.text or "" for part in found}
+        if told.get("IsTruncated") != "true":
+            return
+        marks = {"key-marker": told["NextKeyMarker"], "upload-id-marker": told["NextUploadIdMarker"]}
+
+
+def end_upload(bucket: Bucket, upload: UnfinishedUpload, now: float) -> None:
+    _ask(bucket, "DELETE", upload.name, {"uploadId": upload.id}, now)
+
+
+def _plain(tag: str) -> str:
+    return tag.rpartition("}")[2]
+
+
+def _ask(bucket: Bucket, method: str, name: str, query: dict[str, str], now: float) -> bytes:
+    url = signed_url(bucket.access, bucket.address, method, name, now=now, valid_s=VALID_S, query=query)
+    request = urllib.request.Request(url, method=method)  # noqa: S310  # the address of the service
+    try:
+        with urllib.request.urlopen(request, timeout=REQUEST_S_MAX) as answer:  # noqa: S310
+            content: bytes = answer.read(ANSWER_BYTES_MAX)
+            return content
+    except urllib.error.HTTPError as refused:
+        if refused.code == http.client.NOT_FOUND:
+            return b"<none/>"
+        raise StorageError(f"Cannot look for unfinished uploads in {bucket.address}: status {refused.code}.") from None
+    except OSError as away:
+        reason = getattr(away, "reason", away)
+        raise StorageError(f"Cannot look for unfinished uploads in {bucket.address}: {reason}.") from None

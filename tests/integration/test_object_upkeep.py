@@ -1,0 +1,143 @@
+"""Small segments of a store in a bucket are joined, and what nothing needs is removed, without a reader noticing."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drumlin.model import Outcome
+from drumlin.store import FetchRecord, SegmentWriter, WarcWriter
+from drumlin.store.copies import stored_capture
+from drumlin.store.objects.collection import find_garbage, missing_objects, remove_garbage
+from drumlin.store.objects.compaction import compact, due
+from drumlin.store.objects.files import ObjectFiles
+from drumlin.store.objects.signing import signed_url
+from drumlin.store.objects.uploads import unfinished_uploads
+from drumlin.store.tables.lookup import StoreReader
+from tests.harness.outputs import check_index_matches_tables, check_rows_lead_to_records, check_warcs, stored_urls
+from tests.harness.s3 import S3Server, downloaded, s3_server
+from tests.unit.store_captures import FETCHED, HTML, make_capture
+
+PAGES = 3
+LATER_S = 100.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def store(server: S3Server, request: pytest.FixtureRequest) -> ObjectFiles:
+    return server.store(request.node.name.replace("_", "-")[:60])
+
+
+def publish(store: ObjectFiles, folder: Path, node: str) -> list[str]:
+    """A segment of a few pages, as a node makes it; returns their URLs."""
+    root = folder / node
+    urls = [f"http://{node}.test/{number}" for number in range(PAGES)]
+    captures = [make_capture(url, HTML + url.encode(), fetched=FETCHED) for url in urls]
+    writer = WarcWriter(root / "warc", node, software="drumlin/test", info={}, now=FETCHED)
+    writer.settle(writer.store(captures), set())
+    writer.close()
+    segment = f"{node}-1f-00001"
+    tables = SegmentWriter(root / "tables", segment, node=node)
+    fetches = [FetchRecord(one.url, one.host, FETCHED, Outcome.FETCHED, 200, node=node) for one in captures]
+    for fetch, capture in zip(fetches, captures, strict=True):
+        fetch.record_id = capture.record_id
+    tables.add(captures, fetches)
+    tables.finish()
+    members = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+    assert store.publish(segment, members)
+    return urls
+
+
+def test_joined_segments_have_the_same_pages_at_new_places(store: ObjectFiles, tmp_path: Path) -> None:
+    urls = [url for node in ("a", "b", "c") for url in publish(store, tmp_path, node)]
+    store.complete(tmp_path)
+    assert due(store.manifest.contents()) == []
+    segments = due(store.manifest.contents(), everything=True)
+    assert len(segments) == 3
+    assert compact(store, segments, tmp_path)
+    fresh = ObjectFiles(store.bucket)
+    out = downloaded(fresh, tmp_path / "out")
+    assert stored_urls(out) == sorted(urls)
+    assert len(list((out / "warc").glob("*.warc.gz"))) == 1
+    assert check_rows_lead_to_records(out) == len(urls)
+    assert check_index_matches_tables(out) == {"indexed": len(urls), "surplus": 0}
+    check_warcs(out)
+    [found] = StoreReader(fresh).fetches(urls[-1], lambda: True)[0]
+    capture = stored_capture(fresh, found.warc_filename, found.warc_offset or 0, 1 << 20)
+    assert capture.url == urls[-1]
+
+
+def test_a_second_compaction_of_the_same_segments_changes_nothing(store: ObjectFiles, tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    segments = due(store.manifest.contents(), everything=True)
+    assert compact(store, segments, tmp_path)
+    number = store.manifest.contents().number
+    assert not compact(store, segments, tmp_path)
+    assert store.manifest.contents().number == number
+
+
+def test_a_segment_that_comes_again_after_it_was_joined_is_not_added_twice(store: ObjectFiles, tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    root = tmp_path / "a"
+    members = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+    assert not ObjectFiles(store.bucket).publish("a-1f-00001", members)
+    assert len(store.files("tables/pages", ".parquet")) == 1
+
+
+def test_only_what_nothing_needs_and_is_old_is_removed(store: ObjectFiles, tmp_path: Path) -> None:
+    urls = [url for node in ("a", "b") for url in publish(store, tmp_path, node)]
+    store.bucket.put("data/of-a-killed-writer/warc/x.warc.gz", b"orphan")
+    store.bucket.put("incoming/n1/x.tar", b"never told of")
+    compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    now = time.time()
+    assert find_garbage(store, now, LATER_S) == ([], [])
+    garbage = find_garbage(store, now + 2 * LATER_S, LATER_S)
+    names = [one.name for one in garbage.objects]
+    assert {"data/of-a-killed-writer/warc/x.warc.gz", "incoming/n1/x.tar"} < set(names)
+    # Each of the two segments had a WARC file, its index and three tables.
+    assert len(names) == 2 + 2 * 5
+    remove_garbage(store, garbage, now)
+    assert find_garbage(store, now + 2 * LATER_S, LATER_S) == ([], [])
+    assert missing_objects(store) == []
+    assert stored_urls(downloaded(ObjectFiles(store.bucket), tmp_path / "out")) == sorted(urls)
+
+
+def test_an_upload_that_was_never_completed_is_ended(store: ObjectFiles) -> None:
+    bucket, now = store.bucket, time.time()
+    url = signed_url(bucket.access, bucket.address, "POST", "data/x/y", now=now, valid_s=60, query={"uploads": ""})
+    with urllib.request.urlopen(urllib.request.Request(url, method="POST")) as answer:
+        assert b"UploadId" in answer.read()
+    [upload] = unfinished_uploads(bucket, now)
+    assert upload.name == "data/x/y"
+    assert find_garbage(store, now, LATER_S).uploads == []
+    later = find_garbage(store, now + 2 * LATER_S, LATER_S)
+    remove_garbage(store, later, now)
+    assert list(unfinished_uploads(bucket, now)) == []
+
+
+def test_a_file_that_is_gone_is_named(store: ObjectFiles, tmp_path: Path) -> None:
+    publish(store, tmp_path, "a")
+    [item] = [one for one in store.manifest.contents().items() if one.path.startswith("tables/links")]
+    store.bucket.delete([item.name])
+    assert missing_objects(store) == [item.path]
+
+
+def test_who_learnt_of_a_file_before_it_was_replaced_can_still_read_it(store: ObjectFiles, tmp_path: Path) -> None:
+    publish(store, tmp_path, "a")
+    publish(store, tmp_path, "b")
+    [warc] = [one.name for one in store.files("warc", ".warc.gz") if "-a." in one.name]
+    compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    with store.open(f"warc/{warc}") as file:
+        assert file.read(2) == b"\x1f\x8b"

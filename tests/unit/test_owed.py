@@ -1,0 +1,105 @@
+"""Pages that were settled and whose bundle never arrived are found, and fetched again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.coordinator.taking.owed import Owed, fetch_again, owed_segments, owed_urls, paid
+from drumlin.coordinator.taking.settling import Kept
+from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.model import NewURLs, Outcome, Settled, Settlement, TaskState
+from drumlin.protocol import Result, read_assignment_id
+from drumlin.serving.lost_bundles import LOOK_EVERY_S, LostBundles
+from drumlin.store.files import DirectoryFiles
+
+SEGMENT = "n1-1f-00001"
+HOST = "a.test"
+URLS = [f"http://{HOST}/{number}" for number in range(3)]
+LOST_AFTER_S = 600.0
+
+
+def kept(number: int) -> Kept:
+    assignment = f"n1:1.0/{number}.2.0.seal"
+    key: Any = read_assignment_id(assignment)
+    result = Result(assignment, URLS[number], 200, "", [], 0.0, outcome=Outcome.FETCHED)
+    return Kept(number, result, key, HOST, Outcome.FETCHED, b"%d" % number)
+
+
+async def engine_with_done(done: int) -> MemoryEngine:
+    """An engine with all URLs, of which the first so many are done."""
+    engine = MemoryEngine(1)
+    await engine.add_all({0: [NewURLs(HOST, URLS, depth=2)]}, 1.0)
+    [lease] = await engine.lease(0, "n1", "r", 1.0, until=100.0, hosts_max=1, urls_max=done, urls_per_host=done)
+    parts = [Settled(task.id, task.url, TaskState.DONE, b"%d" % place) for place, task in enumerate(lease.tasks)]
+    await engine.settle_all({0: [Settlement(HOST, lease.lease_id, parts, release=True)]}, 2.0)
+    return engine
+
+
+async def states(engine: MemoryEngine) -> list[str]:
+    stories = [await engine.story(0, url) for url in URLS]
+    return [story.state if story else "unknown" for story in stories]
+
+
+async def noted(engine: MemoryEngine) -> None:
+    owed = Owed(engine)
+    await owed.note(SEGMENT, [kept(0)], 10.0)
+    await owed.note(SEGMENT, [kept(1), kept(2)], 20.0)
+    # Sent again, as after a lost answer.
+    await owed.note(SEGMENT, [kept(1), kept(2)], 21.0)
+
+
+def test_what_is_owed_is_noted_once_with_its_depth() -> None:
+    async def run() -> None:
+        engine = MemoryEngine(1)
+        await noted(engine)
+        [segment] = await owed_segments(engine)
+        assert (segment.name, segment.node, segment.since) == (SEGMENT, "n1", 10.0)
+        assert sorted(url for url, _ in await owed_urls(engine, SEGMENT)) == URLS
+        assert {depth for _, depth in await owed_urls(engine, SEGMENT)} == {kept(0).key.depth}
+        await paid(engine, SEGMENT)
+        assert (await owed_segments(engine), await owed_urls(engine, SEGMENT)) == ([], [])
+
+    asyncio.run(run())
+
+
+def test_lost_urls_that_are_done_are_queued_again_and_others_are_left_alone() -> None:
+    async def run() -> None:
+        engine = await engine_with_done(2)
+        await noted(engine)
+        assert await fetch_again(engine, SEGMENT, 30.0) == 2
+        assert await states(engine) == [TaskState.QUEUED] * 3
+        # After a kill in the middle it is done once more, and changes nothing.
+        await noted(engine)
+        assert await fetch_again(engine, SEGMENT, 30.0) == 0
+        assert await owed_segments(engine) == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("arrived", "after_s", "queued"), [(True, 700.0, 0), (False, 700.0, 2), (False, 500.0, 0)])
+def test_a_bundle_counts_as_lost_after_its_time_unless_it_has_arrived(
+    tmp_path: Path, arrived: bool, after_s: float, queued: int
+) -> None:
+    if arrived:
+        (tmp_path / "tables" / "pages").mkdir(parents=True)
+        (tmp_path / "tables" / "pages" / f"{SEGMENT}.parquet").touch()
+
+    async def run() -> None:
+        engine = await engine_with_done(2)
+        await noted(engine)
+        dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
+        lost = LostBundles(dispatcher, DirectoryFiles(tmp_path), LOST_AFTER_S)
+        await lost.tick(10.0 + after_s)
+        assert (await states(engine)).count(TaskState.DONE) == 2 - queued
+        assert bool(await owed_segments(engine)) == (not arrived and not queued)
+        # It is not looked for all the time.
+        await lost.tick(10.0 + after_s + LOOK_EVERY_S / 2)
+
+    asyncio.run(run())

@@ -341,12 +341,12 @@ class Dispatcher:
         if apart is not None and not await self._are_honest(batch, apart):
             return self._refuse(node, results, Misdeed.FOREIGN_LINKS, Rejection.FOREIGN_LINKS)
         await breathe()
-        prospects = await self._settler.foresee(batch)
+        prospects = await self._settler.foresee(batch, every=bool(results.segment))
         await breathe()
         offered = await self.findings.of(batch, prospects, apart, breathe)
         await self._offer(offered, now)
         if results.segment:
-            await self._owed.note(results.segment, batch.kept, now)
+            await self._owed.note(results.segment, prospects.that_count(batch.kept), now)
         taken = await self._settler.settle(batch, prospects, now)
         await strike_late(self.engine, batch, taken, now)
         self._settled_since_tick += taken.accepted.accepted_count

@@ -104,6 +104,12 @@ class KeptDone(msgspec.Struct, frozen=True, array_like=True):
     ids: list[int] = []
     attempts: list[bytes] = []
 
+    def __post_init__(self) -> None:
+        if self.size not in (SHORT_BYTES, MARK_BYTES) or len(self.marks) % self.size:
+            raise ValueError(f"marks have {SHORT_BYTES} or {MARK_BYTES} bytes each")
+        if self.ids and not len(self.ids) == len(self.attempts) == self.urls:
+            raise ValueError("every mark has an id and an attempt, or none has")
+
     @property
     def urls(self) -> int:
         return len(self.marks) // self.size

@@ -20,9 +20,9 @@ from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
-from drumlin.engines.kept import KeptHost, Section
+from drumlin.engines.kept import CLOSED_KEY, KeptHost, Section
 from drumlin.engines.rocksdb.engine import CHECKPOINTS
-from drumlin.errors import ConfigError, StorageError
+from drumlin.errors import ConfigError, EngineError, StorageError
 from drumlin.local.crawl import SHARD_COUNT
 from drumlin.local.directory import FRONTIER, CrawlDirectory
 from drumlin.model import Settlement, Visit
@@ -116,6 +116,7 @@ async def restore(out: Path, name: str) -> Path:
         hint = f"There are {', '.join(known)}." if known else "`drumlin frontier checkpoint` makes one."
         raise ConfigError(f"There is no checkpoint {name} in {out}.", hint)
     with _locked(out):
+        await _check_not_moved(frontier)
         try:
             shutil.rmtree(fresh, ignore_errors=True)
             shutil.copytree(source, fresh, copy_function=_share)
@@ -130,6 +131,16 @@ async def restore(out: Path, name: str) -> Path:
         except OSError as cause:
             raise StorageError(f"Cannot restore {source}: {cause.strerror}.") from cause
     return before
+
+
+async def _check_not_moved(frontier: Path) -> None:
+    """Refuse to go back before a move: the crawl goes on elsewhere, and would run twice."""
+    if (frontier / CURRENT).exists():
+        engine = await open_engine(f"{ROCKSDB}{frontier}", closed=True)
+        async with _closing(engine):
+            sentence, hint, *moved_to = (await engine.get_meta(CLOSED_KEY) or b"\n").decode().split("\n")
+        if moved_to:
+            raise EngineError(sentence, hint)
 
 
 def _share(source: str, target: str) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import xxhash
@@ -30,7 +30,7 @@ import zstandard
 from drumlin.disk import PARTIAL_SUFFIX, PRIVATE, AppendFile, remove, replace
 from drumlin.engines.kept import TYPES, Kept, Section, number_of_records
 from drumlin.errors import StorageError
-from drumlin.store.frames import framed, frames_in
+from drumlin.store.frames import decompressed, framed, frames_in
 
 MAGIC = b"drumlin-frontier 1\n"
 MAGIC_BEGIN = b"drumlin-frontier "
@@ -41,6 +41,7 @@ _HEADER, _ENDING = b"H", b"E"
 _CODES = {section: bytes((number,)) for number, section in enumerate(Section, 1)}
 _SECTIONS = {code: section for section, code in _CODES.items()}
 _REFUSED = "Export it again."
+_Part = TypeVar("_Part")
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -107,7 +108,7 @@ class FrontierFile:
     def _read_header(self) -> Header:
         for content in self._frames():
             if content[:1] == _HEADER:
-                return msgspec.json.decode(content[1:], type=Header)
+                return self._decoded(content, Header)
             break
         raise StorageError(f"{self.path} is damaged: it has no beginning.", _REFUSED)
 
@@ -116,7 +117,7 @@ class FrontierFile:
         hashed = xxhash.xxh3_128()
         for content in self._frames():
             if content[:1] == _ENDING:
-                ending = msgspec.json.decode(content[1:], type=Ending)
+                ending = self._decoded(content, Ending)
                 if ending.checksum != hashed.hexdigest():
                     raise StorageError(f"{self.path} is damaged: its checksum differs.", _REFUSED)
                 return ending
@@ -127,16 +128,21 @@ class FrontierFile:
         """The records of a section. Sections are in order, so what comes before is passed over, and what comes after is
         not read."""
         decode = msgspec.msgpack.Decoder(cast("Any", list)[TYPES[section]]).decode
-        decompress = zstandard.ZstdDecompressor(max_window_size=PAGE_BYTES_MAX).decompress
         for content in self._frames():
             code = content[:1]
             if code == _CODES[section]:
                 try:
-                    yield decode(decompress(content[1:], max_output_size=PAGE_BYTES_MAX))
-                except (zstandard.ZstdError, msgspec.DecodeError) as broken:
+                    yield decode(decompressed(content[1:], PAGE_BYTES_MAX))
+                except (zstandard.ZstdError, msgspec.DecodeError, ValueError) as broken:
                     raise StorageError(f"{self.path} is damaged: {broken}.", _REFUSED) from broken
             elif code == _ENDING or (code in _SECTIONS and code > _CODES[section]):
                 return
+
+    def _decoded(self, content: bytes, kind: type[_Part]) -> _Part:
+        try:
+            return msgspec.json.decode(content[1:], type=kind)
+        except msgspec.DecodeError as broken:
+            raise StorageError(f"{self.path} is damaged: {broken}.", _REFUSED) from broken
 
     def _frames(self) -> Iterator[bytes]:
         try:

@@ -196,7 +196,7 @@ class BundleOffer(msgspec.Struct):
     SHA-256 in hexadecimal."""
 
     bytes: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class BundlePlace(msgspec.Struct):

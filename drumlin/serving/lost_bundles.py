@@ -20,6 +20,8 @@ from drumlin.store.files import StoreFiles
 CLAIM: Final = "owed"
 CLAIM_S: Final = 60.0
 LOOK_EVERY_S: Final = 20.0
+LOST_AT_ONCE_MAX: Final = 20
+"""Further ones wait for the next look, since whoever looks has other duties."""
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -46,11 +48,14 @@ class LostBundles:
 
     async def look(self, now: float) -> int:
         """Forget what has arrived, and have fetched again what is lost. Returns how many URLs are."""
-        engine, again = self._dispatcher.engine, 0
-        for owed in await owed_segments(engine):
-            if await asyncio.to_thread(self._files.has_segment, owed.name):
+        engine, again, lost = self._dispatcher.engine, 0, 0
+        noted = await owed_segments(engine)
+        arrived = await asyncio.to_thread(lambda: {one.name for one in noted if self._files.has_segment(one.name)})
+        for owed in noted:
+            if owed.name in arrived:
                 await paid(engine, owed.name)
-            elif now - owed.since >= self._lost_after_s:
+            elif now - owed.since >= self._lost_after_s and lost < LOST_AT_ONCE_MAX:
+                lost += 1
                 urls = await fetch_again(engine, owed.name, now)
                 again += urls
                 said = event(Event.BUNDLE_LOST, node=owed.node, urls=urls)

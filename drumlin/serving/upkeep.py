@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.errors import DrumlinError
+from drumlin.logs import Event, event
 
 if TYPE_CHECKING:
     from drumlin.store.objects.files import ObjectFiles
@@ -60,8 +61,11 @@ class BucketUpkeep:
             if running_s >= self._collect_at:
                 self._collect_at = running_s + COLLECT_EVERY_S
                 await asyncio.to_thread(self._collect)
-        except DrumlinError as away:
+        except (DrumlinError, OSError) as away:
             log.warning("the upkeep of %s waits: %s", self._files, away)
+        except Exception:
+            # The store is larger without it; nothing else may suffer.
+            log.exception("the upkeep of %s failed, for a reason nobody foresaw", self._files, extra=event(Event.BUG))
 
     def _compact(self) -> None:
         from drumlin.store.objects.compaction import compact, due

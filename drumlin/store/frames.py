@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import zstandard
+
 _HEAD = struct.Struct("<II")
 
 
@@ -36,3 +38,10 @@ def frames_in(journal: BinaryIO, bytes_max: int) -> Iterator[tuple[bytes, int]]:
         if len(content) < length or zlib.crc32(content) != checksum:
             return
         yield content, end
+
+
+def decompressed(packed: bytes, bytes_max: int) -> bytes:
+    """What is packed, if it is no larger than this. The library itself believes whatever size a frame states."""
+    if zstandard.frame_content_size(packed) > bytes_max:
+        raise ValueError(f"more than {bytes_max:,} bytes are packed into {len(packed):,}")
+    return zstandard.ZstdDecompressor(max_window_size=1 << 27).decompress(packed, max_output_size=bytes_max)

@@ -194,7 +194,7 @@ def test_a_crawl_without_its_queue_is_not_fetched_and_stored_again(tmp_path: Pat
 
 
 def test_a_crawl_of_another_version_is_refused_and_left_alone(tmp_path: Path, web: FakeWeb) -> None:
-    from drumlin.engines.rocksdb import engine as rocksdb
+    from drumlin.engines.rocksdb import founding as rocksdb
 
     home = chain(web, "versions", 2)
     code = (

@@ -49,6 +49,15 @@ def test_another_content_under_the_same_name_is_refused(server: S3Server, tmp_pa
         assert file.read() == b"one"
 
 
+def test_a_new_segment_takes_the_place_of_no_file_of_another_one(server: S3Server, tmp_path: Path) -> None:
+    store = server.store("foreign")
+    store.publish("n-1f-00001", members(tmp_path, "n-1f-00001", b"one"))
+    with pytest.raises(OtherContent):
+        store.publish("n-1f-00002", members(tmp_path, "n-1f-00001", b"two"))
+    with store.open("tables/pages/n-1f-00001.parquet") as file:
+        assert file.read() == b"one"
+
+
 def test_writers_at_the_same_time_lose_nothing(server: S3Server, tmp_path: Path) -> None:
     each, writers = 30, 4
 

@@ -6,18 +6,23 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
+import zstandard
 
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance.moving import MovingConformance
-from drumlin.engines.kept import Kept, Section
+from drumlin.engines.kept import CLOSED_KEY, Kept, KeptDone, Section
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import BusyError, EngineError, StorageError
+from drumlin.local.moving import restore
 from drumlin.model import NewURLs
+from drumlin.moving.file import MAGIC
 from drumlin.moving.filling import compare, fill, finish
 from drumlin.moving.sources import FileSource, at_rest, export
+from drumlin.store.frames import decompressed, framed
 
 TODAY = 1_800_000_000.0
 TIME = 250.5
@@ -101,6 +106,33 @@ def test_a_file_that_was_cut_or_changed_is_refused_before_anything_is_written(tm
 def test_a_file_is_readable_by_its_owner_alone_since_it_has_the_crawls_secret(tmp_path: Path) -> None:
     asyncio.run(written(populated(), tmp_path / "frontier"))
     assert (tmp_path / "frontier").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_claims_to_be_an_export_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "frontier"
+    path.write_bytes(MAGIC + framed(b'H{"made": 1}'))
+    with pytest.raises(StorageError, match="is damaged"):
+        FileSource(path)
+    with pytest.raises(ValueError, match="are packed into"):
+        decompressed(zstandard.compress(bytes(1 << 20)), 1 << 19)
+    for done in (("a", 0, 0, b""), ("a", 0, 16, b"short"), ("a", 0, 7, b"7 bytes", [1, 2], [b""])):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.msgpack.decode(msgspec.msgpack.encode(done), type=KeptDone)
+
+
+def test_a_crawl_that_was_moved_is_not_restored(tmp_path: Path) -> None:
+    """It goes on elsewhere, so it would run twice."""
+
+    async def run() -> None:
+        engine = await open_engine(f"rocksdb:{tmp_path / 'frontier'}", shard_count=1)
+        await engine.snapshot("before")
+        assert (tmp_path / "checkpoints").stat().st_mode & 0o777 == 0o700
+        await engine.put_meta(CLOSED_KEY, b"This crawl was moved to redis://a/b.\nGo on there.\nredis://a/b")
+        await engine.close()
+        with pytest.raises(EngineError, match="was moved to redis://a/b"):
+            await restore(tmp_path, "before")
+
+    asyncio.run(run())
 
 
 class _Breaks(MemoryEngine):

@@ -136,3 +136,17 @@ def test_half_a_key_and_a_profile_that_is_missing_are_named(tmp_path: Path) -> N
         find_access({"AWS_ACCESS_KEY_ID": "id"}, tmp_path)
     with pytest.raises(ConfigError, match="no AWS profile 'crawl'"):
         find_access({"AWS_PROFILE": "crawl"}, tmp_path)
+
+
+def test_an_address_of_a_service_without_its_scheme_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'127\.0\.0\.1:9000' is no address of a service"):
+        find_access({"AWS_ENDPOINT_URL": "127.0.0.1:9000"}, tmp_path)
+
+
+def test_files_can_be_listed_while_others_are_added() -> None:
+    contents = Contents()
+    contents.apply(1, entry(add=(item("warc/a"), item("warc/b"))))
+    for number, _ in enumerate(contents.items(), 2):
+        contents.apply(number, entry(add=(item(f"warc/{number}"),)))
+    for number, _ in enumerate(contents.folder("warc"), 4):
+        contents.apply(number, entry(add=(item(f"warc/{number}"),)))

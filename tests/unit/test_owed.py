@@ -12,9 +12,9 @@ import pytest
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.owed import Owed, fetch_again, owed_segments, owed_urls, paid
-from drumlin.coordinator.taking.settling import Kept
+from drumlin.coordinator.taking.settling import Kept, Prospects
 from drumlin.engines.memory.engine import MemoryEngine
-from drumlin.model import NewURLs, Outcome, Settled, Settlement, TaskState
+from drumlin.model import NewURLs, Outcome, Settled, Settlement, TaskState, Verdict
 from drumlin.protocol import Result, read_assignment_id
 from drumlin.serving.lost_bundles import LOOK_EVERY_S, LostBundles
 from drumlin.store.files import DirectoryFiles
@@ -65,6 +65,28 @@ def test_what_is_owed_is_noted_once_with_its_depth() -> None:
         assert {depth for _, depth in await owed_urls(engine, SEGMENT)} == {kept(0).key.depth}
         await paid(engine, SEGMENT)
         assert (await owed_segments(engine), await owed_urls(engine, SEGMENT)) == ([], [])
+
+    asyncio.run(run())
+
+
+def test_only_results_that_count_and_are_of_the_segments_node_are_noted() -> None:
+    async def run() -> None:
+        engine = MemoryEngine(1)
+        batch = [kept(0), kept(1), kept(2)]
+        prospects = Prospects([Verdict.STALE, Verdict.SETTLED, Verdict.REPEATED], [], {})
+        assert prospects.that_count(batch) == [kept(1)]
+        await Owed(engine).note("n2-1f-00001", batch, 10.0)
+        assert await owed_segments(engine) == []
+
+    asyncio.run(run())
+
+
+def test_a_segment_is_owed_since_it_was_first_noted_by_whichever_coordinator() -> None:
+    async def run() -> None:
+        engine = MemoryEngine(1)
+        for now in (10.0, 20.0):
+            await Owed(engine).note(SEGMENT, [kept(0)], now)
+        assert [one.since for one in await owed_segments(engine)] == [10.0]
 
     asyncio.run(run())
 

@@ -65,6 +65,8 @@ WOKEN_BY_RESULTS = 4
 """How many of them a batch of results wakes: it brings work for some, not for thousands of idle nodes."""
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 RESERVED_IDS = frozenset({"register"})
+RESERVED_BEGINNINGS = ("compacted.", "coordinator-")
+"""Names in a store that begin so are those of files that coordinators make."""
 """Names that a node cannot have, because the API's own paths use them."""
 NOT_REGISTERED = {404: "The node has not registered, or is long forgotten."}
 _PROOFS = {Role.JOIN: Proof.JOIN_TOKEN, Role.NODE: Proof.OWN_TOKEN}
@@ -242,7 +244,8 @@ class NodeCalls:
         ]
 
     async def register(self, call: Call, message: Register) -> Registered:
-        if message.node_id in RESERVED_IDS:
+        wanted = message.node_id or ""
+        if wanted in RESERVED_IDS or wanted.startswith(RESERVED_BEGINNINGS):
             raise Refused(409, "bad_node_id", f"A node cannot be called {message.node_id}.", "Choose another name.")
         try:
             proof = _PROOFS.get(call.identity.role, Proof.NONE) if self._access.signed else Proof.NONE

@@ -299,7 +299,7 @@ class StateChange(msgspec.Struct):
 class MakeCheckpoint(msgspec.Struct, forbid_unknown_fields=True):
     """The name of a checkpoint of the frontier."""
 
-    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")]
 
 
 class CheckpointMade(msgspec.Struct):

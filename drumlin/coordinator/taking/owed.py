@@ -19,10 +19,12 @@ import msgspec
 import xxhash
 import zstandard
 
+from drumlin.coordinator.taking.receipts import node_of_result
 from drumlin.coordinator.taking.settling import Kept
 from drumlin.engines.base import Added, Engine
 from drumlin.frontier.priorities import priority_of
 from drumlin.model import NewURLs
+from drumlin.store.frames import decompressed
 from drumlin.store.names import node_of_segment
 from drumlin.urls import host_of
 
@@ -54,11 +56,15 @@ class Owed:
         self._compressor = zstandard.ZstdCompressor(level=1)
 
     async def note(self, segment: str, kept: Sequence[Kept], now: float) -> None:
-        """Note the URLs of a batch that is about to be settled. If it is sent again, the note is the same."""
-        if not node_of_segment(segment) or not kept:
+        """Note the URLs of results that are about to be settled, of leases of the node that makes the segment. If they
+        are sent again, the note is the same."""
+        node = node_of_segment(segment)
+        kept = [one for one in kept if node and node_of_result(one.result) == node]
+        if not kept:
             return
         if segment not in self._known:
-            await self._engine.put_entries(TABLE, {segment: msgspec.msgpack.encode(now)})
+            if await self._engine.get_entry(TABLE, segment) is None:
+                await self._engine.put_entries(TABLE, {segment: msgspec.msgpack.encode(now)})
             self._known = {*(self._known if len(self._known) < KNOWN_MAX else ()), segment}
         urls = [(one.result.url, one.key.depth) for one in kept]
         note = self._compressor.compress(msgspec.msgpack.encode(urls))
@@ -76,9 +82,8 @@ async def owed_segments(engine: Engine) -> list[OwedSegment]:
 async def owed_urls(engine: Engine, segment: str) -> list[tuple[str, int]]:
     """The URLs of a segment, with their depths."""
     notes = await engine.get_entries(f"{TABLE}.{segment}")
-    unpack = zstandard.ZstdDecompressor().decompress
     kind = list[tuple[str, int]]
-    urls = (msgspec.msgpack.decode(unpack(note, max_output_size=NOTE_BYTES_MAX), type=kind) for note in notes.values())
+    urls = (msgspec.msgpack.decode(decompressed(note, NOTE_BYTES_MAX), type=kind) for note in notes.values())
     return list(dict.fromkeys(one for some in urls for one in some))
 
 

@@ -33,7 +33,7 @@ def give_receipts(seals: Seals, results: Results, accepted: Accepted) -> None:
     """Put a receipt for each result that counted into the answer."""
     rejected, segment = frozenset(accepted.rejected_at), results.segment
     accepted.receipts = [
-        "" if place in rejected else seals.receipt(_claim(result).text(segment, _node(result)))
+        "" if place in rejected else seals.receipt(_claim(result).text(segment, node_of_result(result)))
         for place, result in enumerate(results.results)
     ]
 
@@ -62,6 +62,6 @@ def _claim(result: Result) -> Claim:
     return Claim(result.page, result.record_id, result.outcome, status, micros(result.crawl_time), digest)
 
 
-def _node(result: Result) -> str:
+def node_of_result(result: Result) -> str:
     """The node that had the lease. The result counted, so its id is genuine."""
     return result.assignment_id.partition(":")[0]

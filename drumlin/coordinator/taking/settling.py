@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -98,6 +98,10 @@ class Prospects(NamedTuple):
     leases: dict[tuple[str, str], list[int]]
     """The positions of results by host and lease."""
 
+    def that_count(self, kept: Sequence[Kept]) -> list[Kept]:
+        """Those results that are said to be settled."""
+        return [one for one, verdict in zip(kept, self.verdicts, strict=True) if verdict is Verdict.SETTLED]
+
 
 class _Question(NamedTuple):
     """What the engine is asked beforehand, about the results at some positions or about a report."""
@@ -184,13 +188,14 @@ class Settler:
 
     # Before settling
 
-    async def foresee(self, batch: ResultBatch) -> Prospects:
-        """Ask which results that could add links or contents will count, and which reports are on live leases."""
+    async def foresee(self, batch: ResultBatch, *, every: bool = False) -> Prospects:
+        """Ask which results that could add links or contents will count, or of `every` result, and which reports are on
+        live leases."""
         asked: dict[int, list[_Question]] = defaultdict(list)
         await self._check_pages(batch.kept)
         leases = _by_lease(batch.kept)
         for (host, lease_id), members in leases.items():
-            places = [place for place in members if _adds_something(batch.kept[place])]
+            places = [place for place in members if every or _adds_something(batch.kept[place])]
             if places:
                 settlement = Settlement(host, lease_id, [_as_done(batch.kept[place]) for place in places])
                 asked[self._engine.shard_of(host)].append(_Question(settlement, places, None))

@@ -485,7 +485,8 @@ class RocksEngine(Embedded):
         if place.exists():
             raise EngineError(f"There is a checkpoint {place} already.", "Give another name.")
         with translated():
-            place.parent.mkdir(exist_ok=True)
+            # What is in it would let its reader make tokens.
+            place.parent.mkdir(mode=0o700, exist_ok=True)
             Checkpoint(self._storage.database).create_checkpoint(str(place))
         return str(place)
 

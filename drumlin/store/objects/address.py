@@ -82,6 +82,10 @@ def find_access(environment: Mapping[str, str], home: Path) -> Access:
         raise ConfigError("Of the AWS key only one half is set.", hint)
     variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     endpoint = next((environment[name] for name in variables if environment.get(name)), told.get("endpoint_url", ""))
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"{endpoint!r} is no address of a service.", "Begin AWS_ENDPOINT_URL with http:// or https://."
+        )
     regions = (environment.get("AWS_REGION"), environment.get("AWS_DEFAULT_REGION"), told.get("region"))
     return Access(endpoint.rstrip("/"), next(filter(None, regions), REGION_DEFAULT), *keys)
 

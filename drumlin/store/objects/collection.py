@@ -57,7 +57,7 @@ def missing_objects(files: ObjectFiles) -> list[str]:
     """The paths of files that the manifest names and whose objects are gone, or have another size: damage that drumlin
     does not cause itself."""
     contents = files.manifest.contents()
-    named = list(contents.items())
+    named = contents.items()
     there = {one.name: one.bytes for one in files.bucket.listed(DATA)}
     return [item.path for item in named if there.get(item.name) != item.bytes]
 

@@ -6,11 +6,13 @@ Everything here is plain data and the same in every process: what is there after
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 import zstandard
+
+from drumlin.store.frames import decompressed
 
 KEPT_S: Final = 24 * 3600.0
 """For how long an object stays after the manifest has ceased to name it: readers may have begun before."""
@@ -101,16 +103,17 @@ class Contents:
     def item(self, path: str) -> Item | None:
         return self._items.get(path)
 
-    def items(self) -> Iterable[Item]:
-        return self._items.values()
+    def items(self) -> list[Item]:
+        """All files. A list of its own, since other threads may add some meanwhile."""
+        return list(self._items.values())
 
     def folder(self, folder: str) -> dict[str, Item]:
-        """The files in a folder by their names."""
-        return self._folders.get(folder, {})
+        """The files in a folder by their names, in a dictionary of its own."""
+        return dict(self._folders.get(folder, {}))
 
     def past(self, path: str) -> Item | None:
         """What had this path lately, for readers who learnt of it before."""
-        return next((item for item, _ in reversed(self.gone.values()) if item.path == path), None)
+        return next((item for item, _ in reversed(list(self.gone.values())) if item.path == path), None)
 
     def apply(self, number: int, entry: Entry) -> None:
         if number != self.number + 1:
@@ -152,7 +155,7 @@ class Contents:
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Contents:
-        content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=STATE_BYTES_MAX)
+        content = decompressed(packed, STATE_BYTES_MAX)
         kept = msgspec.msgpack.decode(content, type=_Kept)
         contents = cls()
         contents.number = kept.number

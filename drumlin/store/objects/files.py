@@ -102,10 +102,10 @@ class ObjectFiles:
             items = list(pool.map(lambda pair: bring(*pair, segment=segment, now=now), members.items()))
 
         def added(contents: Contents) -> Entry | None:
-            if segment not in contents.segments:
-                return entry_of(self._by, now, items, segments=[segment])
             _check_same(contents, items)
-            return None
+            if segment in contents.segments:
+                return None
+            return entry_of(self._by, now, items, segments=[segment])
 
         return self.manifest.change(added)
 
@@ -144,7 +144,8 @@ class ObjectFiles:
 
 
 def _check_same(contents: Contents, items: list[Item]) -> None:
-    """Files of a segment that was added before, if they were not compacted since, must be the same as these."""
+    """What is stored under one of these paths must be the same. That holds for files of a segment that was added
+    before, if they were not compacted since, and for a new segment too: it may not take the place of others' files."""
     for item in items:
         there = contents.item(item.path)
         if there is not None and there.name != item.name:

@@ -19,6 +19,7 @@ INDEX_BYTES_MAX: Final = 16 * 1024**3
 
 def merged_index(bucket: Bucket, indexes: Sequence[Item], folder: Path, keep: Callable[[Path], None]) -> None:
     """Merge these indexes, in a folder of this machine, and hand the merged one to `keep`."""
+    folder.mkdir(parents=True, exist_ok=True)
     with translated_disk_errors(folder), tempfile.TemporaryDirectory(prefix=".merging-", dir=folder) as scratch:
         parts = Path(scratch)
         with ThreadPoolExecutor(READ_AT_ONCE) as pool:

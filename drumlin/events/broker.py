@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,12 +95,14 @@ class BrokerProducer:
         """The last thing that went wrong, until `forget_error`."""
         self.failed = 0
         """How many messages were refused since the last call of `forget_error`."""
+        self.too_large: list[Message] = []
+        """What the client may not send because of its size (`message.max.bytes`)."""
         own = {**PRODUCING_DEFAULTS, **properties, **PRODUCING, "bootstrap.servers": address.brokers}
         self._producer: Producer = _made(Producer, own, properties, self._on_error, self._on_delivery)
 
     def send(self, messages: Sequence[Message]) -> None:
         """Queue messages; `unconfirmed` says how many are still on their way."""
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
         produce, topics = self._producer.produce, self._topics
         for message in messages:
@@ -108,6 +110,9 @@ class BrokerProducer:
             try:
                 produce(topic, message.value, message.key.encode("utf-8", "replace"))
             except (KafkaException, BufferError) as refused:
+                if isinstance(refused, KafkaException) and refused.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    self.too_large.append(message)
+                    continue
                 self.failed, self.error = self.failed + 1, f"{refused} (topic {topic})"
                 return
 
@@ -142,10 +147,10 @@ class BrokerConsumer:
         self._consumer: Consumer = _made(Consumer, own, properties, self._on_error)
         self._consumer.subscribe([address.name])
 
-    def take(self, count: int, wait_s: float) -> list[Any]:
-        """Messages as they come, up to `count`, with a value and a place each; errors are kept in `error`."""
+    def take(self, count: int, bytes_max: int, wait_s: float) -> list[Any]:
+        """Messages as they come, with a value and a place each; errors are kept in `error`."""
         taken = []
-        for message in self._consumer.consume(count, wait_s):
+        for message in polled(self._consumer.poll, count, bytes_max, wait_s):
             error = message.error()
             if error is None:
                 taken.append(message)
@@ -176,6 +181,19 @@ class BrokerConsumer:
 
     def _on_error(self, error: Any) -> None:
         self.error = str(error.str())
+
+
+def polled(poll: Callable[[float], Any], count: int, bytes_max: int, wait_s: float) -> Iterator[Any]:
+    """What is there, one message at a time, up to `count` or until they have `bytes_max`; waits for the first only."""
+    size = 0
+    for number in range(count):
+        message = poll(0.0 if number else wait_s)
+        if message is None:
+            return
+        yield message
+        size += len(message.value() or b"")
+        if size >= bytes_max:
+            return
 
 
 def _made(

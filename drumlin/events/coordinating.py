@@ -19,8 +19,8 @@ from typing import Final
 from drumlin.clock import monotonic
 from drumlin.errors import BusyError, DrumlinError
 from drumlin.events.options import EventsOptions
-from drumlin.events.owed import owe, owed_names, take_over
-from drumlin.events.schema import NODES, VERSION, WORK, Crawl, Lease, Message, Node, encode, row_id
+from drumlin.events.owed import forget, owe, owed_names, take_over
+from drumlin.events.schema import NODES, VERSION, WORK, Crawl, Lease, Message, Node, message_of, row_id
 from drumlin.events.sender import Sender, Standing
 from drumlin.events.told import ToldLog
 from drumlin.logs import Event, event
@@ -74,16 +74,20 @@ class CoordinatorEvents:
         owe(self._spool, segment)
         self._sender.look_soon()
 
+    def owe_no_more(self, segment: str) -> None:
+        """A segment was not published after all."""
+        forget(self._spool, segment)
+
     def happened(self, kind: Event, who: str) -> None:
         """Something happened to a node or to the crawl (`logs.Happenings`)."""
         now_us, crawl, mine = _now_us(), self._crawl, self._coordinator
         identity = row_id(None, f"{mine} {kind} {who}", now_us, str(self._next()))
         if kind in OF_NODES:
             node = Node(id=identity, crawl=crawl, v=VERSION, node=who, event=kind, time_us=now_us, coordinator=mine)
-            self._tell([Message(NODES, who, encode(node))])
+            self._tell([message_of(NODES, node, "node")])
         else:
             told = Crawl(id=identity, crawl=crawl, v=VERSION, event=kind, detail=who, time_us=now_us, coordinator=mine)
-            self._tell([Message(WORK, crawl, encode(told))])
+            self._tell([message_of(WORK, told, "crawl")])
 
     def given(self, work: Work, node: str) -> None:
         """Leases were given to a node, which does not know it yet."""
@@ -104,7 +108,7 @@ class CoordinatorEvents:
             for one in work.leases
         ]
         if leases:
-            self._tell([Message(WORK, lease.host, encode(lease)) for lease in leases])
+            self._tell([message_of(WORK, lease) for lease in leases])
 
     def _tell(self, messages: list[Message]) -> None:
         try:

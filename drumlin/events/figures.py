@@ -21,6 +21,7 @@ def lines_of_events(standing: Standing | None) -> Iterable[Iterable[str]]:
     return [
         one(registry.EVENTS_PRODUCED, standing.produced),
         one(registry.EVENTS_REFUSED, standing.refused),
+        one(registry.EVENTS_TOO_LARGE, standing.too_large),
         one(registry.EVENTS_WAITING, standing.waiting_bytes),
         one(registry.EVENTS_LAG, standing.lag_s),
         one(registry.EVENTS_AWAY, standing.away_s),

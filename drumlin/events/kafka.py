@@ -44,6 +44,11 @@ class Kafka:
         if self._events is not None:
             self._events.owe(segment)
 
+    def owe_no_more(self, segment: str) -> None:
+        """It was not published after all."""
+        if self._events is not None:
+            self._events.owe_no_more(segment)
+
     def given(self, work: Work, node: str) -> None:
         """Leases are about to be told to a node."""
         if self._events is not None:

@@ -18,7 +18,8 @@ HEAD = f"""\
 What a crawl with `--events kafka://HOST:PORT/PREFIX` produces to [Kafka](../how-to/kafka.md), in version {VERSION} of
 the schema. Each message is one JSON object. `type` says which event it is, `v` is the version of the schema. Fields may
 be added without a new version, so ignore those that you do not know. A field that does not apply, or is false or empty,
-is left out. Times are in microseconds since 1970.
+is left out. Times are in microseconds since 1970. `cut` is true where something in an event was shortened because a
+broker would not take so much (about 900,000 bytes); the tables have all of it.
 
 **Each event is produced at least once**, and may come again: after a kill, for what the broker had not confirmed, or
 for the whole segment that was being written; and after an error of the broker. Events with the same `type` and `id` are

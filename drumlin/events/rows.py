@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from drumlin.events.owed import Cursor
 from drumlin.events.schema import (
-    EVENT_BYTES_MAX,
     LINKS,
     RESULTS,
     TEXT_CHARS_MAX,
@@ -29,6 +28,8 @@ from drumlin.events.schema import (
     Message,
     Page,
     encode,
+    fits,
+    message_of,
     row_id,
 )
 from drumlin.model import Outcome
@@ -92,7 +93,7 @@ def _page(row: Row, crawl: str) -> Message:
         fetch_time_us=time_us,
         **told,
     )
-    return Message(RESULTS, host, encode(page))
+    return message_of(RESULTS, page)
 
 
 def _fetch(row: Row, crawl: str) -> Message:
@@ -100,7 +101,7 @@ def _fetch(row: Row, crawl: str) -> Message:
     told = {field: row[field] for field in _FETCH_FIELDS if row[field] is not None}
     identity = row_id(row["record_id"], row["url"], row["fetch_time"], row["outcome"])
     fetch = Fetch(id=identity, crawl=crawl, v=VERSION, fetch_time_us=row["fetch_time"], **told)
-    return Message(RESULTS, fetch.host, encode(fetch))
+    return message_of(RESULTS, fetch)
 
 
 _PAGE_FIELDS: Final = tuple(field for field in PAGE_COLUMNS if field in Page.__struct_fields__)
@@ -145,16 +146,14 @@ def _links_of_page(
             texts=columns["text"][start:stop],
         )
         value = encode(event)
-        if len(value) <= EVENT_BYTES_MAX:
+        if fits(host, value):
             yield Message(LINKS, host, value)
         elif stop - start > 1:
             middle = (start + stop) // 2
             yield from told(start, middle)
             yield from told(middle, stop)
         else:
-            # URLs are shorter than this, so it is the link's text that is too long.
-            event.texts = [columns["text"][start][:TEXT_CHARS_MAX]]
-            yield Message(LINKS, host, encode(event))
+            yield message_of(LINKS, event)
 
     for start in range(first, end, LINKS_PER_EVENT_MAX):
         yield from told(start, min(end, start + LINKS_PER_EVENT_MAX))

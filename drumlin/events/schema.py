@@ -10,7 +10,9 @@ times in microseconds since 1970. A field that does not apply is left out.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import operator
 from typing import Final
 
 import msgspec
@@ -29,18 +31,24 @@ TOPICS: Final = {
 """The ends of the topics' names, which begin with the prefix of `--events`."""
 
 ID_CHARS: Final = 32
+RECORD_ID_CHARS_MAX: Final = 200
 TITLE_CHARS_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 2_000
 EVENT_BYTES_MAX: Final = 900_000
 """Brokers and clients refuse messages of more than a million bytes unless told otherwise."""
+KEY_CHARS_MAX: Final = 300
+CUT_CHARS_MIN: Final = 200
+"""What is not longer than this is never cut to make an event smaller."""
 
 
 class Event(msgspec.Struct, omit_defaults=True, tag_field="type", kw_only=True):
-    """What all events have. `id` is the same if the event is produced again; `crawl` is the id of the crawl."""
+    """What all events have. `id` is the same if the event is produced again; `crawl` is the id of the crawl.
+    `cut` says that something in it was shortened so that a broker takes it."""
 
     id: str
     crawl: str
     v: int
+    cut: bool = False
 
 
 class Page(Event, tag="page"):
@@ -171,9 +179,62 @@ class Message(msgspec.Struct, array_like=True):
 encode: Final = msgspec.json.Encoder().encode
 
 
+def fits(key: str, value: bytes) -> bool:
+    """Whether a broker takes such a message: the key counts too, and each of its characters has 4 bytes at most."""
+    return 4 * len(key) + len(value) <= EVENT_BYTES_MAX
+
+
+def message_of(topic: str, event: Event, key: str = "host") -> Message:
+    """The message of an event, keyed by this field. Websites and nodes decide how long many fields are, so whatever is
+    longest is halved until a broker takes the message; the tables have all of it."""
+    value = encode(event)
+    while not fits(getattr(event, key), value) and _halve(event):
+        value = encode(event)
+    return Message(topic, getattr(event, key), value)
+
+
+def smaller(message: Message) -> list[Message]:
+    """The same in smaller messages, for a client that may not send so much; nothing if that cannot be."""
+    try:
+        event: Event = msgspec.json.decode(message.value, type=functools.reduce(operator.or_, EVENTS[message.topic]))
+    except msgspec.DecodeError:
+        return []
+    if isinstance(event, Links) and len(event.targets) > 1:
+        middle = len(event.targets) // 2
+        halves = [_links_in(event, slice(0, middle)), _links_in(event, slice(middle, None))]
+        return [Message(message.topic, message.key, encode(half)) for half in halves]
+    return [Message(message.topic, message.key[:KEY_CHARS_MAX], encode(event))] if _halve(event) else []
+
+
+def _links_in(event: Links, part: slice) -> Links:
+    lists = {name: getattr(event, name)[part] for name in ("targets", "kinds", "rels", "texts")}
+    return msgspec.structs.replace(event, first=event.first + (part.start or 0), **lists)
+
+
+def _halve(event: Event) -> bool:
+    """Cut the longest field of an event to half of it; False if none is long. Lists of links have one entry here."""
+    sizes = {name: _chars(getattr(event, name)) for name in event.__struct_fields__}
+    name = max(sizes, key=sizes.__getitem__)
+    if sizes[name] <= CUT_CHARS_MIN:
+        return False
+    long = getattr(event, name)
+    if isinstance(long, list) and len(long) == 1:
+        setattr(event, name, [long[0][: len(long[0]) // 2]])
+    else:
+        setattr(event, name, long[: len(long) // 2])
+    event.cut = True
+    return True
+
+
+def _chars(value: object) -> int:
+    if isinstance(value, list):
+        return sum(len(text) + 1 for text in value)
+    return len(value) if isinstance(value, str) else 0
+
+
 def row_id(record_id: str | None, url: str, time_us: int, outcome: str) -> str:
     """The id of a row: that of its record in the archive. A row without one gets the first 32 hexadecimal digits of a
     SHA-256, which SQL can make too: left(sha256(url || ' ' || epoch_us(fetch_time) || ' ' || outcome), 32)."""
     if record_id:
-        return record_id
+        return record_id[:RECORD_ID_CHARS_MAX]
     return hashlib.sha256(f"{url} {time_us} {outcome}".encode("utf-8", "replace")).hexdigest()[:ID_CHARS]

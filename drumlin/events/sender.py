@@ -2,7 +2,8 @@
 
 A window is a few hundred events of one segment or log. The next is made when the broker has confirmed the last one, so
 a cursor is moved only over what is confirmed, and no more than a window is ever produced twice by a process that is
-killed. If the broker refuses a message, the window is made again after a while: nothing is passed over.
+killed. If the broker refuses a message, the window is made again after a while. What is larger than the client may send
+is sent in smaller messages; only what cannot be made smaller is passed over, counted and logged.
 
 Nothing here waits: `step` is called from a loop, as often as `due` says. `drained` tells when nothing is owed.
 """
@@ -29,7 +30,7 @@ from drumlin.events.owed import (
     signature_of,
 )
 from drumlin.events.rows import Batch, batches
-from drumlin.events.schema import Message
+from drumlin.events.schema import Message, smaller
 from drumlin.events.told import messages_from
 from drumlin.logs import Event, event
 
@@ -50,6 +51,7 @@ class Producer(Protocol):
 
     error: str
     failed: int
+    too_large: list[Message]
 
     def send(self, messages: Sequence[Message]) -> None: ...
 
@@ -72,6 +74,7 @@ class Standing(msgspec.Struct, frozen=True):
     away_s: float = 0.0
     full: bool = False
     error: str = ""
+    too_large: int = 0
 
 
 class Sender:
@@ -108,6 +111,12 @@ class Sender:
         """How many events the broker has confirmed."""
         self.refused = 0
         """How many it has refused; they were produced again."""
+        self.too_large = 0
+        """How many were passed over, because the client may not send so much and they could not be made smaller."""
+        self._over: list[Message] = []
+        """Those of this window."""
+        self._sent = 0
+        """How many messages of this window the client has taken, or will."""
         forget_unborn(spool, tables)
 
     @property
@@ -129,7 +138,8 @@ class Sender:
         away_s = now - self._away_since if self._away_since is not None else 0.0
         error = self._producer.error if away_s else ""
         lag_s = max(0.0, now - oldest)
-        return Standing(self.produced, self.refused, self._waiting_bytes, lag_s, away_s, self.full, error)
+        waiting = self._waiting_bytes
+        return Standing(self.produced, self.refused, waiting, lag_s, away_s, self.full, error, self.too_large)
 
     def due(self) -> float:
         """When the next step has something to do, by the clock of `step`."""
@@ -171,8 +181,12 @@ class Sender:
             self._is_away()
             self._refused, self._poll_at = True, now + AGAIN_AFTER_S
             return False
+        if self._send_smaller():
+            self._poll_at = now + POLL_S
+            return False
         self._window = None
-        self.produced += len(window.messages)
+        self.produced += self._sent
+        self._tell_passed_over()
         self._is_back()
         if read_cursor(self._spool, self._name) == self._cursor:
             keep_cursor(self._spool, self._name, window.after)
@@ -185,7 +199,29 @@ class Sender:
     def _produce(self, window: Batch, now: float) -> None:
         self._window = window
         self._began, self._poll_at = now, now + POLL_S
+        self._over, self._sent = [], len(window.messages)
         self._producer.send(window.messages)
+
+    def _send_smaller(self) -> bool:
+        """Send again, in smaller messages, what was too large for the client; whether there is any such."""
+        large, self._producer.too_large = self._producer.too_large, []
+        again: list[Message] = []
+        for message in large:
+            parts = smaller(message)
+            again += parts
+            self._sent += len(parts) - 1
+            if not parts:
+                self._over.append(message)
+        if again:
+            self._producer.send(again)
+        return bool(again)
+
+    def _tell_passed_over(self) -> None:
+        if self._over:
+            self.too_large += len(self._over)
+            sentence = "%d events passed over: the client may not send so much (message.max.bytes); one has %d bytes"
+            log.error(sentence, len(self._over), len(self._over[0].value), extra=event(Event.REFUSED))
+            self._over = []
 
     def _is_away(self) -> None:
         if self._away_since is None:

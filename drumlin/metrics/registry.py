@@ -242,6 +242,11 @@ EVENTS_PRODUCED = _counter(_WITH_EVENTS, "drumlin_events_produced_total", "Event
 EVENTS_REFUSED = _counter(
     _WITH_EVENTS, "drumlin_events_refused_total", "Events that the broker refused; they are produced again."
 )
+EVENTS_TOO_LARGE = _counter(
+    _WITH_EVENTS,
+    "drumlin_events_too_large_total",
+    "Events that were passed over: larger than the client may send, however much of them was cut.",
+)
 EVENTS_WAITING = _gauge(
     _WITH_EVENTS,
     "drumlin_events_waiting_bytes",
@@ -253,5 +258,7 @@ EVENTS_AWAY = _gauge(
 )
 SEEDS_TAKEN = _counter(_WITH_SEEDS, "drumlin_seeds_taken_total", "URLs taken from the topic of `--seeds-from`.")
 SEEDS_BAD = _counter(
-    _WITH_SEEDS, "drumlin_seeds_bad_total", "Messages and lines of that topic that name no web address."
+    _WITH_SEEDS,
+    "drumlin_seeds_bad_total",
+    "Messages and lines of that topic that were passed over: no web address, or above 1,000 in a message.",
 )

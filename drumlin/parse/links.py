@@ -14,6 +14,9 @@ LINK_TEXT_CHARS_MAX = 500
 LINK_TEXTS_CHARS_MAX = 4 * 1024 * 1024
 HREF_CHARS_MAX = 16_000
 SRCSET_CHARS_MAX = 4 * HREF_CHARS_MAX
+REL_CHARS_MAX = 200
+"""Of a relation, and of the language of an alternate. Nothing honest is as long."""
+NOFOLLOW = "nofollow"
 
 FOLLOWED_KINDS = frozenset({"a", "area", "frame", "iframe", "refresh", "feed"})
 FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
@@ -89,7 +92,7 @@ class Links:
         rel = attributes.get("rel")
         self.hrefs.append(href)
         self.kinds.append("a")
-        self.rels.append(rel.lower() if rel else "")
+        self.rels.append(_short(rel.lower()) if rel else "")
         if self._chars_left > 0:
             text = node.text_lexbor()
             self._chars_left -= len(text)
@@ -109,8 +112,8 @@ class Links:
         elif kind == "area":
             if "href" not in attributes:
                 return
-            rel = attributes.get("rel") or ""
-            self.add(attributes["href"] or "", kind, rel.lower(), words(without_marks(attributes.get("alt") or "")))
+            rel = _short((attributes.get("rel") or "").lower())
+            self.add(attributes["href"] or "", kind, rel, words(without_marks(attributes.get("alt") or "")))
         else:
             self._add_source(kind, attributes)
 
@@ -143,14 +146,23 @@ def words(text: str) -> str:
 def _relation(attributes: Attributes) -> tuple[str, str]:
     """The kind and the relation of a `link` element; the language of an alternate is part of the relation."""
     rel = (attributes.get("rel") or "").lower()
+    told = _short(rel)
     language = attributes.get("hreflang")
     if language:
-        rel = f"{rel} hreflang={language.strip().lower()}"
+        told = f"{told} hreflang={language.strip().lower()[:REL_CHARS_MAX]}"
     if "stylesheet" in rel:
-        return "style", rel
+        return "style", told
     if "alternate" in rel and (attributes.get("type") or "").partition(";")[0].strip().lower() in FEED_TYPES:
-        return "feed", rel
-    return ("icon" if "icon" in rel else "link"), rel
+        return "feed", told
+    return ("icon" if "icon" in rel else "link"), told
+
+
+def _short(rel: str) -> str:
+    """A relation, cut if it is long. Whether the link is to be followed must not depend on where the cut is."""
+    if len(rel) <= REL_CHARS_MAX:
+        return rel
+    rel = without_marks(rel)
+    return (f"{NOFOLLOW} {rel}" if NOFOLLOW in rel[REL_CHARS_MAX - len(NOFOLLOW) :] else rel)[:REL_CHARS_MAX]
 
 
 def srcset_urls(srcset: str) -> list[str]:

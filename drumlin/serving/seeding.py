@@ -3,6 +3,9 @@
 Offsets are committed only after the frontier has the URLs. If the coordinator is killed in between, the next one reads
 the same messages again, and the frontier knows their URLs already: so each is in it exactly once. A message that names
 no web address is counted, told now and then, and passed over.
+
+Whoever writes to the topic must not be able to stop a coordinator: what is taken at once is bounded, it is read in a
+thread, and it enters the frontier, and is committed, in parts.
 """
 
 from __future__ import annotations
@@ -11,20 +14,18 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 from drumlin.clock import monotonic
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.errors import DrumlinError
 from drumlin.events.broker import BrokerConsumer, is_kafka_error
 from drumlin.events.options import SeedsOptions
-from drumlin.events.seeds import Seed, read_message
+from drumlin.events.seeds import SEEDS_PER_MESSAGE_MAX, Part, read_part
 from drumlin.logs import Event, event
-from drumlin.model import NewURLs
 from drumlin.protocol import CrawlState
-from drumlin.urls import by_host
 
 MESSAGES_AT_ONCE = 500
+BYTES_AT_ONCE = 4_000_000
 POLL_S = 0.5
 AGAIN_AFTER_S = 2.0
 BAD_TOLD_EVERY_S = 10.0
@@ -53,7 +54,7 @@ class Seeding:
         self.taken = 0
         """How many URLs were taken, new or not."""
         self.bad = 0
-        """How many messages, or lines of them, named no web address."""
+        """How many messages, or lines of them, named no web address or were too many."""
 
     @property
     def waits(self) -> bool:
@@ -99,34 +100,29 @@ class Seeding:
         if self._consumer is None:
             self._consumer = await asyncio.to_thread(self._options.consumer, self._dispatcher.crawl_id)
         consumer = self._consumer
-        messages = await asyncio.to_thread(consumer.take, MESSAGES_AT_ONCE, POLL_S)
+        messages = await asyncio.to_thread(consumer.take, MESSAGES_AT_ONCE, BYTES_AT_ONCE, POLL_S)
         self._notice(consumer)
         if not messages:
             if consumer.assigned and not consumer.error:
                 self._quiet_since = self._quiet_since or monotonic()
             return
         self._quiet_since = None
-        await self._enqueue(messages)
-        await asyncio.to_thread(consumer.commit, messages)
+        while messages:
+            part = await asyncio.to_thread(read_part, messages)
+            await self._enqueue(part)
+            await asyncio.to_thread(consumer.commit, part.messages)
+            messages = messages[len(part.messages) :]
 
-    async def _enqueue(self, messages: list[Any]) -> None:
-        seeds: list[Seed] = []
-        for message in messages:
-            named, bad = read_message(message.value())
-            seeds += named
-            self._untold += bad
-            self.bad += bad
-        new = [
-            NewURLs(host, urls, priority)
-            for priority in sorted({seed.priority for seed in seeds}, reverse=True)
-            for host, urls in by_host(seed.url for seed in seeds if seed.priority == priority).items()
-        ]
-        if new:
-            await self._dispatcher.enqueue(new, await self._now())
+    async def _enqueue(self, part: Part) -> None:
+        if part.new:
+            await self._dispatcher.enqueue(part.new, await self._now())
             self._came()
-        self.taken += len(seeds)
+        self.taken += part.seeds
+        self.bad += part.bad
+        self._untold += part.bad
         if self._untold and monotonic() - self._told_at >= BAD_TOLD_EVERY_S:
-            log.warning("%d messages of the seed topic name no web address", self._untold, extra=event(Event.REFUSED))
+            sentence = "%d messages or lines of the seed topic passed over: no web address, or above %d in a message"
+            log.warning(sentence, self._untold, SEEDS_PER_MESSAGE_MAX, extra=event(Event.REFUSED))
             self._untold, self._told_at = 0, monotonic()
 
     def _notice(self, consumer: BrokerConsumer) -> None:

@@ -12,11 +12,13 @@ from drumlin.events.schema import EVENTS, Message
 
 
 class MemoryBroker:
-    """A broker in memory: it confirms what it is sent while it is `up`, and refuses while it is `refusing`."""
+    """A broker in memory: it confirms what it is sent while it is `up`, and refuses while it is `refusing`.
+    Its clients may not send values of more than `bytes_max`."""
 
     def __init__(self) -> None:
         self.taken: list[Message] = []
         self.up, self.refusing = True, False
+        self.bytes_max = 10**6
 
     def producer(self) -> MemoryProducer:
         return MemoryProducer(self)
@@ -29,9 +31,11 @@ class MemoryProducer:
         self._broker = at
         self._queue: list[Message] = []
         self.error, self.failed = "", 0
+        self.too_large: list[Message] = []
 
     def send(self, messages: Sequence[Message]) -> None:
-        self._queue += messages
+        for message in messages:
+            (self._queue if len(message.value) <= self._broker.bytes_max else self.too_large).append(message)
 
     def poll(self) -> None:
         if not self._broker.up:

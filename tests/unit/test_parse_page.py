@@ -17,7 +17,7 @@ from drumlin.parse import (
     parse_all,
     to_utf8,
 )
-from drumlin.parse.links import refresh_url, srcset_urls
+from drumlin.parse.links import REL_CHARS_MAX, refresh_url, srcset_urls
 from drumlin.parse.page import GROUP_BYTES_MAX
 from tests.harness.parsing import parse
 
@@ -174,6 +174,25 @@ def test_link_texts_and_the_number_of_links_are_bounded() -> None:
     page = page_of(f"<a href=a>{'word ' * 1000}</a>" + "<a href=b></a>" * (LINKS_MAX + 5))
     assert len(page.texts[0]) == LINK_TEXT_CHARS_MAX
     assert len(page.hrefs) == LINKS_MAX
+
+
+def test_relations_and_languages_are_bounded_and_what_they_mean_is_kept() -> None:
+    long = "x " * 10_000
+    html = (
+        f'<link rel="{long} stylesheet" href=s><link rel="alternate" hreflang="{long}" href=l>'
+        f'<a rel="{long} NOFOLLOW" href=a>a</a><a rel="nofollow {long}" href=b>b</a><a rel="{long}" href=c>c</a>'
+        f'<map><area rel="{long} nofollow" href=d></map>'
+    )
+    found = links_of(html)
+    assert [(href, kind) for href, kind, _, _ in found] == [
+        *(("s", "style"), ("l", "link"), ("a", "a"), ("b", "a"), ("c", "a"), ("d", "area"))
+    ]
+    assert max(len(rel) for _, _, rel, _ in found) <= 2 * REL_CHARS_MAX + len("alternate hreflang=")
+    assert ["nofollow" in rel for _, _, rel, _ in found] == [False, False, True, True, False, True]
+    for place in range(REL_CHARS_MAX + 1):
+        [(_, _, rel, _)] = links_of(f'<a rel="{"x" * place} nofollow {"y" * 300}" href=a>a</a>')
+        assert "nofollow" in rel
+        assert len(rel) <= REL_CHARS_MAX
 
 
 def test_character_references_in_attributes_and_text_are_decoded() -> None:

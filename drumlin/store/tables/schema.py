@@ -89,7 +89,7 @@ LINK_COLUMNS: Final[dict[str, Column]] = {
     "url": Column(_WORD, "The page that has the link."),
     "target": Column(_TEXT, "The URL that it leads to."),
     "kind": Column(_WORD, "Its kind: `a`, `area`, `frame`, `refresh`, `feed`, `img`, `script`, `style` and so on."),
-    "rel": Column(_WORD, "The link's `rel`, empty if it has none."),
+    "rel": Column(_WORD, "The link's `rel`, empty if it has none. A long one is cut, but keeps `nofollow`."),
     "text": Column(_TEXT, "The text of the link, empty if it has none."),
     "fetch_time": Column(_TIME, "When the page had arrived completely."),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from drumlin.events.coordinating import CoordinatorEvents
+from drumlin.events.coordinating import FOLDER, CoordinatorEvents
 from drumlin.events.kafka import Kafka
 from drumlin.events.schema import Crawl, Fetch, Lease, Node, Page
 from drumlin.logs import Event
@@ -55,6 +55,22 @@ def test_a_coordinator_tells_of_bundles_nodes_and_leases(coordinator: RunningCoo
     assert ("n1", "joined") in [(one.node, one.event) for one in told if isinstance(one, Node)]
     assert [one.detail for one in told if isinstance(one, Crawl)] == ["paused"]
     assert len({one.id for one in told if isinstance(one, Lease | Node | Crawl)}) == 4
+
+
+def test_nothing_is_owed_of_a_bundle_that_is_refused(coordinator: RunningCoordinator, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    events = CoordinatorEvents(MemoryOptions.at(MemoryBroker()), store, crawl="c", coordinator="k")
+    coordinator.app.use_kafka(Kafka(events, None))
+    node = BundlingNode(RemoteNode(coordinator, "n1"), tmp_path / "n1")
+    segment, members = node.bundle("http://a.test/1")
+    [warc] = [name for name in members if name.endswith(".warc.gz")]
+    (store / "warc").mkdir(parents=True, exist_ok=True)
+    (store / warc).write_bytes(b"somebody else's")
+    assert node.put(segment, members).code == "exists"
+    assert not list((store / FOLDER).glob(f"*/{segment}*"))
+    (store / warc).unlink()
+    assert node.put(segment, members).status == 200
+    assert list((store / FOLDER).glob(f"*/{segment}*"))
 
 
 def test_a_coordinator_whose_events_may_wait_no_more_gives_out_nothing(

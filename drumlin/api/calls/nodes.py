@@ -108,7 +108,7 @@ class NodeCalls:
     def use_kafka(self, kafka: Kafka) -> None:
         """Tell Kafka of leases that are given, and of bundles that are stored."""
         self._kafka = kafka
-        self._bundles.owe = kafka.owe
+        self._bundles.owe, self._bundles.owe_no_more = kafka.owe, kafka.owe_no_more
 
     def work_may_have_come(self, nodes: int = LONG_POLLERS_MAX) -> None:
         """Wake nodes that wait for work, beginning with those that have waited longest."""

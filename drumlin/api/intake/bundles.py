@@ -24,7 +24,9 @@ import math
 import os
 import re
 import shutil
+import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -89,6 +91,10 @@ class Bundles:
         self._quota_bytes = quota_bytes
         self._running = 0
         self.owe: Owe = owe_nothing
+        self.owe_no_more: Owe = owe_nothing
+        self._publishing: Counter[str] = Counter()
+        """How many attempts at publishing each segment are under way; the lock is held to change what is owed."""
+        self._owing = threading.Lock()
 
     async def place(self, call: Call, offer: BundleOffer) -> BundlePlace:
         """Where a node shall put a bundle."""
@@ -178,12 +184,27 @@ class Bundles:
         return BundleStored()
 
     def _publish(self, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
-        if not files.has_segment(segment):
-            self.owe(segment)
+        with self._owing:
+            self._publishing[segment] += 1
+            if not files.has_segment(segment):
+                self.owe(segment)
+        refused = False
         try:
             return files.publish(segment, members)
         except OtherContent as other:
+            refused = True
             raise Refused(409, RefusalCode.BUNDLE_EXISTS, other.message, other.hint) from other
+        finally:
+            self._published(files, segment, refused=refused)
+
+    def _published(self, files: StoreFiles, segment: str, *, refused: bool) -> None:
+        """An attempt has ended. If it was refused, nothing is owed, unless another attempt succeeds or has."""
+        with self._owing:
+            self._publishing[segment] -= 1
+            if not self._publishing[segment]:
+                del self._publishing[segment]
+                if refused and not files.has_segment(segment):
+                    self.owe_no_more(segment)
 
     def _check_settled(self, folder: Path, segment: str, verdict: Verdict) -> None:
         """Refuse a bundle with a row that has no receipt, or with a file that is not named after the segment."""

@@ -33,16 +33,18 @@ EVERYTHING = (
     *("--set", "store.uri=s3://bucket/news,s3.endpoint=https://s3.example.org,s3.existingSecret=keys"),
     *(
         "--set",
-        "kafka.events=kafka://kafka:9092/news,kafka.seedsFrom=kafka://kafka:9092/seeds,kafka.existingSecret=kafka",
+        "kafka.seedsFrom=kafka://kafka:9092/seeds,kafka.existingSecret=kafka",
     ),
     *("--set", "autoscaling.enabled=true,serviceMonitor.enabled=true,crawl.finish=true,image.tag=1.2.3"),
     *("--set", "crawl.seeds[0]=https://example.org/,crawl.settings.contact=you@example.org"),
     *("--set-json", 'networkPolicy.monitoring=[{"namespaceSelector":{"matchLabels":{"name":"monitoring"}}}]'),
+    *("--set-json", 'networkPolicy.s3=[{"to":[{"ipBlock":{"cidr":"10.1.2.3/32"}}],"ports":[9000]},{"ports":[443]}]'),
     *("--set-json", 'networkPolicy.people=[{"ipBlock":{"cidr":"192.0.2.0/24"}}]'),
 )
 VALUES: dict[str, tuple[str, ...]] = {
     "as little as possible": (),
     "everything": EVERYTHING,
+    "events": ("--set", "kafka.events=kafka://kafka:9092/news,kafka.existingSecret=kafka"),
     "a claim that exists, no policies": ("--set", "store.existingClaim=pages,networkPolicy.enabled=false"),
 }
 # Kubernetes itself has no schema for what an operator brings along.

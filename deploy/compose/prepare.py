@@ -72,8 +72,8 @@ def make_secrets(root: Path, addresses: str) -> None:
     settings = COORDINATOR_TOML.format(password=password, addresses=addresses)
     put(root / "coordinator" / "coordinator.toml", settings, DRUMLIN)
     put(root / "s3" / "keys", S3_KEYS.format(access=access, secret=secret), ROOT_USER)
-    for reader in ("coordinator", "node"):
-        put(root / reader / "s3.credentials", S3_CREDENTIALS.format(access=access, secret=secret), DRUMLIN)
+    # Nodes get no key: coordinators sign an address for each of their uploads.
+    put(root / "coordinator" / "s3.credentials", S3_CREDENTIALS.format(access=access, secret=secret), DRUMLIN)
     make_certificates(root)
     for folder, owner in (("redis", REDIS), ("coordinator", DRUMLIN), ("node", DRUMLIN), ("prometheus", NOBODY)):
         os.chown(root / folder, owner, owner)

@@ -37,22 +37,23 @@ class Place(Machine):
     def install(self, redis_port: int, seed: str) -> None:
         self.etc.mkdir()
         self.state.mkdir()
+        Path(f"{self.state}-node").mkdir()
         self.program.symlink_to(Path(sys.executable).with_name("drumlin"))
         create_certificates(self.etc / "certs", ["localhost", "127.0.0.1"], time.time())
-        self.write("engine", {"redis-1.example.org:6379,redis-2.example.org:6379": f"127.0.0.1:{redis_port}"})
-        self.write("coordinator", {"0.0.0.0:8700": f"127.0.0.1:{self.port}"}, "DRUMLIN_ALLOW_PRIVATE=true\n")
+        self.write("engine.toml", {"redis-1.example.org:6379,redis-2.example.org:6379": f"127.0.0.1:{redis_port}"})
+        self.write("coordinator.env", {"0.0.0.0:8700": f"127.0.0.1:{self.port}"}, "DRUMLIN_ALLOW_PRIVATE=true\n")
         self.append("coordinator", "DRUMLIN_DELAY=0s\nDRUMLIN_COORDINATOR_FINISH=true\n")
         addresses = "https://coordinator-1.example.org:8700,https://coordinator-2.example.org:8700"
-        self.write("node", {addresses: f"https://127.0.0.1:{self.port}"})
+        self.write("node.env", {addresses: f"https://127.0.0.1:{self.port}"})
         (self.etc / "seeds.txt").write_text(f"{seed}\n")
 
     def write(self, name: str, filled: dict[str, str], more: str = "") -> None:
         """One file of settings, from its example."""
-        text = self.there((FOLDER / f"{name}.env.example").read_text()).replace("PASSWORD", PASSWORD)
+        text = self.there((FOLDER / f"{name}.example").read_text()).replace("PASSWORD", PASSWORD)
         for before, after in filled.items():
             assert before in text
             text = text.replace(before, after)
-        (self.etc / f"{name}.env").write_text(text + more)
+        (self.etc / name).write_text(text + more)
 
     def append(self, name: str, more: str) -> None:
         with (self.etc / f"{name}.env").open("a") as file:
@@ -67,7 +68,8 @@ class Place(Machine):
     def token(self, role: str) -> Path:
         """A token, made as the docs say."""
         file = self.etc / f"{role}.token"
-        command = [str(self.program), "tokens", "create", "--role", role, "--name", role, "--out", str(file)]
+        command = [str(self.program), "tokens", "create", "--config", str(self.etc / "engine.toml")]
+        command += ["--role", role, "--name", role, "--out", str(file)]
         subprocess.run(command, env=environment(self.coordinator()), check=True, timeout=END_S_MAX, capture_output=True)
         return file
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import shutil
 import signal
 import ssl
-import subprocess
 import sys
 import threading
 import urllib.error
@@ -17,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from deploy.check import CACHE, HERE, KUBERNETES, NEEDED
+from deploy.check import CACHE
 from drumlin.errors import EXIT_OK
 from tests.harness.containers import BRIDGE, Container, Engine, Spec, inside, needs_namespaces, tell, wait_for
 from tests.harness.images import Image, built, do
 from tests.harness.sealed import ADDRESS, Site
+from tests.harness.shipped import rendered
 
 ROOT = Path(__file__).parents[2]
 HELM = shutil.which("helm") or shutil.which("helm", path=str(CACHE))
@@ -113,21 +112,6 @@ class Cluster:
             return False
 
 
-def rendered() -> list[dict[str, Any]]:
-    assert HELM is not None
-    command = [
-        HELM,
-        "template",
-        "news",
-        f"--kube-version={KUBERNETES[-1]}",
-        *NEEDED,
-        *VALUES,
-        str(HERE / "helm/drumlin"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
-
-
 def prepared(world: Path, base: Image, image: Image, engine: Engine) -> Cluster:
     """A cluster with a Redis, and the secrets that docs/how-to/deploy.md has people make."""
     redis = ["redis-server", "--requirepass", "hunter2", "--bind", "0.0.0.0", "--appendonly", "yes", "--dir", "/tmp"]
@@ -169,7 +153,7 @@ def main(folder: Path) -> None:
     engine.name(ADDRESS, "example.org")
     threading.Thread(target=ThreadingHTTPServer((ADDRESS, 80), Site).serve_forever, daemon=True).start()
     cluster = prepared(world, base, image, engine)
-    manifests = rendered()
+    manifests = rendered(*VALUES)
     cluster.maps = {one["metadata"]["name"]: one["data"] for one in manifests if one["kind"] == "ConfigMap"}
     sets = {one["metadata"]["name"]: one for one in manifests if one["kind"] == "StatefulSet"}
     pods: dict[str, list[Container]] = {}

@@ -21,7 +21,7 @@ from drumlin.cli.main import drumlin
 from drumlin.config import SETTINGS
 from drumlin.metrics.registry import METRICS
 from tests.harness.composed import FILE, FOLDER, composed, filled_in, services
-from tests.harness.shipped import DEPLOY
+from tests.harness.shipped import DEPLOY, helm, rendered
 
 ROOT = DEPLOY.parent
 CHART = DEPLOY / "helm" / "drumlin"
@@ -98,12 +98,50 @@ def test_compose_demands_a_contact_and_knows_every_variable_that_can_be_chosen()
 def test_object_storage_and_kafka_run_only_if_asked_for() -> None:
     plain, whole = services(**CONTACT), services("s3", "kafka", **CONTACT)
     assert set(whole) - set(plain) == {"s3", "kafka"}
-    for name in ("node", "coordinator-1", "coordinator-2"):
+    for name in ("coordinator-1", "coordinator-2"):
         assert plain[name]["environment"]["DRUMLIN_EVENTS"] is None
-    told = services("s3", "kafka", FLEET_STORE="s3://crawl/fleet", FLEET_EVENTS="kafka://kafka:9092/x", **CONTACT)
-    assert told["node"]["environment"]["DRUMLIN_EVENTS"] == "kafka://kafka:9092/x"
-    assert told["node"]["environment"]["DRUMLIN_NODE_SPOOL"] == "/var/lib/drumlin/spool"
-    assert "--store=s3://crawl/fleet" in told["node"]["command"]
+        told = services("kafka", FLEET_EVENTS="kafka://kafka:9092/x", **CONTACT)[name]
+        assert told["environment"]["DRUMLIN_EVENTS"] == "kafka://kafka:9092/x"
+        stored = services("s3", FLEET_STORE="s3://crawl/fleet", **CONTACT)[name]
+        assert stored["environment"]["DRUMLIN_COORDINATOR_SPOOL"] == "/var/lib/drumlin/spool"
+        assert "--store=s3://crawl/fleet" in stored["command"]
+
+
+def test_nodes_in_containers_have_no_keys_and_reach_neither_redis_nor_kafka() -> None:
+    told = {"FLEET_STORE": "s3://crawl/fleet", "FLEET_SEEDS_FROM": "kafka://kafka:9092/seeds"}
+    whole = services("s3", "kafka", **told, **CONTACT)
+    node = whole["node"]
+    assert set(node["environment"]) == {"HEALTH_URL"}
+    assert [volume.split(":")[0] for volume in node["volumes"]] == ["node-secrets", "spool"]
+    assert not any(word.startswith("--store") for word in node["command"])
+    reached = {name for name, one in whole.items() if set(one.get("networks", [])) & set(node["networks"])}
+    assert reached == {"node", "coordinator-1", "coordinator-2", "s3", "prometheus", "grafana"}
+
+
+def test_only_coordinators_are_given_the_key_of_the_object_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Files are given to users that this machine does not have, which takes root: tests/slow looks at that.
+    monkeypatch.setattr("os.chown", lambda path, user, group: None)
+    monkeypatch.setattr(prepare, "drumlin", made_by_this_process)
+    for folder in ("redis", "coordinator", "node", "s3", "prometheus", "operator"):
+        (tmp_path / folder).mkdir()
+    prepare.make_secrets(tmp_path, "127.0.0.1:6379")
+    assert [path.name for path in (tmp_path / "node").iterdir()] == ["ca.pem"]
+    [key] = re.findall(r"ROOT_SECRET_KEY=(\w+)", (tmp_path / "s3" / "keys").read_text())
+    readers = {path.parent.name for path in tmp_path.rglob("*") if path.is_file() and key in path.read_text()}
+    assert readers == {"s3", "coordinator"}
+
+
+def made_by_this_process(*arguments: str) -> None:
+    drumlin.main(args=list(arguments), standalone_mode=False)
+
+
+def test_nobody_can_log_in_to_grafana() -> None:
+    settings = composed(**CONTACT)["services"]["grafana"]["environment"]
+    assert settings["GF_AUTH_BASIC_ENABLED"] == "false"
+    assert settings["GF_AUTH_DISABLE_LOGIN_FORM"] == settings["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert settings["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
 
 
 def test_containers_may_do_little_and_only_this_machine_reaches_them() -> None:
@@ -127,6 +165,22 @@ def test_redis_never_forgets_and_survives_its_process() -> None:
     settings = dict(line.split(" ", 1) for line in prepare.REDIS_CONF.splitlines())
     assert settings["maxmemory-policy"] == "noeviction"
     assert settings["appendonly"] == settings["cluster-enabled"] == "yes"
+
+
+# Services of systemd
+
+
+def test_services_share_neither_a_user_nor_a_folder_and_no_secret_is_in_an_environment() -> None:
+    told = {unit.name: dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE)) for unit in UNITS}
+    coordinator, node = told["drumlin-coordinator.service"], told["drumlin-node@.service"]
+    for one in ("User", "Group", "StateDirectory", "WorkingDirectory"):
+        assert coordinator[one] != node[one]
+    users = re.findall(r"^u (\S+)", (DEPLOY / "systemd" / "drumlin.sysusers").read_text(), re.MULTILINE)
+    assert users == [coordinator["User"], node["User"]]
+    assert "--config %d/engine.toml" in coordinator["ExecStart"]
+    for file in (DEPLOY / "systemd").glob("*.env.example"):
+        assert "PASSWORD" not in file.read_text()
+        assert "DRUMLIN_ENGINE" not in file.read_text()
 
 
 # Images and charts
@@ -164,6 +218,46 @@ def test_the_schema_knows_exactly_the_values() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
     assert list(paths_of(values, schema)) == []
+
+
+BUCKET = "store.uri=s3://bucket/news,s3.existingSecret=keys,serviceAccount.annotations.role=bucket"
+SEEDS = "kafka.seedsFrom=kafka://kafka:9092/seeds,kafka.existingSecret=kafka"
+NAMED = '[{"to":[{"ipBlock":{"cidr":"10.1.2.3/32"}}],"ports":[9000]},{"to":[],"ports":[443]}]'
+
+
+def of_kind(manifests: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    return {one["metadata"]["name"]: one for one in manifests if one["kind"] == kind}
+
+
+def test_nodes_in_pods_have_no_keys_of_object_storage_and_kafka() -> None:
+    made = rendered("--set", BUCKET, "--set", SEEDS)
+    pods = {name: one["spec"]["template"]["spec"] for name, one in of_kind(made, "StatefulSet").items()}
+    node, coordinator = pods["news-drumlin-node"], pods["news-drumlin-coordinator"]
+    assert "envFrom" in coordinator["containers"][0]
+    assert "envFrom" not in node["containers"][0]
+    assert [one["name"] for one in node["containers"][0]["env"]] == ["POD_NAME"]
+    assert {one["name"] for one in node["volumes"]} == {"token", "ca", "tmp"}
+    assert not any(word.startswith("--store") for word in node["containers"][0]["args"])
+    accounts = of_kind(made, "ServiceAccount")
+    assert "annotations" in accounts[coordinator["serviceAccountName"]]["metadata"]
+    assert "annotations" not in accounts[node["serviceAccountName"]]["metadata"]
+
+
+@pytest.mark.parametrize(("more", "named"), [((), []), (("--set-json", f"networkPolicy.s3={NAMED}"), [9000])])
+def test_nodes_in_pods_reach_no_address_that_nobody_named(more: tuple[str, ...], named: list[int]) -> None:
+    policies = of_kind(rendered("--set", BUCKET, "--set", SEEDS, *more), "NetworkPolicy")
+    rules = policies["news-drumlin-node"]["spec"]["egress"]
+    anywhere = [port["port"] for rule in rules if "to" not in rule for port in rule["ports"]]
+    assert anywhere == [53, 53], "only names are asked for everywhere"
+    assert [port["port"] for rule in rules[3:] for port in rule["ports"]] == named
+    coordinators = policies["news-drumlin-coordinator"]["spec"]["egress"]
+    assert {443, 9092} <= {port["port"] for rule in coordinators for port in rule["ports"]}
+
+
+def test_the_chart_refuses_events_of_a_store_in_a_bucket() -> None:
+    done = helm("--set", "store.uri=s3://bucket/news,kafka.events=kafka://kafka:9092/news")
+    assert done.returncode != 0
+    assert "leave out kafka.events or store.uri" in done.stderr
 
 
 # Releases

@@ -15,6 +15,8 @@ from typing import Any, TypeVar, TypeVarTuple
 
 _Answer = TypeVar("_Answer")
 _Arguments = TypeVarTuple("_Arguments")
+_Planned = tuple[float, int, Callable[..., object], tuple[Any, ...]]
+SLICES_PER_S = 10
 
 
 class Pause:
@@ -37,7 +39,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.now = 0.0
         self.events = 0
         """How many events have happened."""
-        self._planned: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._planned: list[_Planned] = []
+        """A heap of the events of the present slice of time. Those of later slices lie unsorted in `_later`: a heap of
+        all of them would be so large that every step in it has to wait for memory."""
+        self._later: dict[int, list[_Planned]] = {}
+        self._slices: list[int] = []
+        """A heap of the numbers of these slices."""
+        self._slice = 0
         self._ready: deque[asyncio.Handle] = deque()
         self._number = 0
         self._failure: BaseException | None = None
@@ -49,7 +57,19 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def at(self, when: float, act: Callable[[*_Arguments], object], *arguments: *_Arguments) -> None:
         """Plan something. Of two events at the same moment the one that was planned first happens first."""
         self._number += 1
-        heapq.heappush(self._planned, (when, self._number, act, arguments))
+        event, number = (when, self._number, act, arguments), int(when * SLICES_PER_S)
+        if number <= self._slice:
+            heapq.heappush(self._planned, event)
+        elif number in self._later:
+            self._later[number].append(event)
+        else:
+            self._later[number] = [event]
+            heapq.heappush(self._slices, number)
+
+    def _begin_slice(self) -> None:
+        """Go on to the next slice of time in which anything is planned."""
+        self._slice = heapq.heappop(self._slices)
+        self._planned += sorted(self._later.pop(self._slice))
 
     def run_until(self, end: float) -> None:
         """Let everything happen until `end`. An exception of any event or task is raised here."""
@@ -64,6 +84,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 if self._failure is not None:
                     failure, self._failure = self._failure, None
                     raise failure
+                if not planned and self._slices:
+                    self._begin_slice()
                 if not planned or planned[0][0] > end:
                     break
                 self.now, _, act, arguments = heapq.heappop(planned)

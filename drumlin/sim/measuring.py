@@ -104,12 +104,18 @@ class Measures:
         simulation = self._simulation
         self._look_for_recovery(simulation.now)
         now, ledger = simulation.now, simulation.ledger
-        working = [node for node in simulation.nodes if node.works]
         since = self.samples[-1].at if self.samples else 0.0
-        lag_s = max((node.lag_of_settling_s for node in simulation.nodes if not node.frozen), default=0.0)
-        possible_s = self._requests_at_once() * (now - since)
+        live = connections = 0
+        lag_s = 0.0
+        for node in simulation.nodes:
+            doing = node.doing
+            if doing is not None:
+                live += doing.works
+                connections += doing.connections
+                lag_s = max(lag_s, doing.lag_s)
+        possible_s = self._requests_at_once(float(connections)) * (now - since)
         so_far = (ledger.pages, ledger.settled)
-        self.samples.append(Sample(now, *so_far, len(working), possible_s, lag_s, len(ledger.leases)))
+        self.samples.append(Sample(now, *so_far, live, possible_s, lag_s, len(ledger.leases)))
 
     def request_ended(self, fetch: FetchPage | FetchRobots, seconds: float, status: int) -> None:
         """A request has ended for its node. One for a page that had come before is not part of what pages cost: it is a
@@ -127,11 +133,10 @@ class Measures:
         """For how long a page keeps a connection busy on average, with all requests that bring no page."""
         return self.requests_s / self.pages_fetched if self.pages_fetched else self._simulation.scenario.page_s
 
-    def _requests_at_once(self) -> float:
+    def _requests_at_once(self, connections: float) -> float:
         """How many requests for pages could be under way: as many as the nodes have connections for, and no more than
         the hosts that have URLs allow, which are asked for one page at a time, each with its own delay in between."""
         request_s, delay_s = self.requests_s / max(self.requests, 1), self._simulation.scenario.delay_s
-        connections = float(sum([node.connections for node in self._simulation.nodes]))
         at_once = 0.0
         for host in self._hosts_with_work():
             at_once += min(1.0, request_s / (host.lost_delay_s(delay_s) + LATENCY_MEAN_S))

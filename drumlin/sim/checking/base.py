@@ -27,8 +27,8 @@ class Violation(Exception):
 
 
 class Pace(Protocol):
-    """A moment: how many pages were settled so far, and for how many seconds in all requests for pages could be under
-    way since the moment before."""
+    """A moment: how many pages were settled so far, for how many seconds in all requests for pages could be under way
+    since the moment before, and the longest time that a page has waited to be settled."""
 
     @property
     def at(self) -> float: ...
@@ -38,6 +38,9 @@ class Pace(Protocol):
 
     @property
     def possible_s(self) -> float: ...
+
+    @property
+    def lag_s(self) -> float: ...
 
 
 class World(Protocol):

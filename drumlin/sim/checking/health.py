@@ -45,13 +45,12 @@ class LagIsBounded(Checker):
     name = "lag_is_bounded"
 
     def looked(self) -> None:
-        if self._world.quiet_s < CALM_S:
+        if self._world.quiet_s < CALM_S or self._world.paces[-1].lag_s <= LAG_S_MAX:
             return
         for node in self._world.nodes:
-            if node.agent is not None and not node.frozen:
-                lag_s = node.lag_of_settling_s
-                if lag_s > LAG_S_MAX:
-                    raise self.broken(f"a page of {node.name} has waited for {lag_s:.0f} s to be settled")
+            doing = node.doing
+            if doing is not None and doing.lag_s > LAG_S_MAX:
+                raise self.broken(f"a page of {node.name} has waited for {doing.lag_s:.0f} s to be settled")
 
 
 class QueuesAreBounded(Checker):
@@ -63,12 +62,14 @@ class QueuesAreBounded(Checker):
         for coordinator in self._world.coordinators:
             if coordinator.backlog > SETTLING_WAITING_MAX:
                 raise self.broken(f"{coordinator.backlog:,} batches wait at coordinator {coordinator.place}")
+        concurrency = self._world.scenario.concurrency
+        most_pages = HELD_PAGES_MAX + concurrency
+        most_bytes = UNSETTLED_BYTES_MAX + (concurrency + READ_BATCH) * 2 * max(BODY_BYTES)
         for node in self._world.nodes:
             if node.agent is None:
                 continue
             pages, size = node.unsettled
-            most_bytes = UNSETTLED_BYTES_MAX + (node.kind.concurrency + READ_BATCH) * 2 * max(BODY_BYTES)
-            if pages > HELD_PAGES_MAX + node.kind.concurrency or size > most_bytes:
+            if pages > most_pages or size > most_bytes:
                 raise self.broken(f"{pages:,} pages with {size:,} bytes wait in {node.name}")
             # One journal is being written. Of every other one at least a parcel is not answered.
             if len(node.disk.journals) > 1 + node.parcels:

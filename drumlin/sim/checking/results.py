@@ -24,8 +24,8 @@ class OneState(Checker):
             self._check_totals(shard)
 
     def _check_totals(self, shard: Shard) -> None:
-        queued = sum(len(host.queue) for host in shard.hosts.values())
-        leased = sum(len(host.grant.urls) for host in shard.leased.values() if host.grant is not None)
+        queued = sum([len(host.queue) for host in shard.hosts.values()])
+        leased = sum([len(host.grant.urls) for host in shard.leased.values() if host.grant is not None])
         found = {TaskState.QUEUED: queued, TaskState.LEASED: leased, TaskState.SCHEDULED: len(shard.scheduled)}
         for state, count in found.items():
             if shard.totals[state] != count:

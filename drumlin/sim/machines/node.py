@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -73,6 +73,15 @@ class NodeKind(msgspec.Struct, frozen=True):
 
     concurrency: int
     page_s: float
+
+
+class Doing(NamedTuple):
+    """How a node does at a moment: whether it takes work (one that was told to leave only finishes what it has), how
+    many requests it can have under way, and how long a page has waited to be settled."""
+
+    works: bool
+    connections: int
+    lag_s: float
 
 
 class Surroundings(msgspec.Struct):
@@ -268,6 +277,21 @@ class SimNode:
     # How it does, for checkers
 
     @property
+    def doing(self) -> Doing | None:
+        """How it does, all at once: to look at thousands of nodes again and again takes time. None if no node runs here
+        or it is frozen."""
+        agent = self.agent
+        if agent is None or self.frozen:
+            return None
+        settling = agent._settling
+        lag_s = settling.lag_s(self.clock.boot()) if settling.unanswered else 0.0
+        if self.leaving:
+            return Doing(False, 0, lag_s)
+        if agent.is_leaving:
+            return Doing(False, agent._contacts.under_way, lag_s)
+        return Doing(True, self.kind.concurrency, lag_s)
+
+    @property
     def unsettled(self) -> tuple[int, int]:
         """How many pages wait to be settled, and how many bytes they have."""
         settling = self.agent._settling if self.agent is not None else None
@@ -278,38 +302,15 @@ class SimNode:
         """How many parcels of results are not answered."""
         return len(self.agent._settling._outbox._parcels) if self.agent is not None else 0
 
-    @property
-    def lag_of_settling_s(self) -> float:
-        settling = self.agent._settling if self.agent is not None else None
-        return settling.lag_s(self.clock.boot()) if settling is not None and settling.unanswered else 0.0
-
-    @property
-    def works(self) -> bool:
-        """Whether it is there and takes work: one that was told to leave only finishes what it has."""
-        agent = self.agent
-        return agent is not None and not self.frozen and not self.leaving and not agent.is_leaving
-
-    @property
-    def connections(self) -> int:
-        """How many requests it can have under way. One that was told to leave only finishes those that it has."""
-        if self.works:
-            return self.kind.concurrency
-        agent = self.agent
-        return agent._contacts.under_way if agent is not None and not self.frozen and not self.leaving else 0
-
-    @property
-    def hosts(self) -> int:
-        """How many hosts it holds."""
-        return len(self.agent._contacts.hosts) if self.agent is not None else 0
-
     def idle_since(self, seconds: float) -> bool:
         """Whether it held no host each time that this was asked for so long."""
-        now = self.around.loop.now
-        if self.hosts or self.agent is None:
+        if self.agent is None or self.agent._contacts.hosts.by_name:
             self._idle_from = None
-        elif self._idle_from is None:
+            return False
+        now = self.around.loop.now
+        if self._idle_from is None:
             self._idle_from = now
-        return self._idle_from is not None and now - self._idle_from >= seconds
+        return now - self._idle_from >= seconds
 
     # From start to end
 

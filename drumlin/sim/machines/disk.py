@@ -17,8 +17,9 @@ from drumlin.node.keeping.blackbox import BlackBox
 from drumlin.node.keeping.journal import Answer, Entry, Journal, JournalBatch, kept_receipts
 from drumlin.protocol import Accepted
 
-SEGMENT_BATCHES = 50
-"""After so many batches a journal is deleted when all of them are answered, as that of a complete segment is."""
+SEGMENT_BATCHES = 10
+"""After so many batches a journal is deleted when all of them are answered, as that of a complete segment is. A real
+segment has more, but in memory the journals of thousands of nodes add up."""
 
 
 class NodeDisk:

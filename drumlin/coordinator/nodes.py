@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable
 from copy import copy
 from enum import Enum
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import astuple
@@ -97,6 +98,7 @@ _AFTER_CALL = NODE_MOVES[NodeEvent.CALLS]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(NodeRecord).decode
 _decode_beat = msgspec.msgpack.Decoder(Beat).decode
+_beat_values = attrgetter(*Beat.__struct_fields__)
 
 
 class NodeRegistry:
@@ -485,12 +487,12 @@ def _record(node: str, told: bytes | None, beat: bytes | None) -> NodeRecord | N
 
 
 def _beat_of(record: NodeRecord) -> Beat:
-    return Beat(*(getattr(record, name) for name in Beat.__struct_fields__))
+    return Beat(*_beat_values(record))
 
 
 def _later(record: NodeRecord, beat: Beat | NodeRecord) -> NodeRecord:
     """The record with this beat, unless the record is newer."""
     if beat.last_seen >= record.last_seen:
-        for name in Beat.__struct_fields__:
-            setattr(record, name, getattr(beat, name))
+        for name, value in zip(Beat.__struct_fields__, _beat_values(beat), strict=True):
+            setattr(record, name, value)
     return record

@@ -66,4 +66,4 @@ class Efforts:
         cpu_s = self._clocks.cpu() - self._cpu_begun
         passed_s = now - self._begun
         parts = (passed_s, cpu_s, disk_s, self._held_s, self._requests, self._answer_s, self._body_s)
-        return Effort(*(round(part, 3) for part in parts))
+        return Effort(*[round(part, 3) for part in parts])

@@ -104,8 +104,9 @@ class Settling:
     @property
     def full(self) -> bool:
         outbox = self._outbox
-        pages, size = self._pages + outbox.held_pages, self._bytes + outbox.held_bytes
-        return self._late or pages >= UNSETTLED_PAGES_MAX or size >= UNSETTLED_BYTES_MAX
+        if self._late or self._pages + outbox.held_pages >= UNSETTLED_PAGES_MAX:
+            return True
+        return self._bytes + outbox.held_bytes >= UNSETTLED_BYTES_MAX
 
     @property
     def held_bytes(self) -> int:

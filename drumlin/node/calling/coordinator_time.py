@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from drumlin.clock import monotonic as boot_time
 from drumlin.protocol.paths import TIME_HEADER
 
-_NAME = TIME_HEADER.lower().encode()
+_START = TIME_HEADER.lower().encode() + b":"
 MS_DIGITS_MAX = 15
 
 
@@ -31,6 +31,8 @@ class CoordinatorTime:
     def hear(self, header_lines: Sequence[bytes]) -> None:
         """Learn the time from the headers of an answer that has just arrived."""
         for line in header_lines:
-            name, _, value = line.partition(b":")
-            if name.lower() == _NAME and (digits := value.strip()).isdigit() and len(digits) <= MS_DIGITS_MAX:
+            if line[: len(_START)].lower() != _START:
+                continue
+            digits = line[len(_START) :].strip()
+            if digits.isdigit() and len(digits) <= MS_DIGITS_MAX:
                 self._ahead_s = int(digits) / 1000 - self._monotonic()

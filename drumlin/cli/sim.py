@@ -62,15 +62,19 @@ def command(
         scenario = of_fleet(seed, nodes, hours, churn, pages_per_minute)
     else:
         scenario = of_seed(seed, short=short)
-    outcome = run(scenario)
+    outcome = run(scenario, _print_line) if with_log else run(scenario)
     if picture is not None:
         from drumlin.sim.plot import plot
 
         write_whole(Path(picture), plot(outcome).encode())
-    if with_log:
-        sys.stdout.write("\n".join(outcome.log) + "\n")
     _show(outcome, as_json=as_json)
     return _tell_broken(outcome) if outcome.broken is not None else EXIT_OK
+
+
+def _print_line(line: str) -> None:
+    """At once: a large simulation takes long, and people want to see how far it is."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def _read(file: str) -> Scenario:

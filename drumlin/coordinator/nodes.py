@@ -450,9 +450,9 @@ def lately_of(lately: Effort | None, before: Effort | None, told: Effort | None)
         return None
     if before is None or told.time_s < before.time_s:
         before, lately = Effort(), None
-    passed = [max(0, after - earlier) for after, earlier in zip(astuple(told), astuple(before), strict=True)]
     weight = math.exp(-max(0.0, told.time_s - before.time_s) / RATE_MEMORY_S)
-    return Effort(*[weight * old + value for old, value in zip(astuple(lately or Effort()), passed, strict=True)])
+    parts = zip(astuple(lately or Effort()), astuple(told), astuple(before), strict=True)
+    return Effort(*[weight * old + (after - earlier if after > earlier else 0) for old, after, earlier in parts])
 
 
 def _end(record: NodeRecord, event: NodeEvent) -> None:

@@ -41,10 +41,11 @@ class Outcome(msgspec.Struct, frozen=True):
     broken: Broken | None = None
 
 
-def run(scenario: Scenario) -> Outcome:
-    """Run a scenario to its end, or to the first violation."""
+def run(scenario: Scenario, tell: Callable[[str], None] = lambda line: None) -> Outcome:
+    """Run a scenario to its end, or to the first violation. `tell` hears each line of its log as soon as there is
+    one."""
     collect_seldom(*GC_THRESHOLDS)
-    simulation = Simulation(scenario)
+    simulation = Simulation(scenario, tell=tell)
     broken = None
     try:
         with _without_logs():

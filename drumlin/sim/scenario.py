@@ -49,6 +49,8 @@ FLEET_LEASE_PAGES = 1.5
 after a lease's time, which people wait for."""
 HOSTS_BUDGETED = 0.3
 """The chance that people want only so many pages of some hosts."""
+NODES_PER_LOOK_S = 1_000.0
+"""To look at all nodes of a large fleet takes time, so it is done less often than in a small one."""
 MASS_LOSS = 0.3
 """The share of a planned fleet that is lost at once, half-way through."""
 MASS_LOSS_S = 600.0
@@ -88,6 +90,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The share of the nodes that is away at any time, because nodes come and go."""
     session_s: float = 2_400.0
     """How long a node that comes and goes takes for one turn of both."""
+    look_every_s: float = 5.0
+    """How often all nodes are looked at, for the figures and by those checkers that judge states."""
     faults: tuple[Fault, ...] = ()
 
     def config(self) -> CrawlConfig:
@@ -162,6 +166,7 @@ def of_fleet(seed: int, nodes: int, hours: float, churn: float, pages_per_minute
         shards=32,
         join_s=min(120.0, duration_s / 20),
         churn=churn,
+        look_every_s=max(5.0, nodes / NODES_PER_LOOK_S),
         faults=(lost,),
     )
 

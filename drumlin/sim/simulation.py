@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from drumlin.contact.actions import FetchPage, FetchRobots
 from drumlin.engines.memory.engine import MemoryEngine
@@ -11,6 +11,7 @@ from drumlin.protocol import Accepted, Results
 from drumlin.sim.checking import Ledger, every_checker
 from drumlin.sim.checking.base import listen, overriding
 from drumlin.sim.faults import Fault
+from drumlin.sim.large_pages import use_large_pages
 from drumlin.sim.machines.calling import Network
 from drumlin.sim.machines.coordinator import Crawl, SimCoordinator
 from drumlin.sim.machines.engine import EngineServers
@@ -23,15 +24,18 @@ from drumlin.sim.web import Web, WebHost
 
 COORDINATORS_FIRST_S = 3.0
 """Nodes are started after this time, when coordinators are ready."""
-LOOK_EVERY_S = 5.0
+LARGE_PAGES_EVERY_S = 60.0
 SHARE_POLITE = 0.5
 
 
 class Simulation:
     """Runs a scenario. `run` raises a `Violation` when an invariant is broken."""
 
-    def __init__(self, scenario: Scenario, web: Web | None = None) -> None:
-        """`web` is another web than the one that the scenario's seed makes."""
+    def __init__(
+        self, scenario: Scenario, web: Web | None = None, tell: Callable[[str], None] = lambda line: None
+    ) -> None:
+        """`web` is another web than the one that the scenario's seed makes; `tell` hears each line of the log."""
+        self._tell = tell
         self.scenario = scenario
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is abstract are sockets, signals and processes
         self.web = web or Web(scenario.seed, scenario.hosts, scenario.urls_per_host)
@@ -114,7 +118,8 @@ class Simulation:
                 self._plan_absence(node)
         for fault in self.scenario.faults:
             self.loop.at(fault.at, self._strike, fault)
-        self.loop.at(LOOK_EVERY_S, self._look)
+        self.loop.at(self.scenario.look_every_s, self._look)
+        self.loop.at(LARGE_PAGES_EVERY_S, self._use_large_pages)
         try:
             self.loop.run_until(self.scenario.duration_s)
             for checker in overriding(self.checkers, "ended"):
@@ -163,12 +168,18 @@ class Simulation:
         self.measures.look()
         for checker in self._on_looked:
             checker.looked()
-        if int(self.loop.now / LOOK_EVERY_S) % SAID_EVERY == 0:
+        every_s = self.scenario.look_every_s
+        if int(self.loop.now / every_s) % SAID_EVERY == 0:
             self._say(self.measures.line())
-        self.loop.at(self.loop.now + LOOK_EVERY_S, self._look)
+        self.loop.at(self.loop.now + every_s, self._look)
+
+    def _use_large_pages(self) -> None:
+        use_large_pages()
+        self.loop.at(self.loop.now + LARGE_PAGES_EVERY_S, self._use_large_pages)
 
     def _say(self, said: str) -> None:
         self.log.append(f"{self.loop.now:10.3f} {said}")
+        self._tell(self.log[-1])
 
     # What is heard on the way
 

@@ -34,6 +34,9 @@ from drumlin.robots import as_noted
 
 LEASE_MARGIN_S = 0.5
 RENEW_SHARE = 0.5
+RENEW_ALONG_SHARE = 0.7
+"""A lease is renewed when less than so much of its time is left: the first by itself, the second in a call that is made
+for another lease. So the leases of a node are soon renewed together, in one call where there were many."""
 RENEW_EMPTY_WAIT_S = 0.5
 STALE_MAX = 3
 """Requests in a row that may be lost with their connections before it counts as a failure."""
@@ -257,6 +260,12 @@ class HostWork:
     def runs_out(self, now: float) -> bool:
         """Whether much of the lease's time has passed."""
         return self.expires - now < self.ttl_s * RENEW_SHARE
+
+    def joins_renewal(self, now: float) -> bool:
+        """Whether to renew this lease along with others, though it could wait for a while."""
+        if self.renewing or not self.wanted or now < self.exhausted_until:
+            return False
+        return 0.0 < self.expires - now < self.ttl_s * RENEW_ALONG_SHARE
 
     def renew(self, lease: WorkLease, sent: float, now: float) -> None:
         """Take more time, and more URLs unless the lease is given back soon: then they return with it."""

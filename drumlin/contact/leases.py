@@ -100,8 +100,17 @@ class Leases:
         # Those that lack URLs alone wait until there may be some.
         self._renewing = [host for host in wanting if further or host.runs_out(now.boot)]
         self._to_renew = {host.host: host for host in wanting if not (further or host.runs_out(now.boot))}
+        if any(host.runs_out(now.boot) for host in self._renewing):
+            self._renewing += self._joining(now)
         if self._renewing:
             self._desk.actions.append(Renew([(host.lease_id, host.host) for host in self._renewing], further))
+
+    def _joining(self, now: Moment) -> list[HostWork]:
+        """Leases that can be renewed in the same call as those that run out of time."""
+        joining = [host for host in self._desk.hosts.by_name.values() if host.joins_renewal(now.boot)]
+        for host in joining:
+            host.renewing = True
+        return joining
 
     def renewed(self, again_s: float | None, now: Moment) -> list[HostWork]:
         """A call for renewals has ended: the hosts that it was about. If it failed, they are asked for again at the

@@ -186,3 +186,12 @@ def test_no_host_is_lost_or_offered_before_its_time(plan: list[tuple[float, floa
 
 def test_a_note_of_an_older_node_is_understood() -> None:
     assert work_on(lease(note=msgspec.msgpack.encode(HostNote()))).robots == {}
+
+
+def test_a_lease_is_renewed_along_with_others_before_it_must_be() -> None:
+    host = work_on(lease(ttl_s=60.0, urls=10), sent=100.0)
+    assert not host.joins_renewal(host.expires - 43.0)
+    assert host.joins_renewal(host.expires - 41.0)
+    assert not host.joins_renewal(host.expires)
+    host.renewing = True
+    assert not host.joins_renewal(host.expires - 41.0)

@@ -128,6 +128,19 @@ def test_a_lease_that_runs_out_is_renewed_and_one_that_cannot_be_is_lost(driver:
     assert (len(driver.hosts["kept"].tasks), driver.hosts["kept"].expires) == (5, driver.now + 100.0)
 
 
+def test_leases_that_run_out_a_little_later_are_renewed_in_the_same_call(driver: Driver) -> None:
+    driver.grant(resting("first.test", 9))
+    driver.tick(15.0)
+    driver.grant(resting("soon.test", 9))
+    driver.tick(20.0)
+    driver.grant(resting("late.test", 9))
+    driver.tick(16.0)
+    assert renewals(driver) == [["first.test", "soon.test"]]
+    driver.tell(RenewalEnded(again_s=RETRY_S))
+    driver.tick(RETRY_S)
+    assert [sorted(hosts) for hosts in renewals(driver)[1:]] == [["first.test", "soon.test"]]
+
+
 def test_a_lease_is_renewed_while_its_last_page_is_still_under_way(driver: Driver) -> None:
     """A page may take longer than a lease. If the lease ran out meanwhile, another node would fetch the page again."""
     driver.work("/only")

@@ -6,29 +6,34 @@ Two questions, answered with real local fleets (`drumlin fleet up`: TLS, tokens,
   by CPU. So n nodes could ideally fetch n × concurrency / latency pages a second, however few cores there are. Which
   part of that is reached? The web itself counts, between its 10th and 90th percentile of requests: neither the start
   nor the last few hosts of a short crawl should count.
-- CPU. At full speed, which part of all CPU time per page goes to coordinators and Redis? Two crawls of different
-  size are compared, because the time to start programs should not count.
+- CPU. At full speed, which part of all CPU time per page goes to coordinators and Redis, and how many calls does a page
+  take? Two crawls of different size are compared, because the time to start programs should not count.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.measure import PROC, TICKS_PER_S
+from drumlin.fleet.cluster import RedisServer
 from drumlin.fleet.layout import FleetPaths, ProcessRole
+from drumlin.protocol import paths as routes
+from drumlin.tls import CertificateFiles
 
 ROOT = Path(__file__).parents[1]
 TMPFS = Path("/dev/shm")
@@ -37,16 +42,19 @@ SAMPLE_S = 0.2
 RUN_S_MAX = 900.0
 MIDDLE = (0.1, 0.9)
 PAGES_FEW = 10
+REQUESTS = re.compile(r'^drumlin_requests_total\{route="([^"]*)".*\} (\d+)', re.MULTILINE)
+NODE_CALLS = {"work/request": "work", "results": "results", "known": "contents", "heartbeat": "heartbeats"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One crawl: what the web counted, and the CPU seconds of each role."""
+    """One crawl: what the web counted, the CPU seconds of each role, and calls to coordinators and Redis by kind."""
 
     pages: int
     pages_per_s: float
     missed: int
     cpu_s: dict[str, float]
+    calls: Counter[str]
 
 
 @contextmanager
@@ -126,13 +134,33 @@ def crawl(nodes: int, hosts: int, pages: int, *, latency_ms: float, concurrency:
                 if time.monotonic() > deadline:
                     raise TimeoutError("the crawl did not end")
                 time.sleep(SAMPLE_S)
-            counted = accounts(port)
+            counted, calls = accounts(port), calls_of(paths)
         rate = middle_rate(counted["series"], counted["buckets_per_s"])
-        return Run(counted["pages_distinct"], rate, counted["missed"], processes.by_role())
+        return Run(counted["pages_distinct"], rate, counted["missed"], processes.by_role(), calls)
     finally:
         if paths.exists():
             subprocess.run([*drumlin, "down", "--kill", "--quiet", "--out", str(paths.root)], check=True, timeout=300)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def calls_of(paths: FleetPaths) -> Counter[str]:
+    """How many calls of each kind nodes have made to coordinators, and coordinators to Redis."""
+    calls: Counter[str] = Counter()
+    record, password = paths.read(), paths.redis_password.read_text().strip()
+    trusted = ssl.create_default_context(cafile=str(CertificateFiles.in_folder(paths.certs).authority))
+    token = paths.operator_token.read_text().strip()
+    for endpoint in record.coordinators:
+        asked = urllib.request.Request(endpoint + routes.METRICS, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(asked, timeout=30, context=trusted) as answer:
+            for route, count in REQUESTS.findall(answer.read().decode()):
+                kind = next((name for ending, name in NODE_CALLS.items() if route.endswith(ending)), "others")
+                calls[kind] += int(count)
+    for port, _ in record.plan.redis_ports:
+        server = RedisServer(port, password)
+        stats = server.ask("INFO", "commandstats")
+        server.close()
+        calls["Redis"] += sum(int(n) for n in re.findall(r"cmdstat_fcall[^:]*:calls=(\d+)", stats))
+    return calls
 
 
 def goodput(latency_ms: float, concurrency: int, seconds: float) -> None:
@@ -151,16 +179,18 @@ def goodput(latency_ms: float, concurrency: int, seconds: float) -> None:
         print(f"| {nodes} | {ideal:.0f} | {run.pages_per_s:.0f} | {share:.1%} | {run.missed} |", flush=True)
 
 
-def cpu_share(pages: int) -> None:
+def cpu_share(pages: int, counts: Sequence[int]) -> None:
     print(f"\nCPU per further page at full speed: {HOSTS} hosts × {pages} pages against {PAGES_FEW}, delay 0")
-    print("| nodes | pages/s | node µs | coordinator µs | Redis µs | coordination | missed |")
-    print("|---|---|---|---|---|---|---|")
-    for nodes in (1, 2, 4):
+    print("| nodes | pages/s | node µs | coordinator µs | Redis µs | coordination | missed | calls for 1,000 pages |")
+    print("|---|---|---|---|---|---|---|---|")
+    for nodes in counts:
         few, many = (crawl(nodes, HOSTS, count, latency_ms=0.0, concurrency=512) for count in (PAGES_FEW, pages))
         node, coordinator, redis = (_marginal_us(few, many, role) for role in reversed(ProcessRole))
         share = (coordinator + redis) / (node + coordinator + redis)
         costs = f"{node:.0f} | {coordinator:.0f} | {redis:.0f} | {share:.1%}"
-        print(f"| {nodes} | {many.pages_per_s:.0f} | {costs} | {few.missed + many.missed} |", flush=True)
+        more = (many.calls - few.calls).most_common()
+        calls = ", ".join(f"{kind} {1000 * count / (many.pages - few.pages):,.0f}" for kind, count in more)
+        print(f"| {nodes} | {many.pages_per_s:.0f} | {costs} | {few.missed + many.missed} | {calls} |", flush=True)
 
 
 def _marginal_us(few: Run, many: Run, role: ProcessRole) -> float:
@@ -175,12 +205,13 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=20, help="requests in flight per node, for the goodput")
     parser.add_argument("--seconds", type=float, default=25.0, help="how long each goodput crawl should take")
     parser.add_argument("--pages", type=int, default=100, help="pages per host, for the CPU")
+    parser.add_argument("--nodes", type=int, nargs="+", default=(1, 2, 4), help="how many nodes, for the CPU")
     parser.add_argument("--only", choices=("goodput", "cpu"), help="one of the two")
     options = parser.parse_args()
     if options.only != "cpu":
         goodput(options.latency_ms, options.concurrency, options.seconds)
     if options.only != "goodput":
-        cpu_share(options.pages)
+        cpu_share(options.pages, options.nodes)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,18 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("is everything there?", "drumlin store check --store s3://crawls/docs"),
         ("a disk is lost", "drumlin store check --store s3://c/docs --engine redis://r/docs --refetch"),
     ),
+    "retention show": (("what is kept for how long?", "drumlin retention show --out manual"),),
+    "retention set": (
+        ("delete WARC files after 90 days", "drumlin retention set warc --keep 90d --out manual"),
+        ("move them", "drumlin retention set warc --move-after 30d --move-to s3://cold/docs --out manual"),
+    ),
+    "retention apply": (
+        ("what would be deleted?", "drumlin retention apply --dry-run --out manual"),
+        ("delete it", "drumlin retention apply --by 'night job' --store s3://crawls/docs"),
+    ),
+    "hold add": (("keep a host", "drumlin hold add case-7 --host example.org --reason 'a lawsuit' --out manual"),),
+    "hold list": (("what is held?", "drumlin hold list --out manual"),),
+    "hold lift": (("it is over", "drumlin hold lift case-7 --by counsel --out manual"),),
     "tokens create": (("let nodes join", "drumlin tokens create --role join --engine redis://10.0.0.7/docs"),),
     "tokens list": (("who has one?", "drumlin tokens list --engine redis://10.0.0.7/docs"),),
     "tokens revoke": (("make one void", "drumlin tokens revoke 3f2a --engine redis://10.0.0.7/docs"),),

@@ -60,6 +60,8 @@ GROUPS = {
         "frontier": "Move a crawl's queue to another engine, keep it, or put it back.",
         "tokens": "Make, list and revoke tokens.",
         "plan": "Say what a fleet needs: cores, servers, memory, network, disk.",
+        "retention": "Say how long stored data is kept, and delete or move what is older.",
+        "hold": "Keep stored data, whatever its rules say.",
         "certs": "Make certificates for trying out TLS.",
         "sim": "Simulate a fleet, with faults, on virtual time.",
     },

@@ -73,11 +73,14 @@ def command(loaded: Loaded, sql: str | None, as_csv: bool) -> None:
 def _answering(loaded: Loaded, sql: str) -> AbstractContextManager[Answer]:
     from drumlin.sql.database import answering, answering_from
     from drumlin.store.opening import open_store, store_address
+    from drumlin.store.tables.reading import has_moved_tables
 
     named = loaded.process.store if loaded.is_given("store") else None
     folder = Path(named) if named else store_of(loaded)
     address = named if is_objects(named) else store_address(folder)
-    return answering_from(open_store(address), sql) if address else answering(folder / "tables", sql)
+    files = open_store(address or folder)
+    # DuckDB itself cannot open tables that are elsewhere.
+    return answering_from(files, sql) if address or has_moved_tables(files) else answering(folder / "tables", sql)
 
 
 def _list_questions(loaded: Loaded) -> None:

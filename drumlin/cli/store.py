@@ -79,18 +79,22 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
     """
     import tempfile
 
+    from drumlin.lifecycle.held import held_segments
     from drumlin.store.objects.compaction import compact, due
 
     files, joined = _bucket(loaded), 0
     with tempfile.TemporaryDirectory(prefix="drumlin-compact-") as folder:
-        while segments := due(files.manifest.contents(), everything=everything):
+        held = held_segments(files)
+        while segments := due(files.manifest.contents(), everything=everything, kept=held):
             joined += len(segments)
             if dry_run or not compact(files, segments, Path(folder)):
                 break
+    if held:
+        say(loaded.process, f"{len(held)} segments are left alone, because a hold covers them.")
     said = "would be joined" if dry_run else "joined"
     say(loaded.process, f"{joined} small segments of {files} {said}." if joined else "There is nothing to join.")
     if loaded.process.json:
-        write_json({"segments": joined, "dry_run": dry_run})
+        write_json({"segments": joined, "held": len(held), "dry_run": dry_run})
 
 
 @command.command("collect")

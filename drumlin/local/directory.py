@@ -12,15 +12,17 @@ from pathlib import Path
 from drumlin.api.explaining.report import REPORT_NAME
 from drumlin.config.record import RECORD_NAME
 from drumlin.errors import BusyError, ConfigError, StorageError
+from drumlin.lifecycle.book import holds_of, open_book
 from drumlin.lines import tell
 from drumlin.node.keeping.archive import CrawlPaths
 from drumlin.store.files import StoreFiles
+from drumlin.store.ledger import LIFECYCLE
 from drumlin.store.objects.address import parse_address
 from drumlin.store.opening import STORE_NAME, note_address, open_store, store_address
 
 LOCK_WAIT_S = 10.0
 FRONTIER = "frontier"
-OWN_FOLDERS = (FRONTIER, "warc", "tables", "nodes", "logs", "run")
+OWN_FOLDERS = (FRONTIER, "warc", "tables", "nodes", "logs", "run", LIFECYCLE)
 
 
 def crawl_files(root: Path) -> StoreFiles:
@@ -92,6 +94,10 @@ class CrawlDirectory:
         if this is interrupted, the next call goes on with it."""
         if not (self._has_frontier or self._has_record):
             return
+        held = holds_of(open_book(DirectoryFiles(self.root)).orders()).all
+        if held:
+            hint = "Choose another --out, or have it lifted: drumlin hold lift."
+            raise ConfigError(f"The crawl in {self.root} is held ({held[0].name}), so it is not removed.", hint)
         for name in OWN_FOLDERS:
             shutil.rmtree(self.root / name, ignore_errors=True)
         for name in (REPORT_NAME, STORE_NAME, RECORD_NAME):

@@ -68,9 +68,10 @@ class BucketUpkeep:
             log.exception("the upkeep of %s failed, for a reason nobody foresaw", self._files, extra=event(Event.BUG))
 
     def _compact(self) -> None:
+        from drumlin.lifecycle.held import held_segments
         from drumlin.store.objects.compaction import compact, due
 
-        segments = due(self._files.manifest.contents())
+        segments = due(self._files.manifest.contents(), kept=held_segments(self._files))
         if segments and compact(self._files, segments, self._folder):
             log.info("joined %d segments of %s into one", len(segments), self._files)
 

@@ -28,6 +28,7 @@ from drumlin.errors import ConfigError
 from drumlin.sql.in_bucket import datasets
 from drumlin.sql.views import TABLES, VIEWS
 from drumlin.store.files import StoreFiles
+from drumlin.store.ledger import reading
 from drumlin.store.spools import unfinished_segments
 from drumlin.store.tables.schema import SCHEMAS
 from drumlin.store.tables.segments import PARQUET_SUFFIX
@@ -134,6 +135,7 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
         # Large questions use the disk beside the memory.
         spill = "" if confine else stack.enter_context(tempfile.TemporaryDirectory(prefix="drumlin-query-"))
         folder = tables.absolute()
+        stack.enter_context(reading(folder.parent))
         sources = files_of(folder, stack)
         opened_with = _OPENED_WITH | _CONFINED_WITH if confine else _OPENED_WITH
         connection = stack.enter_context(duckdb.connect(":memory:", config=opened_with))

@@ -16,6 +16,8 @@ from typing import BinaryIO, Final, NamedTuple, Protocol
 from drumlin.disk import sync_directory, translated_disk_errors, write_whole
 from drumlin.errors import StorageError
 from drumlin.store.finish import finish
+from drumlin.store.ledger import Ledger, Moved, Retired
+from drumlin.store.places import open_place
 
 PROBE_BYTES: Final = 64 * 1024
 """More than a file system stores inside an inode, so writing it needs room on the disk."""
@@ -32,6 +34,7 @@ class StoredFile(NamedTuple):
     name: str
     version: str
     written: float
+    bytes: int = 0
 
 
 class Place(NamedTuple):
@@ -81,7 +84,13 @@ class StoreFiles(Protocol):
         segment that is there already changes nothing. Raises `OtherContent` if one of another content is there."""
 
     def has_segment(self, segment: str) -> bool:
-        """Whether a segment was ever published."""
+        """Whether a segment was ever published, also if retention has deleted it since."""
+
+    def retired(self, path: str) -> Retired | None:
+        """What retention did with a file; None if it did nothing with it. One that was moved can still be opened."""
+
+    def rows_deleted(self) -> float:
+        """When retention deleted rows of tables last; 0 if it never did."""
 
     def replace(self, path: str, file: Path) -> None:
         """Make a file of this machine the one of this path: one that changes, such as the report."""
@@ -98,10 +107,11 @@ class DirectoryFiles:
     """A store that is a directory."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
+        self._ledger = Ledger(root)
 
     def __str__(self) -> str:
-        return str(self._root)
+        return str(self.root)
 
     @property
     def inbox(self) -> Inbox | None:
@@ -118,27 +128,38 @@ class DirectoryFiles:
                 with suppress(OSError):
                     status = entry.stat()
                     version = f"{status.st_size}-{status.st_mtime_ns}"
-                    found.append(StoredFile(entry.name, version, status.st_mtime))
-        return found
+                    found.append(StoredFile(entry.name, version, status.st_mtime, status.st_size))
+        here = {one.name for one in found}
+        elsewhere = [_listed(moved) for moved in self._ledger.moved_in(folder)]
+        return [*found, *(one for one in elsewhere if one.name.endswith(suffix) and one.name not in here)]
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
         try:
-            with os.scandir(self._root / folder) as entries:
+            with os.scandir(self.root / folder) as entries:
                 return list(entries)
         except OSError:
             # It does not exist yet. That a store cannot be read is found out and said by those who watch it.
             return []
 
     def open(self, path: str) -> BinaryIO:
-        return (self._root / path).open("rb")
+        try:
+            return (self.root / path).open("rb")
+        except FileNotFoundError:
+            moved = self._ledger.moved(path)
+            if moved is None:
+                raise
+        return open_place(moved.place).open(path, moved.bytes)
 
     def write(self, path: str, content: bytes) -> None:
-        target = self._root / path
+        target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, content, rivals=True)
 
     def publish(self, segment: str, members: Mapping[str, Path]) -> bool:
-        files = [(file, self._root / member) for member, file in members.items()]
+        if self._ledger.retired(_pages_of(segment)) is not None:
+            # It was here, and somebody sends it once more: what retention has deleted must not come back.
+            return False
+        files = [(file, self.root / member) for member, file in members.items()]
         for file, target in files:
             if target.exists():
                 _check_same(file, target)
@@ -148,27 +169,43 @@ class DirectoryFiles:
         return any(added)
 
     def has_segment(self, segment: str) -> bool:
-        return (self._root / "tables" / "pages" / f"{segment}.parquet").exists()
+        pages = _pages_of(segment)
+        return (self.root / pages).exists() or self._ledger.retired(pages) is not None
+
+    def retired(self, path: str) -> Retired | None:
+        return self._ledger.retired(path)
+
+    def rows_deleted(self) -> float:
+        return self._ledger.rows_deleted
 
     def replace(self, path: str, file: Path) -> None:
-        target = self._root / path
+        target = self.root / path
         if not target.exists() or not file.samefile(target):
             self.write(path, file.read_bytes())
 
     def complete(self, folder: Path) -> None:
         # Nothing may ever have been stored here: no page was fetched, or all workers keep what they fetch.
-        (self._root / "warc").mkdir(parents=True, exist_ok=True)
-        finish(self._root)
+        (self.root / "warc").mkdir(parents=True, exist_ok=True)
+        finish(self.root)
 
     def probe(self) -> None:
-        path = self._root / f"{PROBE_NAME}{os.getpid()}"
-        with translated_disk_errors(self._root):
-            self._root.mkdir(parents=True, exist_ok=True)
+        path = self.root / f"{PROBE_NAME}{os.getpid()}"
+        with translated_disk_errors(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
             try:
                 with path.open("wb", buffering=0) as file:
                     file.write(bytes(PROBE_BYTES))
             finally:
                 path.unlink(missing_ok=True)
+
+
+def _pages_of(segment: str) -> str:
+    """The file with which a segment counts."""
+    return f"tables/pages/{segment}.parquet"
+
+
+def _listed(moved: Moved) -> StoredFile:
+    return StoredFile(moved.path.rpartition("/")[2], f"{moved.bytes}-{moved.sha256}", moved.written, moved.bytes)
 
 
 def _link(file: Path, target: Path) -> bool:

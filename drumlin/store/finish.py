@@ -37,7 +37,7 @@ def finish(root: Path) -> Path:
     if not (root / "warc").is_dir():
         hint = "Name the folder that coordinators and nodes have as --store."
         raise StorageError(f"There is no store in {root}.", hint)
-    with translated_disk_errors(root), _alone(root):
+    with translated_disk_errors(root), alone(root):
         spools = sorted(folder for folder in (root / SPOOLS).glob("*") if folder.is_dir())
         standing = {folder.name: _finish_spool(root, folder) for folder in spools}
         at_work = [name for name, found in standing.items() if found is Spool.AT_WORK]
@@ -52,7 +52,7 @@ def finish(root: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _alone(root: Path) -> Iterator[None]:
+def alone(root: Path) -> Iterator[None]:
     """Hold the store's lock, so only one process finishes at a time: another leader or a person may be doing it too."""
     fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

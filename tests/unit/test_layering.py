@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"pipeline"},
     {"access"},
     {"coordinator", "node"},
+    {"lifecycle"},
     {"api"},
     {"serving"},
     {"fleet"},

@@ -86,7 +86,12 @@ class Bucket:
 
     def put_file(self, name: str, path: Path) -> None:
         """Write a file as an object: in parts, if it is large. It exists as a whole or not at all."""
-        with self._told("write"), path.open("rb") as file:
+        with path.open("rb") as file:
+            self.put_open(name, file)
+
+    def put_open(self, name: str, file: BinaryIO) -> None:
+        """The same of an open file, from where it stands."""
+        with self._told("write"):
             self._calls.put(self._store, name, file, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
 
     def create(self, name: str, content: bytes) -> bool:

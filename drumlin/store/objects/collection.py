@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from drumlin.store.objects.bucket import Listed
+from drumlin.store.objects.address import parse_address
+from drumlin.store.objects.bucket import Bucket, Listed
 from drumlin.store.objects.contents import Contents
 from drumlin.store.objects.files import DATA, DERIVED, PROBES, ObjectFiles
 from drumlin.store.objects.inbox import INCOMING
@@ -58,12 +59,14 @@ def missing_objects(files: ObjectFiles) -> list[str]:
     does not cause itself."""
     contents = files.manifest.contents()
     named = contents.items()
-    there = {one.name: one.bytes for one in files.bucket.listed(DATA)}
-    return [item.path for item in named if there.get(item.name) != item.bytes]
+    there = {("", one.name): one.bytes for one in files.bucket.listed(DATA)}
+    for place in {item.place for item in named if item.place}:
+        there |= {(place, one.name): one.bytes for one in Bucket.open(parse_address(place)).listed(DATA)}
+    return [item.path for item in named if there.get((item.place, item.name)) != item.bytes]
 
 
 def _unnamed(objects: list[Listed], contents: Contents, before: float) -> Iterator[Listed]:
-    live = {item.name for item in contents.items()}
+    live = {item.name for item in contents.items() if not item.place}
     for one in objects:
         gone = contents.gone.get(one.name)
         if one.name not in live and (gone is None or gone[1] <= before):

@@ -13,7 +13,7 @@ import itertools
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -48,18 +48,32 @@ class Segment(NamedTuple):
     def bytes(self) -> int:
         return sum(item.bytes for item in self.items if item.path.endswith(WARC_SUFFIX))
 
+    @property
+    def is_joinable(self) -> bool:
+        """Whether retention has neither deleted its tables nor moved anything of it."""
+        has_pages = any(item.path.startswith("tables/pages/") for item in self.items)
+        return has_pages and not any(item.place for item in self.items)
+
     def of(self, suffix: str, folder: str) -> list[Item]:
         return [item for item in self.items if item.path.startswith(folder) and item.path.endswith(suffix)]
 
 
-def due(contents: Contents, *, everything: bool = False, full_bytes: int = FULL_BYTES) -> list[Segment]:
+def due(
+    contents: Contents,
+    *,
+    everything: bool = False,
+    full_bytes: int = FULL_BYTES,
+    kept: Collection[str] = (),
+) -> list[Segment]:
     """The segments to join next, those first that came first; none if there are too few. With `everything`, two are
-    enough."""
+    enough. Left alone are those that somebody wants to be `kept` as they are, and those whose tables retention has
+    deleted or moved."""
     by_name: dict[str, list[Item]] = {}
     for item in contents.items():
         if item.segment:
             by_name.setdefault(item.segment, []).append(item)
-    small = [one for one in (Segment(*pair) for pair in by_name.items()) if one.bytes < full_bytes / 2]
+    segments = (Segment(*pair) for pair in by_name.items() if pair[0] not in kept)
+    small = [one for one in segments if one.bytes < full_bytes / 2 and one.is_joinable]
     sums = itertools.accumulate(one.bytes for one in small)
     joined = [one for one, before in zip(small, (0, *sums), strict=False) if before < full_bytes][:JOINED_MAX]
     enough = everything or len(small) >= SEGMENTS_MIN or sum(one.bytes for one in joined) >= full_bytes
@@ -150,7 +164,8 @@ def _moved(rows: Any, starts: dict[str, int], filename: str) -> Any:
     known = pa.array(list(starts), pa.string())
     places = pc.index_in(plain, value_set=known)
     moves = pc.take(pa.array(list(starts.values()), pa.int64()), places) if starts else pa.nulls(len(rows), pa.int64())
-    moved = pc.add(offsets.cast(pa.int64()), moves).cast(offsets.type)
+    # A WARC file that is not among them was deleted by retention; its rows say what they said.
+    moved = pc.coalesce(pc.add(offsets.cast(pa.int64()), moves), offsets.cast(pa.int64())).cast(offsets.type)
     named = pc.if_else(pc.is_valid(places), filename, plain).cast(names.type)
     rows = rows.set_column(rows.schema.get_field_index("warc_filename"), "warc_filename", named)
     return rows.set_column(rows.schema.get_field_index("warc_record_offset"), "warc_record_offset", moved)

@@ -13,6 +13,7 @@ import msgspec
 import zstandard
 
 from drumlin.store.frames import decompressed
+from drumlin.store.warc.file import WARC_SUFFIX
 
 KEPT_S: Final = 24 * 3600.0
 """For how long an object stays after the manifest has ceased to name it: readers may have begun before."""
@@ -22,18 +23,21 @@ STATE_BYTES_MAX: Final = 4 * 1024**3
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
     """A file of the store: its path there, the object that holds it, when it became part of the store, and the segment
-    that it came with; some came with none."""
+    that it came with; some came with none. One that retention has moved is in another `place`, since `moved`."""
 
     path: str
     name: str
     bytes: int
     written: float
     segment: str = ""
+    place: str = ""
+    moved: float = 0.0
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One change of the store, which happens as a whole. `id` is unique, so its writer knows it again. `segments` are
-    those that it adds."""
+    those that it adds, `retired` the files that retention deletes by it, wholly or in part: their old objects are
+    needed by nobody, not even for a while."""
 
     id: str
     at: float
@@ -41,6 +45,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     add: list[Item] = []
     remove: list[str] = []
     segments: list[str] = []
+    retired: list[str] = []
 
 
 class SegmentNames:
@@ -84,6 +89,8 @@ class _Kept(msgspec.Struct):
     items: list[Item]
     gone: list[tuple[Item, float]]
     ranges: dict[str, list[tuple[int, int]]]
+    retired: dict[str, float] = {}
+    rows_deleted: float = 0.0
 
 
 class Contents:
@@ -96,6 +103,10 @@ class Contents:
         self._folders: dict[str, dict[str, Item]] = {}
         self.gone: dict[str, tuple[Item, float]] = {}
         """What was removed or replaced lately, by the names of objects, and when."""
+        self.retired: dict[str, float] = {}
+        """When retention deleted these files: WARC files for good, because rows may name them; others lately."""
+        self.rows_deleted = 0.0
+        """When retention deleted rows of tables last."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -126,8 +137,20 @@ class Contents:
             self._put(item)
         for segment in entry.segments:
             self.segments.add(segment)
+        self._retire(entry)
         for name in list(self._expired(entry.at)):
-            del self.gone[name]
+            path = self.gone.pop(name)[0].path
+            if not path.endswith(WARC_SUFFIX):
+                self.retired.pop(path, None)
+
+    def _retire(self, entry: Entry) -> None:
+        self.retired |= dict.fromkeys(entry.retired, entry.at)
+        if any(path.startswith("tables/") and path not in self._items for path in entry.retired):
+            self.rows_deleted = entry.at
+
+    def useless(self) -> list[Item]:
+        """What retention has replaced or deleted lately: nobody may read it any more."""
+        return [item for item, _ in self.gone.values() if item.path in self.retired]
 
     def _expired(self, now: float) -> Iterator[str]:
         """What is gone for so long that nobody can be reading it: those that went first stand first."""
@@ -147,10 +170,12 @@ class Contents:
         folder, _, name = item.path.rpartition("/")
         self._items[item.path] = item
         self._folders.setdefault(folder, {})[name] = item
-        self.gone.pop(item.name, None)
+        if not item.place:
+            self.gone.pop(item.name, None)
 
     def packed(self) -> bytes:
         kept = _Kept(FORM, self.number, list(self._items.values()), list(self.gone.values()), self.segments.ranges)
+        kept.retired, kept.rows_deleted = self.retired, self.rows_deleted
         return zstandard.compress(msgspec.msgpack.encode(kept))
 
     @classmethod
@@ -163,4 +188,5 @@ class Contents:
         for item in kept.items:
             contents._put(item)
         contents.gone = {item.name: (item, at) for item, at in kept.gone}
+        contents.retired, contents.rows_deleted = kept.retired, kept.rows_deleted
         return contents

@@ -12,12 +12,14 @@ from typing import BinaryIO, Final
 from drumlin.clock import monotonic
 from drumlin.errors import StorageError
 from drumlin.store.files import Inbox, OtherContent, StoredFile
+from drumlin.store.ledger import Retired
 from drumlin.store.objects.address import Address
 from drumlin.store.objects.bucket import Bucket
 from drumlin.store.objects.contents import KEPT_S, Contents, Entry, Item
 from drumlin.store.objects.finishing import merged_index
 from drumlin.store.objects.inbox import BucketInbox
 from drumlin.store.objects.manifest import Manifest, entry_of
+from drumlin.store.places import open_place
 from drumlin.store.tables.url_index import INDEXES
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME
 
@@ -66,18 +68,22 @@ class ObjectFiles:
     def files(self, folder: str, suffix: str) -> list[StoredFile]:
         if folder != INDEXES:
             items = self.manifest.contents(FRESH_S).folder(folder)
-            found = [StoredFile(name, item.name, item.written) for name, item in list(items.items())]
+            found = [StoredFile(name, item.name, item.written, item.bytes) for name, item in list(items.items())]
         else:
             listed = list(self.bucket.listed(f"{DERIVED}/{folder}"))
-            found = [StoredFile(one.name.rpartition("/")[2], str(one.written), one.written) for one in listed]
+            found = [
+                StoredFile(one.name.rpartition("/")[2], str(one.written), one.written, one.bytes) for one in listed
+            ]
         return [one for one in found if one.name.endswith(suffix)]
 
     def open(self, path: str) -> BinaryIO:
         try:
             contents = self.manifest.contents(FRESH_S)
-            item = contents.item(path) or contents.past(path)
+            item = contents.item(path)
+            if item is None and path not in contents.retired:
+                item = contents.past(path)
             if item is not None:
-                return self.bucket.reader(item.name, item.bytes)
+                return self.open_item(item)
             derived = self.bucket.head(f"{DERIVED}/{path}") if path.startswith(f"{INDEXES}/") else None
             if derived is not None:
                 return self.bucket.reader(derived.name, derived.bytes)
@@ -85,8 +91,24 @@ class ObjectFiles:
             raise OSError(failed.message) from failed
         raise FileNotFoundError(f"There is no {path} in {self}.")
 
+    def open_item(self, item: Item) -> BinaryIO:
+        """The object of a file, wherever it is."""
+        if item.place:
+            return open_place(item.place).open(item.name, item.bytes)
+        return self.bucket.reader(item.name, item.bytes)
+
     def has_segment(self, segment: str) -> bool:
         return segment in self.manifest.contents(FRESH_S).segments
+
+    def retired(self, path: str) -> Retired | None:
+        contents = self.manifest.contents(FRESH_S)
+        item = contents.item(path)
+        if item is not None:
+            return Retired(item.moved, f"{item.place}/{item.name}") if item.place else None
+        return Retired(contents.retired[path]) if path in contents.retired else None
+
+    def rows_deleted(self) -> float:
+        return self.manifest.contents(FRESH_S).rows_deleted
 
     # Writing
 

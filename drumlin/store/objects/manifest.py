@@ -42,9 +42,14 @@ Change = Callable[[Contents], Entry | None]
 
 
 def entry_of(
-    by: str, at: float, add: Sequence[Item] = (), remove: Sequence[str] = (), segments: Sequence[str] = ()
+    by: str,
+    at: float,
+    add: Sequence[Item] = (),
+    remove: Sequence[str] = (),
+    segments: Sequence[str] = (),
+    retired: Sequence[str] = (),
 ) -> Entry:
-    return Entry(secrets.token_hex(ID_BYTES), at, by, list(add), list(remove), list(segments))
+    return Entry(secrets.token_hex(ID_BYTES), at, by, list(add), list(remove), list(segments), list(retired))
 
 
 class Manifest:

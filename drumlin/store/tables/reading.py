@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from drumlin.store.files import StoreFiles
+from drumlin.store.tables.schema import PAGES
 
 PARQUET: Final = ".parquet"
 BATCH_ROWS: Final = 2_000
@@ -31,6 +32,11 @@ class TimeUp(Exception):  # it is no error
 def table_files(files: StoreFiles, table: str) -> list[str]:
     """The paths of a table's files, in order."""
     return [f"tables/{table}/{name}" for name in sorted(one.name for one in files.files(f"tables/{table}", PARQUET))]
+
+
+def has_moved_tables(files: StoreFiles) -> bool:
+    """Whether retention has moved files of tables to another place."""
+    return any(files.retired(path) is not None for path in table_files(files, PAGES))
 
 
 def check_time(in_time: InTime) -> None:

@@ -1,0 +1,150 @@
+"""Retention in a store in a bucket. The manifest says first that the files of a unit are gone, moved or replaced, and
+only if they are still what was planned for; then the objects are deleted. After a kill the next run deletes those that
+an entry of the last two days has left; older ones are collected like any object that no entry names.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from drumlin.disk import translated_disk_errors
+from drumlin.lifecycle.retention.found import units
+from drumlin.lifecycle.retention.logs import log_units, take_log
+from drumlin.lifecycle.retention.planning import Left, Step, Unit
+from drumlin.lifecycle.retention.policy import Action, Kind, Policy
+from drumlin.lifecycle.retention.texts import write_without_text
+from drumlin.store.objects.contents import Contents, Entry, Item
+from drumlin.store.objects.files import ObjectFiles
+from drumlin.store.objects.manifest import entry_of
+from drumlin.store.places import open_place
+from drumlin.store.warc.cdxj import INDEX_NAME
+from drumlin.store.warc.file import WARC_SUFFIX
+
+BY: Final = "retention"
+ITEM_BYTES_MAX: Final = 1 << 40
+
+
+class BucketStore:
+    """A store in a bucket, for as long as a run of retention lasts. `logs` is the directory of the crawl whose logs
+    belong to it, if there is one."""
+
+    def __init__(self, files: ObjectFiles, logs: Path | None = None) -> None:
+        self.files = files
+        self._logs = logs
+
+    @contextmanager
+    def working(self, now: float) -> Iterator[None]:
+        """To be held while steps are carried out. Several may work at once: the manifest tells who was first."""
+        self._delete_useless()
+        yield
+        contents = self.files.manifest.contents()
+        index = contents.item(f"warc/{INDEX_NAME}")
+        warcs = [at for path, at in contents.retired.items() if path.endswith(WARC_SUFFIX)]
+        if index is not None and warcs and max(warcs) >= index.written:
+            # Its lines name WARC files that are gone.
+            with tempfile.TemporaryDirectory(prefix="drumlin-retention-") as scratch:
+                self.files.complete(Path(scratch))
+            # The old one has the URLs of what was deleted, so it is not kept for late readers.
+            self._delete_objects([index])
+
+    def units(self, policy: Policy) -> Iterator[Unit]:
+        # Segments enter the manifest when they are complete, and what was not shipped yet is not in it at all.
+        yield from units(self.files, policy, lambda kind, name: None)
+        if self._logs is not None and Kind.LOGS in policy.rules:
+            yield from log_units(self._logs)
+
+    def perform(self, step: Step, now: float) -> Left | None:
+        """Carry out a step. Returns why not, if it was not possible."""
+        unit = step.unit
+        if unit.kind is Kind.LOGS:
+            return take_log(self._logs, step)
+        if unit.kind is Kind.TEXT:
+            return self._take_text(unit, now)
+        return self._move(step, now) if step.action is Action.MOVE else self._delete(unit, now)
+
+    # Steps
+
+    def _delete(self, unit: Unit, now: float) -> Left | None:
+        items = self._items(unit.paths)
+        if items is None:
+            return Left.CHANGED
+        done = self._change(items, entry_of(BY, now, remove=unit.paths, retired=unit.paths))
+        if done:
+            self._delete_objects(items)
+        return None if done else Left.CHANGED
+
+    def _move(self, step: Step, now: float) -> Left | None:
+        items = self._items(step.unit.movable)
+        if items is None:
+            return Left.CHANGED
+        moved = [self._copied(item, step.to, now) for item in items]
+        done = self._change(items, entry_of(BY, now, add=moved))
+        if done:
+            self._delete_objects(items)
+        return None if done else Left.CHANGED
+
+    def _copied(self, item: Item, to: str, now: float) -> Item:
+        digest = item.name.split("/")[1]
+        with _scratch() as folder:
+            copy = folder / "moved"
+            self.files.bucket.fetch(item.name, copy, ITEM_BYTES_MAX)
+            with copy.open("rb") as file:
+                open_place(to).put(item.name, file, item.bytes, digest)
+        return msgspec.structs.replace(item, place=to, moved=now)
+
+    def _take_text(self, unit: Unit, now: float) -> Left | None:
+        items = self._items(unit.paths)
+        if items is None:
+            return Left.CHANGED
+        old = items[0]
+        with _scratch() as folder:
+            with self.files.open_item(old) as source:
+                write_without_text(source, folder / "pages", now)
+            new = self.files.upload(old.path, folder / "pages", segment=old.segment, now=now)
+        done = self._change(items, entry_of(BY, now, add=[new], retired=[old.path]))
+        if done:
+            self._delete_objects(items)
+        return None if done else Left.CHANGED
+
+    # The manifest and its objects
+
+    def _items(self, paths: Sequence[str]) -> list[Item] | None:
+        """The items of these paths; None if one is not there any more."""
+        contents = self.files.manifest.contents()
+        items = [contents.item(path) for path in paths]
+        return None if None in items else [item for item in items if item is not None]
+
+    def _change(self, items: Sequence[Item], entry: Entry) -> bool:
+        """Add an entry, if these items are still what they were."""
+
+        def changed(contents: Contents) -> Entry | None:
+            return entry if all(contents.item(item.path) == item for item in items) else None
+
+        return self.files.manifest.change(changed)
+
+    def _delete_useless(self) -> None:
+        """Delete what a run that was killed has left."""
+        contents = self.files.manifest.contents()
+        live = {(item.place, item.name) for item in contents.items()}
+        self._delete_objects([item for item in contents.useless() if (item.place, item.name) not in live])
+
+    def _delete_objects(self, items: Sequence[Item]) -> None:
+        for item in items:
+            if item.place:
+                open_place(item.place).delete(item.name)
+            elif self.files.bucket.head(item.name) is not None:
+                self.files.bucket.delete([item.name])
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder of this machine to work in."""
+    with tempfile.TemporaryDirectory(prefix="drumlin-retention-") as folder:
+        with translated_disk_errors(Path(folder)):
+            yield Path(folder)

@@ -1,19 +1,21 @@
-"""The audit log: every change that a person makes, and every log-in to the dashboard (`session.open`): with who, what,
-when, from where and how it ended.
+"""The audit log: every change that a person makes, every log-in to the dashboard (`session.open`), and whoever took
+stored data away (`data.…`): with who, what, when, from where and how it ended.
 
 An entry goes into the engine's table `audit`, shared by all coordinators, and with all its fields to the logger
 `drumlin.audit`. The table keeps the newest of each share: `CHANGES_MAX` changes by people, `LOG_INS_EACH_MAX` log-ins
-of each token, and `NODES_MAX` entries that nodes caused, each by being put into quarantine. So whoever may only log in,
-or bring nodes, cannot push out what others have done. Each coordinator trims the table after every `TRIM_EVERY` entries
-that it wrote, so it has at most `TRIM_EVERY` entries too many for each coordinator. No entry holds a secret.
+of each token, `DATA_EACH_MAX` times that each token took data, and `NODES_MAX` entries that nodes caused, each by being
+put into quarantine. So whoever may only log in, take data or bring nodes cannot push out what others have done. Each
+coordinator trims the table after every `TRIM_EVERY` entries that it wrote, so it has at most `TRIM_EVERY` entries too
+many for each coordinator. No entry holds a secret.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -26,6 +28,9 @@ AUDIT_TABLE = "audit"
 LOG_IN_ACTION = "session.open"
 CHANGES_MAX = 10_000
 LOG_INS_EACH_MAX = 20
+DATA_ACTIONS = "data."
+"""How the names of actions begin by which stored data is taken away."""
+DATA_EACH_MAX = 1_000
 NODES_MAX = 1_000
 TRIM_EVERY = 256
 READ_MAX = 1_000
@@ -35,7 +40,7 @@ _log = logging.getLogger("drumlin.audit")
 _MICROSECONDS = 1_000_000
 _TIME_DIGITS = 20
 # The shares of the table. A share stands in the keys of its entries; that of changes is the empty one.
-_CHANGES, _NODES = "", "nodes"
+_CHANGES, _NODES, _DATA = "", "nodes", "data of "
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
@@ -54,8 +59,10 @@ class AuditEntry(msgspec.Struct, frozen=True):
 class AuditLog:
     """Writes and reads the audit log of a crawl."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, elsewhere: Callable[[], list[AuditEntry]] | None = None) -> None:
+        """`elsewhere` tells what is noted in another place; it may block."""
         self._engine = engine
+        self._elsewhere = elsewhere
         self._until_trim = 0
 
     async def record(
@@ -80,8 +87,13 @@ class AuditLog:
         entries = await self._engine.get_entries(AUDIT_TABLE)
         end = None if before is None else _time_key(before)
         keys = sorted((key for key in entries if end is None or key < end), reverse=True)
-        wanted = keys[: max(0, min(limit, READ_MAX))]
-        return [msgspec.msgpack.decode(entries[key], type=AuditEntry) for key in wanted]
+        most = max(0, min(limit, READ_MAX))
+        found = [msgspec.msgpack.decode(entries[key], type=AuditEntry) for key in keys[:most]]
+        if self._elsewhere is not None:
+            others = await asyncio.to_thread(self._elsewhere)
+            found += [entry for entry in others if before is None or entry.time < before]
+            found.sort(key=lambda entry: entry.time, reverse=True)
+        return found[:most]
 
     async def _name(self, token_id: str) -> str:
         stored = await self._engine.get_entry(TOKENS_TABLE, token_id)
@@ -103,6 +115,8 @@ def _log_entry(entry: AuditEntry) -> None:
 def _share(entry: AuditEntry) -> str:
     if entry.role is Role.NODE:
         return _NODES
+    if entry.action.startswith(DATA_ACTIONS):
+        return f"{_DATA}{entry.token_id}"
     return f"log-ins of {entry.token_id}" if entry.action == LOG_IN_ACTION else _CHANGES
 
 
@@ -112,8 +126,15 @@ def _beyond(keys: Iterable[str]) -> Iterator[str]:
     for key in sorted(keys, reverse=True):
         share = key[_TIME_DIGITS:].rpartition("-")[0]
         seen[share] += 1
-        if seen[share] > {_CHANGES: CHANGES_MAX, _NODES: NODES_MAX}.get(share, LOG_INS_EACH_MAX):
+        if seen[share] > _most(share):
             yield key
+
+
+def _most(share: str) -> int:
+    """How many entries of a share are kept."""
+    if share.startswith(_DATA):
+        return DATA_EACH_MAX
+    return {_CHANGES: CHANGES_MAX, _NODES: NODES_MAX}.get(share, LOG_INS_EACH_MAX)
 
 
 def _key(now: float, share: str) -> str:

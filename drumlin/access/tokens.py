@@ -66,23 +66,26 @@ SESSION_NUMBER_BYTES = 8
 # A node's name is part of paths, tokens and file names.
 NODE_ID = re.compile(NODE_NAME, re.ASCII)
 _TOKEN = re.compile(
-    r"(drumlin_(viewer|operator|node|join)_([A-Za-z0-9][A-Za-z0-9._-]*)(?:\+([a-z2-7]+))?_(0|[1-9][0-9]{0,11}))"
+    r"(drumlin_(viewer|reader|operator|node|join)_([A-Za-z0-9][A-Za-z0-9._-]*)(?:\+([a-z2-7]+))?_(0|[1-9][0-9]{0,11}))"
     r"_([a-z2-7]{32})",
     re.ASCII,
 )
-_SESSION = re.compile(r"((viewer|operator)\.([a-z0-9]+)\.([1-9][0-9]{0,11})\.[0-9a-f]{16})\.([a-z2-7]{32})", re.ASCII)
+_SESSION = re.compile(
+    r"((viewer|reader|operator)\.([a-z0-9]+)\.([1-9][0-9]{0,11})\.[0-9a-f]{16})\.([a-z2-7]{32})", re.ASCII
+)
 _NODE_PREFIX = "node/"
 _NODES_OF_PREFIX = "nodes of/"
 
 
 class Role(StrEnum):
     VIEWER = "viewer"
+    READER = "reader"
     OPERATOR = "operator"
     NODE = "node"
     JOIN = "join"
 
 
-PEOPLE = (Role.VIEWER, Role.OPERATOR, Role.JOIN)
+PEOPLE = (Role.VIEWER, Role.READER, Role.OPERATOR, Role.JOIN)
 """The roles whose tokens people make and revoke; a node's token is issued when it registers."""
 
 
@@ -90,7 +93,9 @@ class Permission(StrEnum):
     """What an endpoint asks for."""
 
     READ = "read"
-    """See figures, hosts, URLs, nodes."""
+    """See figures, hosts, URLs, nodes, and single stored pages."""
+    TAKE = "take"
+    """Take stored data away as it is: a record, a table, an export."""
     OPERATE = "operate"
     """Change the crawl."""
     JOIN = "join"
@@ -107,13 +112,14 @@ class Permission(StrEnum):
 
 
 ROLES: dict[Permission, frozenset[Role]] = {
-    Permission.READ: frozenset({Role.VIEWER, Role.OPERATOR}),
+    Permission.READ: frozenset({Role.VIEWER, Role.READER, Role.OPERATOR}),
+    Permission.TAKE: frozenset({Role.READER, Role.OPERATOR}),
     Permission.OPERATE: frozenset({Role.OPERATOR}),
     Permission.JOIN: frozenset({Role.JOIN, Role.OPERATOR, Role.NODE}),
     Permission.NODE: frozenset({Role.NODE}),
     Permission.WORK: frozenset({Role.NODE, Role.OPERATOR}),
-    Permission.WATCH_NODE: frozenset({Role.NODE, Role.VIEWER, Role.OPERATOR}),
-    Permission.LOOK_UP: frozenset({Role.NODE, Role.VIEWER, Role.OPERATOR}),
+    Permission.WATCH_NODE: frozenset({Role.NODE, Role.VIEWER, Role.READER, Role.OPERATOR}),
+    Permission.LOOK_UP: frozenset({Role.NODE, Role.VIEWER, Role.READER, Role.OPERATOR}),
 }
 # For every other permission a node's token is good only for requests that name this node.
 ANY_NODE = frozenset({Permission.LOOK_UP})

@@ -36,6 +36,8 @@ from drumlin.api.calls.page import PEOPLE_PERMISSIONS, PageCalls
 from drumlin.api.calls.people import PeopleCalls
 from drumlin.api.calls.settings import SettingsCalls
 from drumlin.api.calls.single import SingleCalls
+from drumlin.api.calls.taking import TakingCalls
+from drumlin.api.explaining.orders import orders_in
 from drumlin.api.explaining.shown import on_calendar
 from drumlin.api.explaining.store_answers import StoreAnswers
 from drumlin.api.gate import Gate, Origin
@@ -46,7 +48,6 @@ from drumlin.api.openapi import document
 from drumlin.api.request_log import RefusalLog, request_ids
 from drumlin.api.routing import (
     HEAD,
-    TARGET_BYTES_MAX,
     Call,
     Door,
     PreparedRoute,
@@ -54,6 +55,7 @@ from drumlin.api.routing import (
     Router,
     Stream,
     Text,
+    check_head,
     read_query,
     send_stream,
     written,
@@ -75,7 +77,6 @@ from drumlin.store.files import DirectoryFiles, StoreFiles
 
 BODIES_BYTES_MAX = 512 * 1024 * 1024
 """How much the bodies of all requests under way may have together, decompressed."""
-HEADER_BYTES_MAX = 32 * 1024
 IGNORED_BODY_BYTES_MAX = 1024
 """A body of up to this size is read and ignored if the call takes none: some clients always send something."""
 UNPACKED_AT_ONCE_BYTES = 1024 * 1024
@@ -130,7 +131,7 @@ class CoordinatorApp:
         self.watch = self._watch(files)
         dispatcher.lanes = LoopLanes()
         self._misdeeds = dispatcher.misdeeds
-        self._audit = AuditLog(dispatcher.engine)
+        self._audit = AuditLog(dispatcher.engine, orders_in(files) if files is not None else None)
         self._gate = Gate(dispatcher, self._audit)
         self._requests, self._refusals = RequestMetrics(), RefusalLog()
         self._request_ids, self._bodies_bytes, self._unread = request_ids(), 0, UnreadAnswers()
@@ -195,6 +196,7 @@ class CoordinatorApp:
             *SingleCalls(dispatcher, self._gate, self._intake, self.work_may_have_come).routes(),
             *HostCalls(dispatcher, self._answers, passes=self._time.passes).routes(),
             *DataCalls(self._answers, self._store, files).routes(),
+            *TakingCalls(self._answers, files, self._audit).routes(),
             *self._history.routes(),
             *SettingsCalls(dispatcher, self.work_may_have_come).routes(),
             *self._people.routes(),
@@ -329,7 +331,7 @@ class CoordinatorApp:
         return self._dispatcher.losses.problem(self._time.reading(), self._dispatcher.config.lease_s)
 
     async def _serve(self, call: Call, send: Send) -> int:
-        _check_head(call)
+        check_head(call)
         prepared = call.door.router.find(call)
         self._refuse_after_loss(prepared.route)
         reserved = self._reserve(prepared, call)
@@ -491,10 +493,3 @@ async def _decompressed(body: bytes, encoding: str, bytes_max: int) -> bytes:
         if refused.status != TOO_LARGE or bytes_max <= UNPACKED_AT_ONCE_BYTES:
             raise
     return await asyncio.to_thread(decompress, body, encoding, bytes_max)
-
-
-def _check_head(call: Call) -> None:
-    if len(call.path) + len(call.query) > TARGET_BYTES_MAX:
-        raise Refused(414, "target_too_long", f"Path and query may have at most {TARGET_BYTES_MAX} bytes.")
-    if sum(map(len, call.headers)) + sum(map(len, call.headers.values())) > HEADER_BYTES_MAX:
-        raise Refused(431, "headers_too_large", f"Headers may have at most {HEADER_BYTES_MAX} bytes.")

@@ -30,6 +30,7 @@ from drumlin.protocol import paths
 QUERY_FIELDS_MAX = 16
 TARGET_BYTES_MAX = 40 * 1024
 """For path and query together: enough for the longest URL as a parameter with every character escaped."""
+HEADER_BYTES_MAX = 32 * 1024
 MESSAGE_BYTES_MAX = 64 * 1024
 """The largest body of a call, unless its route allows a larger one."""
 PATH_SHOWN_CHARS = 200
@@ -250,7 +251,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     gives_out: bool = False
     """Whether a GET takes something away from others, such as a lease. Then HEAD is not offered."""
     writes: str = ""
-    """The name of this change in the audit log; empty if the call changes nothing that a person would ask about."""
+    """The name of this change in the audit log, or of this way to take data away; empty if the call does nothing that a
+    person would ask about."""
 
     @property
     def parameter_names(self) -> list[str]:
@@ -339,6 +341,13 @@ class WrongMethod(Refused):
         allowed = ", ".join(sorted(methods))
         super().__init__(405, "wrong_method", f"{method} is not possible here.", f"Use {allowed}.")
         self.headers.append((b"allow", allowed.encode()))
+
+
+def check_head(call: Call) -> None:
+    if len(call.path) + len(call.query) > TARGET_BYTES_MAX:
+        raise Refused(414, "target_too_long", f"Path and query may have at most {TARGET_BYTES_MAX} bytes.")
+    if sum(map(len, call.headers)) + sum(map(len, call.headers.values())) > HEADER_BYTES_MAX:
+        raise Refused(431, "headers_too_large", f"Headers may have at most {HEADER_BYTES_MAX} bytes.")
 
 
 def read_query(query: bytes, takes: type[Any]) -> Any:

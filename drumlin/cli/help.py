@@ -129,7 +129,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "retention show": (("what is kept for how long?", "drumlin retention show --out manual"),),
     "retention set": (
         ("delete WARC files after 90 days", "drumlin retention set warc --keep 90d --out manual"),
-        ("move them", "drumlin retention set warc --move-after 30d --move-to s3://cold/docs --out manual"),
+        ("move tables", "drumlin retention set tables --move-after 30d --move-to /cold"),
     ),
     "retention apply": (
         ("what would be deleted?", "drumlin retention apply --dry-run --out manual"),

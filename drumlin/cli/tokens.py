@@ -129,7 +129,10 @@ def _engine_of(loaded: Loaded) -> str:
 
 @command.command("create")
 @click.option(
-    "--role", required=True, type=click.Choice(["viewer", "operator", "join"]), help="see, steer, or bring nodes"
+    "--role",
+    required=True,
+    type=click.Choice(["viewer", "reader", "operator", "join"]),
+    help="see, take stored data away too, steer, or bring nodes",
 )
 @click.option("--name", default="", help="whose token it is, for lists and the audit log")
 @click.option("--expires", metavar="DURATION", help="how long it is valid, such as 30d [default: until revoked]")

@@ -15,7 +15,7 @@ from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.lifecycle.book import holds_of, open_book
 from drumlin.lines import tell
 from drumlin.node.keeping.archive import CrawlPaths
-from drumlin.store.files import StoreFiles
+from drumlin.store.files import DirectoryFiles, StoreFiles
 from drumlin.store.ledger import LIFECYCLE
 from drumlin.store.objects.address import parse_address
 from drumlin.store.opening import STORE_NAME, note_address, open_store, store_address

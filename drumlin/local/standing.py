@@ -84,7 +84,8 @@ class StandingCrawl(Remote):
         async def why_idle(call: Call, message: None) -> WhyIdle:
             return await self._why_idle()
 
-        if route.permission is Permission.OPERATE:
+        # Who takes data is noted in the frontier, which is only read here.
+        if route.permission in (Permission.OPERATE, Permission.TAKE):
             return None
         return msgspec.structs.replace(route, answer=why_idle) if route.path == paths.WHY_IDLE else route
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from drumlin.access.signing import NONCE_BYTES, sign
-from drumlin.access.tokens import SECRET_BYTES, AccessControl, OpenAccess, Role
+from drumlin.access.tokens import PEOPLE, SECRET_BYTES, AccessControl, OpenAccess, Role
 from drumlin.api.app import CoordinatorApp
 from drumlin.api.listening import listening_on
 from drumlin.config import CrawlConfig
@@ -142,7 +142,7 @@ class RunningCoordinator:
         await self.access.refresh(engine)
         await self.dispatcher.open()
         if self.access.signed:
-            for role in (Role.VIEWER, Role.OPERATOR, Role.JOIN):
+            for role in PEOPLE:
                 self.tokens[role] = await self.access.issue(engine, role, f"a {role}", time.time())
         await engine.keep_time(time.time() - self._behind_s)
         self.time = EngineTime(engine)

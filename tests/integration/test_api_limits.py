@@ -14,8 +14,8 @@ import pytest
 import zstandard
 
 from drumlin.api import bodies
-from drumlin.api.app import BODIES_BYTES_MAX, HEADER_BYTES_MAX
-from drumlin.api.routing import MESSAGE_BYTES_MAX, TARGET_BYTES_MAX
+from drumlin.api.app import BODIES_BYTES_MAX
+from drumlin.api.routing import HEADER_BYTES_MAX, MESSAGE_BYTES_MAX, TARGET_BYTES_MAX
 from drumlin.api.wire import HEAD_BYTES_MAX
 from drumlin.protocol import BODY_BYTES_MAX
 from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator

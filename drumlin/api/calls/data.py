@@ -42,6 +42,7 @@ from drumlin.sql.ready import QUESTIONS
 from drumlin.sql.views import TABLES, VIEWS
 from drumlin.store.files import DirectoryFiles, StoreFiles
 from drumlin.store.tables.contents import EXACT, NEAR, SIZE_BOUNDS, Contents, Summed
+from drumlin.store.tables.reading import has_moved_tables
 from drumlin.store.tables.schema import COLUMNS
 from drumlin.urls import canonical
 
@@ -94,7 +95,10 @@ class DataCalls:
 
     def routes(self) -> list[Route]:
         no_store = {409: "This coordinator has no store."}
-        no_copy = no_store | {404: "No page of this URL is stored, or it is not one to look at."}
+        no_copy = no_store | {
+            404: "No page of this URL is stored, or it is not one to look at.",
+            410: "Retention has deleted the page.",
+        }
         return [
             _look(paths.CONTENT, "What the stored pages are", self.content, gives=ContentView),
             _look(paths.SQL, "What can be asked in SQL", self.about, gives=SqlAbout),
@@ -148,6 +152,10 @@ class DataCalls:
             # The process that answers is confined: it can reach no network, so it cannot read a bucket.
             message = f"The tables are in {self._files}, and this coordinator answers no SQL about a bucket."
             raise Refused(409, "no_tables", message, "Use `drumlin query --store` where its credentials are.")
+        if self._files is not None and await asyncio.to_thread(has_moved_tables, self._files):
+            # For the same reason it cannot read another disk.
+            message = "Retention has moved some tables elsewhere, where questions of the network cannot look."
+            raise Refused(409, "no_tables", message, "Use `drumlin query` where the store is.")
         if not (self._store / "tables").is_dir():
             raise Refused(409, "no_tables", "There are no tables yet.", "The first pages bring them.")
         async with self._place(call.identity.subject):

@@ -30,7 +30,7 @@ from drumlin.urls import host_of
 
 LOCAL_SESSION_S = 30 * 86_400.0
 """How long a session that the code opened lasts; it ends with the process in any case."""
-PEOPLE_PERMISSIONS = frozenset({Permission.READ, Permission.OPERATE})
+PEOPLE_PERMISSIONS = frozenset({Permission.READ, Permission.TAKE, Permission.OPERATE})
 """What a session may be used for."""
 HOSTS_NAMED = 3
 COOKIE_PREFIX = "drumlin_"
@@ -71,7 +71,7 @@ Credential = Annotated[str, msgspec.Meta(max_length=CREDENTIAL_CHARS_MAX)]
 
 
 class LogIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A viewer's or operator's token, or the code of the address that a terminal shows."""
+    """A viewer's, reader's or operator's token, or the code of the address that a terminal shows."""
 
     token: Credential = ""
     code: Credential = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import re
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -81,11 +82,26 @@ async def stored_copy(answers: StoreAnswers, url: str, record: str, asker: str) 
     stored = [one for one in attempts.fetches if one.page and one.warc_filename and record in ("", one.record_id)]
     if not stored:
         raise Refused(404, "no_copy", "No page of this URL is stored.", "`drumlin why URL` tells what happened to it.")
+    refuse_deleted(stored[0])
     try:
         return await _copy_of(answers, stored[0], asker)
     except (OSError, StorageError, SiteError) as wrong:
-        hint = f"It should be in warc/{stored[0].warc_filename}, at byte {stored[0].warc_offset}."
-        raise Refused(404, "copy_unreadable", "The copy of this page cannot be read.", hint) from wrong
+        raise unreadable(stored[0]) from wrong
+
+
+def refuse_deleted(stored: StoredFetch) -> None:
+    """`Refused` if retention has deleted the record of this attempt."""
+    if stored.retired is not None and not stored.retired.to:
+        when = datetime.fromtimestamp(stored.retired.at, UTC).strftime("%Y-%m-%d")
+        hint = "`drumlin why URL` tells what is still known of it."
+        raise Refused(410, "copy_deleted", f"The copy of this page was deleted by retention on {when}.", hint)
+
+
+def unreadable(stored: StoredFetch) -> Refused:
+    """The refusal if the record of an attempt cannot be read."""
+    moved = stored.retired.to if stored.retired is not None else ""
+    hint = f"It should be in {moved or f'warc/{stored.warc_filename}'}, at byte {stored.warc_offset}."
+    return Refused(404, "copy_unreadable", "The copy of this page cannot be read.", hint)
 
 
 async def _copy_of(answers: StoreAnswers, stored: StoredFetch, asker: str) -> Copy:
@@ -105,7 +121,8 @@ async def _copy_of(answers: StoreAnswers, stored: StoredFetch, asker: str) -> Co
 async def _original(answers: StoreAnswers, url: str, record: str, asker: str) -> Capture | None:
     """The capture with the body of this record, if it can be found."""
     known = (await answers.attempts(url, asker)).fetches if url else []
-    named = [one for one in known if one.record_id == record and one.warc_filename]
+    kept = [one for one in known if one.retired is None or one.retired.to]
+    named = [one for one in kept if one.record_id == record and one.warc_filename]
     return await answers.capture(named[0], RECORD_BYTES_MAX, asker) if named else None
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from drumlin.api.explaining.open_segments import unshown_fetches, unshown_links, unshown_of_host
 from drumlin.clock import monotonic
 from drumlin.coordinator.taking.fair_line import FairLine
+from drumlin.errors import StorageError
 from drumlin.logs import Event, event
 from drumlin.model import Capture
 from drumlin.store.copies import stored_capture
@@ -52,6 +53,8 @@ class Attempts(NamedTuple):
     has_store: bool
     linkers: Sequence[StoredLink] = ()
     """Pages that link to it, if nothing else says where it was found."""
+    rows_deleted: float = 0.0
+    """When retention deleted rows of the store last; 0 if it never did."""
 
 
 class Linkers(NamedTuple):
@@ -106,7 +109,11 @@ class StoreAnswers:
             # Journals first: a segment that is completed meanwhile is then found at least once.
             unshown = unshown_fetches(files, url, in_time)
             found, complete = reader.fetches(url, in_time)
-            return Attempts(_each_once([*found, *recent, *unshown]), complete, has_store=True)
+            told = _each_once([*found, *recent, *unshown])
+            with contextlib.suppress(StorageError):
+                _note_retired(files, told)
+                return Attempts(told, complete, has_store=True, rows_deleted=files.rows_deleted())
+            return Attempts(told, complete=False, has_store=True)
 
         async with self._look(asker):
             return await asyncio.to_thread(look)
@@ -194,6 +201,13 @@ class StoreAnswers:
                 # Look-ups are slower without indexes; nothing else may suffer.
                 log.exception("cannot make indexes, for a reason nobody foresaw", extra=event(Event.BUG))
             await asyncio.sleep(INDEX_S_MAX if left else INDEX_REST_S)
+
+
+def _note_retired(files: StoreFiles, fetches: Sequence[StoredFetch]) -> None:
+    """Note what retention has done with the records of these attempts."""
+    for one in fetches:
+        if one.warc_filename:
+            one.retired = files.retired(f"warc/{one.warc_filename}")
 
 
 def _within(seconds: float) -> InTime:

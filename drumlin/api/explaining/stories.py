@@ -217,13 +217,24 @@ def _why_again(one: StoredFetch) -> str:
 
 def _place(one: StoredFetch, *, passes: bool) -> str:
     """Where its row and its record are."""
-    record = f", its record at byte {one.warc_offset} of {WARC}/{one.warc_filename}" if one.warc_filename else ""
+    record = _record(one)
     if one.unshown:
         shown = f", and in the tables {_soon(passes)}"
         counts = ", and no coordinator has counted it yet" if one.unsettled else shown
         return f"its row is in the journal {SPOOLS}/{one.node}/{one.segment}{JOURNAL_SUFFIX}{record}{counts}"
     table = PAGES if one.page else FETCHES
     return f"its row is in tables/{table}/{one.segment}{PARQUET_SUFFIX}{record}"
+
+
+def _record(one: StoredFetch) -> str:
+    """Where its record is, or since when it is not there any more."""
+    if not one.warc_filename:
+        return ""
+    if one.retired is None:
+        return f", its record at byte {one.warc_offset} of {WARC}/{one.warc_filename}"
+    if one.retired.to:
+        return f", its record at byte {one.warc_offset} of {one.retired.to}, moved there at {_day(one.retired.at)}"
+    return f", its record was deleted by retention at {_day(one.retired.at)}"
 
 
 def _soon(passes: bool) -> str:
@@ -340,6 +351,8 @@ def _unknown(known: Known) -> list[StoryStep]:
         told = "Only the newest tables of the store were searched for it, because there are many; ask again in a while."
     elif task is not None:
         return []
+    elif attempts.rows_deleted:
+        told = f"No table has a row of it: retention deletes old rows here, last at {_day(attempts.rows_deleted)}."
     else:
         when = f"a node shows its rows {_soon(known.passes)}, unless it stores elsewhere"
         told = f"No table and no journal in the store has a row of it yet, which would say how it ended: {when}."

@@ -142,6 +142,63 @@ class CaptureBodyQuery(msgspec.Struct, forbid_unknown_fields=True):
     form: Literal["shown", "file"] = "shown"
 
 
+# Data to take away
+
+TableName = Literal["pages", "links", "fetches"]
+TABLE_FILES_MAX = 1_000
+FILE_NAME_CHARS_MAX = 200
+COLUMNS_CHARS_MAX = 2_000
+HOST_CHARS_MAX = 300
+
+
+class TableQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which table; files whose names come after `after`, at most `limit` of them."""
+
+    table: TableName
+    after: Annotated[str, msgspec.Meta(max_length=FILE_NAME_CHARS_MAX)] = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=TABLE_FILES_MAX)] = TABLE_FILES_MAX
+
+
+class TableFile(msgspec.Struct):
+    """One Parquet file of a table. `place` is where retention has moved it, empty if it did not."""
+
+    name: str
+    bytes: int
+    written: float
+    place: str
+
+
+class TableFiles(msgspec.Struct):
+    """The files of a table in the order of their names. With `more` there are further ones after the last of them."""
+
+    table: str
+    files: list[TableFile]
+    more: bool
+
+
+class TableFileQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of a table, by its name in the list."""
+
+    table: TableName
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=FILE_NAME_CHARS_MAX)]
+
+
+class ExportQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Rows of a table: the columns with these names, between commas, or all but sketches; only those of a host, or of a
+    domain with all its hosts; only those fetched since a time and before another one, in unix seconds."""
+
+    table: TableName
+    columns: Annotated[str, msgspec.Meta(max_length=COLUMNS_CHARS_MAX)] = ""
+    host: Annotated[str, msgspec.Meta(max_length=HOST_CHARS_MAX)] = ""
+    domain: Annotated[str, msgspec.Meta(max_length=HOST_CHARS_MAX)] = ""
+    since: Annotated[float, msgspec.Meta(ge=0, le=1e11)] = 0.0
+    before: Annotated[float, msgspec.Meta(ge=0, le=1e11)] = 0.0
+    form: Literal["jsonl", "csv"] = "jsonl"
+
+
+# What is seen of a copy
+
+
 class CaptureView(msgspec.Struct):
     """The stored copy of one page. `headers` is what the site sent before the body, `source` the body as text, decoded;
     null if it is no text. `text` is what the page says, by the tables; null before they show it. Each is cut at 500,000

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from drumlin.errors import StorageError
 from drumlin.logs import Event, event
 from drumlin.store.files import StoredFile, StoreFiles
+from drumlin.store.ledger import Retired
 from drumlin.store.tables.reading import InTime, TimeUp, batches, check_time, compute, places_in, rows_at
 from drumlin.store.tables.rows import MICROSECONDS, FetchRecord, moment_of
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
@@ -77,7 +78,7 @@ class StoredFetch(msgspec.Struct):
     """One attempt as the store has it. `segment` names the files that hold its rows, `page` says whether it has a row
     in `pages`, and the WARC's name is empty if there is no record. One that is `unsettled` was read in a node's
     journal, and no coordinator has said yet whether it counts; one that is `unshown` is in a journal only. `written` is
-    when the file with its row was."""
+    when the file with its row was; `retired` is what retention has done with its record since."""
 
     fetched: float
     outcome: str
@@ -101,6 +102,7 @@ class StoredFetch(msgspec.Struct):
     unsettled: bool = False
     redirects: Sequence[str] = ()
     written: float = math.inf
+    retired: Retired | None = None
 
     @property
     def when(self) -> float:

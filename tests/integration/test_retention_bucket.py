@@ -1,0 +1,178 @@
+"""Retention in a bucket, on a real S3 server: the manifest first, then the objects; and holds that keep segments whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drumlin.lifecycle.book import Signature, add_hold, holds_of, open_book, set_rule
+from drumlin.lifecycle.held import held_segments
+from drumlin.lifecycle.holds import make_hold
+from drumlin.lifecycle.retention.in_bucket import BucketStore
+from drumlin.lifecycle.retention.planning import Tally
+from drumlin.lifecycle.retention.policy import Kind, Rule
+from drumlin.lifecycle.retention.running import apply, planned
+from drumlin.sql.database import answering_from
+from drumlin.store.copies import stored_capture
+from drumlin.store.objects.collection import find_garbage, missing_objects
+from drumlin.store.objects.compaction import compact, due
+from drumlin.store.objects.files import ObjectFiles
+from drumlin.store.tables.lookup import StoreReader
+from tests.harness.aged import DAY_S, PAGES, add_segment, segment_of
+from tests.harness.s3 import BUCKET, S3Server, s3_server
+
+NOW = time.time()
+WHO = Signature("alice", "root", NOW)
+KEEP = Rule(30 * DAY_S)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def store(
+    server: S3Server, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ObjectFiles:
+    """A store with two old segments and a young one."""
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    files = server.store(request.node.name.replace("_", "-")[:60])
+    for node, fetched in (("old", None), ("kept", None), ("young", NOW - DAY_S)):
+        root = tmp_path / node
+        add_segment(root, node, *([fetched] if fetched else []))
+        members = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+        assert files.publish(segment_of(node), members)
+    files.complete(tmp_path)
+    return files
+
+
+def run(store: ObjectFiles) -> Tally:
+    """Run it as another process would, after a dry run that says the same."""
+    number = store.manifest.contents().number
+    would = planned(ObjectFiles(store.bucket), None, NOW)
+    assert store.manifest.contents().number == number
+    done = apply(ObjectFiles(store.bucket), None, WHO)
+    assert done == would
+    assert apply(ObjectFiles(store.bucket), None, WHO).numbers == {}
+    assert missing_objects(store) == []
+    return done
+
+
+def numbers(tally: Tally) -> dict[str, tuple[int, int, int]]:
+    return {name: (one.units, one.files, one.rows) for name, one in tally.numbers.items()}
+
+
+def pages(store: ObjectFiles, what: str = "count(*)") -> int:
+    with answering_from(ObjectFiles(store.bucket), f"SELECT {what} FROM pages") as answer:
+        [(number,)] = answer.rows()
+    assert isinstance(number, int)
+    return number
+
+
+def data_of(store: ObjectFiles, word: str) -> list[str]:
+    """The objects whose names have this word."""
+    return [one.name for one in store.bucket.listed("data") if word in one.name]
+
+
+def test_old_warc_files_and_texts_go_and_their_objects_at_once(store: ObjectFiles) -> None:
+    set_rule(open_book(store), WHO, Kind.WARC, KEEP)
+    set_rule(open_book(store), WHO, Kind.TEXT, KEEP)
+    objects = len(data_of(store, ""))
+    assert numbers(run(store)) == {"warc delete": (2, 4, 2 * PAGES), "text delete": (2, 2, 2 * PAGES)}
+    # Two WARC files and their indexes are gone; texts and the merged index were replaced.
+    assert len(data_of(store, "")) == objects - 4
+    assert data_of(store, "-old.warc.gz") == []
+    assert (pages(store), pages(store, "count(text)")) == (3 * PAGES, PAGES)
+    with store.open("warc/index.cdxj") as index:
+        assert index.read().count(b"\n") == PAGES
+    [found] = StoreReader(store).fetches("http://old.test/0", lambda: True)[0]
+    assert store.retired(f"warc/{found.warc_filename}") == (NOW, "")
+    with pytest.raises(FileNotFoundError):
+        stored_capture(store, found.warc_filename, found.warc_offset or 0, 1 << 20)
+
+
+def test_old_tables_go_and_do_not_come_back(store: ObjectFiles, tmp_path: Path) -> None:
+    set_rule(open_book(store), WHO, Kind.TABLES, KEEP)
+    assert numbers(run(store)) == {"tables delete": (2, 6, 2 * PAGES * 4)}
+    assert pages(store) == PAGES
+    assert store.rows_deleted() == NOW
+    root = tmp_path / "old"
+    members = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+    assert not ObjectFiles(store.bucket).publish(segment_of("old"), members)
+    assert pages(store) == PAGES
+    # WARC files whose tables are gone are not joined with others.
+    assert due(store.manifest.contents(), everything=True) == []
+
+
+def test_a_hold_keeps_segments_from_being_deleted_and_joined(store: ObjectFiles, tmp_path: Path) -> None:
+    book = open_book(store)
+    for kind in (Kind.WARC, Kind.TABLES):
+        set_rule(book, WHO, kind, KEEP)
+    add_hold(book, WHO, make_hold("case", "why", "alice", NOW, host="kept.test"))
+    assert [hold.name for hold in holds_of(open_book(store).orders()).all] == ["case"]
+    assert held_segments(store) == {segment_of("kept")}
+    joined = due(store.manifest.contents(), everything=True, kept=held_segments(store))
+    assert segment_of("kept") not in [segment.name for segment in joined]
+    done = run(store)
+    assert numbers(done) == {"warc delete": (1, 2, PAGES), "tables delete": (1, 3, PAGES * 4)}
+    assert dict(done.held_by) == {"case": 2}
+    assert pages(store) == 2 * PAGES
+
+
+def test_what_is_moved_is_read_in_its_new_place_and_deleted_there(
+    store: ObjectFiles, server: S3Server, request: pytest.FixtureRequest
+) -> None:
+    cold = f"s3://{BUCKET}/cold/{request.node.name[:20]}"
+    for kind in (Kind.WARC, Kind.TABLES):
+        set_rule(open_book(store), WHO, kind, Rule(0.0, 30 * DAY_S, cold))
+    assert numbers(run(store)) == {"warc move": (2, 2, 2 * PAGES), "tables move": (2, 6, 2 * PAGES * 4)}
+    there = server.bucket(cold.removeprefix(f"s3://{BUCKET}/"))
+    assert len(list(there.listed("data"))) == 8
+    assert data_of(store, "-old.warc.gz") == []
+    assert pages(store) == 3 * PAGES
+    [found] = StoreReader(store).fetches("http://old.test/0", lambda: True)[0]
+    assert stored_capture(store, found.warc_filename, found.warc_offset or 0, 1 << 20).url == "http://old.test/0"
+    retired = store.retired(f"warc/{found.warc_filename}")
+    assert retired is not None
+    assert retired.to.startswith(cold)
+    assert find_garbage(store, NOW + 9 * DAY_S, DAY_S).objects == []
+    for kind in (Kind.WARC, Kind.TABLES):
+        set_rule(open_book(store), WHO, kind, KEEP)
+    assert numbers(run(store)) == {"warc delete": (2, 4, 2 * PAGES), "tables delete": (2, 6, 2 * PAGES * 4)}
+    assert list(there.listed("data")) == []
+    assert pages(store) == PAGES
+
+
+def test_objects_that_a_killed_run_has_left_are_deleted_by_the_next(
+    store: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends as a kill would end it: after the entry of the manifest, before the first object is deleted."""
+    set_rule(open_book(store), WHO, Kind.WARC, KEEP)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(BucketStore, "_delete_objects", _killed)
+        apply(ObjectFiles(store.bucket), None, WHO)
+    assert len(data_of(store, "-old.warc.gz") + data_of(store, "-kept.warc.gz")) == 2
+    apply(ObjectFiles(store.bucket), None, WHO)
+    assert data_of(store, "-old.warc.gz") + data_of(store, "-kept.warc.gz") == []
+    with store.open("warc/index.cdxj") as index:
+        assert index.read().count(b"\n") == PAGES
+
+
+def _killed(*arguments: object) -> None:
+    if arguments[1]:
+        raise KeyboardInterrupt
+
+
+def test_segments_are_joined_after_their_warc_files_are_gone(store: ObjectFiles, tmp_path: Path) -> None:
+    set_rule(open_book(store), WHO, Kind.WARC, KEEP)
+    run(store)
+    assert compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    assert pages(store) == 3 * PAGES
+    [found] = StoreReader(ObjectFiles(store.bucket)).fetches("http://old.test/0", lambda: True)[0]
+    assert store.retired(f"warc/{found.warc_filename}") == (NOW, "")

@@ -14,6 +14,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from typing import Any, BinaryIO
 
+import msgspec
+
 from drumlin.access.audit import AuditLog
 from drumlin.access.tokens import Permission
 from drumlin.api.calls.data import BUSY_RETRY_S, HOSTILE, NO_STORE_HINT
@@ -28,6 +30,7 @@ from drumlin.api.messages.data import (
     TableQuery,
 )
 from drumlin.api.routing import Answer, Call, Route, Stream
+from drumlin.clock import monotonic
 from drumlin.errors import DrumlinError, StorageError
 from drumlin.http.refusal import Refused
 from drumlin.lifecycle.holds import Hold
@@ -153,6 +156,7 @@ class TakingCalls:
 
     async def rows(self, call: Call, query: ExportQuery) -> Stream:
         files, wanted, place, taken = self._store(), _wanted(query), self._place(call), Taken()
+        call.note = f"begun: {msgspec.json.encode(query).decode()}"
         _as_file(call, f"{query.table}.{query.form}")
         pieces = self._noted(call, query, _sent(exported(files, wanted, taken), place), taken)
         return Stream(pieces, CSV if wanted.as_csv else JSON_LINES)
@@ -161,7 +165,7 @@ class TakingCalls:
         self, call: Call, query: ExportQuery, pieces: AsyncGenerator[bytes, None], taken: Taken
     ) -> AsyncGenerator[bytes, None]:
         """The pieces of an export, and at its end a second entry in the audit log, which says how much it was."""
-        outcome = "cut_off"
+        outcome, began = "cut_off", monotonic()
         try:
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
@@ -169,9 +173,10 @@ class TakingCalls:
             outcome = "done"
         finally:
             unread = f", {taken.unread} files could not be read" if taken.unread else ""
+            now = call.today + monotonic() - began
             said = f"{call.path} {query.table}: {taken.rows} rows, {taken.bytes} bytes{unread}"
             with contextlib.suppress(DrumlinError):
-                await self._audit.record(call.identity, EXPORT_ACTION, said, outcome, call.address, call.today)
+                await self._audit.record(call.identity, EXPORT_ACTION, said, outcome, call.address, now)
 
     # Bounds
 

@@ -21,7 +21,8 @@ def orders_in(files: StoreFiles) -> Callable[[], list[AuditEntry]]:
 
     def told() -> list[AuditEntry]:
         try:
-            return [_entry(order) for order in book.orders()]
+            # Newest first: those of the same moment stay in this order.
+            return [_entry(order) for order in reversed(book.orders())]
         except (DrumlinError, OSError) as wrong:
             log.warning("the audit log lacks what was ordered for %s: %s", files, wrong)
             return []

@@ -24,7 +24,6 @@ from drumlin.store.objects.files import ObjectFiles
 from drumlin.store.objects.manifest import entry_of
 from drumlin.store.places import open_place
 from drumlin.store.warc.cdxj import INDEX_NAME
-from drumlin.store.warc.file import WARC_SUFFIX
 
 BY: Final = "retention"
 ITEM_BYTES_MAX: Final = 1 << 40
@@ -45,8 +44,7 @@ class BucketStore:
         yield
         contents = self.files.manifest.contents()
         index = contents.item(f"warc/{INDEX_NAME}")
-        warcs = [at for path, at in contents.retired.items() if path.endswith(WARC_SUFFIX)]
-        if index is not None and warcs and max(warcs) >= index.written:
+        if index is not None and contents.index_is_old:
             # Its lines name WARC files that are gone.
             with tempfile.TemporaryDirectory(prefix="drumlin-retention-") as scratch:
                 self.files.complete(Path(scratch))

@@ -13,6 +13,7 @@ import msgspec
 import zstandard
 
 from drumlin.store.frames import decompressed
+from drumlin.store.warc.cdxj import INDEX_NAME
 from drumlin.store.warc.file import WARC_SUFFIX
 
 KEPT_S: Final = 24 * 3600.0
@@ -91,6 +92,7 @@ class _Kept(msgspec.Struct):
     ranges: dict[str, list[tuple[int, int]]]
     retired: dict[str, float] = {}
     rows_deleted: float = 0.0
+    index_is_old: bool = False
 
 
 class Contents:
@@ -107,6 +109,8 @@ class Contents:
         """When retention deleted these files: WARC files for good, because rows may name them; others lately."""
         self.rows_deleted = 0.0
         """When retention deleted rows of tables last."""
+        self.index_is_old = False
+        """Whether retention has deleted WARC files since their indexes were merged."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -145,6 +149,10 @@ class Contents:
 
     def _retire(self, entry: Entry) -> None:
         self.retired |= dict.fromkeys(entry.retired, entry.at)
+        if any(path.endswith(WARC_SUFFIX) for path in entry.retired):
+            self.index_is_old = f"warc/{INDEX_NAME}" in self._items
+        elif any(item.path == f"warc/{INDEX_NAME}" for item in entry.add):
+            self.index_is_old = False
         if any(path.startswith("tables/") and path not in self._items for path in entry.retired):
             self.rows_deleted = entry.at
 
@@ -175,7 +183,7 @@ class Contents:
 
     def packed(self) -> bytes:
         kept = _Kept(FORM, self.number, list(self._items.values()), list(self.gone.values()), self.segments.ranges)
-        kept.retired, kept.rows_deleted = self.retired, self.rows_deleted
+        kept.retired, kept.rows_deleted, kept.index_is_old = self.retired, self.rows_deleted, self.index_is_old
         return zstandard.compress(msgspec.msgpack.encode(kept))
 
     @classmethod
@@ -189,4 +197,5 @@ class Contents:
             contents._put(item)
         contents.gone = {item.name: (item, at) for item, at in kept.gone}
         contents.retired, contents.rows_deleted = kept.retired, kept.rows_deleted
+        contents.index_is_old = kept.index_is_old
         return contents

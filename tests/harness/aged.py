@@ -14,9 +14,10 @@ OLD = FETCHED
 """A time that is more than 30 days ago by every clock."""
 
 
-def add_segment(root: Path, node: str, fetched: float = OLD, host: str = "") -> list[str]:
-    """A segment of a few pages of one host, with a WARC file of its own; returns their URLs."""
-    urls = [f"http://{host or f'{node}.test'}/{number}" for number in range(PAGES)]
+def add_segment(root: Path, node: str, fetched: float = OLD, host: str = "", path: str = "") -> list[str]:
+    """A segment of a few pages of one host, with a WARC file of its own; returns their URLs. `path` comes after their
+    numbers."""
+    urls = [f"http://{host or f'{node}.test'}/{number}{path}" for number in range(PAGES)]
     # The last page is the newest: it makes the age of the segment.
     captures = [
         make_capture(url, HTML + url.encode(), fetched=fetched - PAGES + place, text=b"the words of " + url.encode())

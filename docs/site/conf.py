@@ -17,7 +17,8 @@ MENU = {
         "docs/how-to",
         (
             *("politeness", "scope", "budgets", "resume", "change-settings", "large-crawls", "dashboard", "ask-why"),
-            *("replay", "run-a-fleet", "deploy", "redis-cluster", "object-storage", "move-a-frontier", "kafka"),
+            *("replay", "run-a-fleet", "deploy", "redis-cluster", "object-storage", "keep-and-expire"),
+            *("move-a-frontier", "kafka"),
             *("upgrade", "monitor", "runbook", "trace", "read-logs", "simulate", "release"),
         ),
     ),

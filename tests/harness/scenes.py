@@ -102,6 +102,14 @@ SCENES: dict[str, Scene] = {
             "drumlin": "there is no S3 service in the sealed machine; tests/acceptance/test_object_store.py has one",
         }
     ),
+    "docs/how-to/keep-and-expire.md": Scene(
+        before=CRAWLED,
+        left_out={
+            "drumlin tokens create": "it needs a fleet; tests/integration/test_api_taking.py has such a token",
+            "curl": "the same",
+        },
+        slow=True,
+    ),
     "docs/how-to/politeness.md": Scene(before=HURRY, slow=True),
     "docs/how-to/move-a-frontier.md": Scene(
         before=f"{CLUSTER}\n{CRAWLED}\ndrumlin crawl https://example.org/ --out other --quiet",

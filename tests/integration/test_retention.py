@@ -177,7 +177,9 @@ def test_what_may_grow_or_is_owed_to_kafka_is_left_alone(scene: Scene) -> None:
     spool.mkdir(parents=True)
     [warc] = (scene.root / "warc").glob("*-old.warc.gz")
     (spool / f"{segment_of('old')}.journal").write_bytes(b"before" + warc.name.encode() + b"after")
-    (spool / f"{segment_of('kept')}.events").write_bytes(b"{}")
+    coordinator = scene.root / "events" / "coordinator-c-1"
+    coordinator.mkdir(parents=True)
+    (coordinator / f"{segment_of('kept')}.events").write_bytes(b"{}")
     for kind in (Kind.WARC, Kind.TABLES):
         scene.rule(kind)
     done = scene.apply()

@@ -17,6 +17,7 @@ from typing import Final
 
 from drumlin.clock import monotonic
 from drumlin.disk import PARTIAL_SUFFIX, remove, replace, sync_directory, translated_disk_errors
+from drumlin.events.coordinating import FOLDER
 from drumlin.lifecycle.retention.found import has_index, units
 from drumlin.lifecycle.retention.logs import log_units, take_log
 from drumlin.lifecycle.retention.planning import Left, Step, Unit
@@ -61,7 +62,11 @@ class DirectoryStore:
 
     def units(self, policy: Policy) -> Iterator[Unit]:
         growing = unfinished_segments(self._root)
-        owed = {path.name.removesuffix(EVENTS_SUFFIX) for path in (self._root / SPOOLS).glob(f"*/*{EVENTS_SUFFIX}")}
+        owed = {
+            path.name.removesuffix(EVENTS_SUFFIX)
+            for folder in (SPOOLS, FOLDER)
+            for path in (self._root / folder).glob(f"*/*{EVENTS_SUFFIX}")
+        }
         named = _named_in_journals(self._root) if Kind.WARC in policy.rules else set[str]()
 
         def busy(kind: Kind, name: str) -> Left | None:

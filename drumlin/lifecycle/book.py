@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -74,7 +75,7 @@ class DirectoryBook:
         self._file = LineFile(root / LIFECYCLE / BOOK_NAME, Order)
 
     def orders(self) -> Sequence[Order]:
-        return self._file.read()
+        return self._file.read().copy()
 
     def add(self, decide: Callable[[Sequence[Order]], Order]) -> Order:
         order = self._file.append(decide)
@@ -89,19 +90,23 @@ class BucketBook:
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
         self._known: list[Order] = []
+        self._lock = threading.Lock()
 
     def orders(self) -> Sequence[Order]:
-        listed = self._bucket.listed(LIFECYCLE, after=_object(len(self._known)))
-        for name in [one.name for one in listed]:
-            if name != _object(len(self._known) + 1):
-                break
-            self._known.append(msgspec.json.decode(self._bucket.get(name), type=Order))
-        return self._known
+        with self._lock:
+            listed = self._bucket.listed(LIFECYCLE, after=_object(len(self._known)))
+            for name in [one.name for one in listed]:
+                if name != _object(len(self._known) + 1):
+                    # A listing that is made while entries come may lack one: the rest is read next time.
+                    break
+                self._known.append(msgspec.json.decode(self._bucket.get(name), type=Order))
+            return self._known.copy()
 
     def add(self, decide: Callable[[Sequence[Order]], Order]) -> Order:
         for _ in range(TRIES_MAX):
-            order = decide(self.orders())
-            if self._bucket.create(_object(len(self._known) + 1), msgspec.json.encode(order)):
+            before = self.orders()
+            order = decide(before)
+            if self._bucket.create(_object(len(before) + 1), msgspec.json.encode(order)):
                 return order
         raise BusyError(f"Too many others write to {self._bucket.address}.", "Try again.")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,41 +60,49 @@ class LedgerLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LineFile(Generic[Line]):
-    """A file of lines of JSON that only grows. Several processes may append; a line that a kill cut off is dropped."""
+    """A file of lines of JSON that only grows. Several processes and threads may append and read; a line that a kill
+    cut off is dropped."""
 
     def __init__(self, path: Path, kind: type[Line]) -> None:
         self._path = path
+        self._lock = threading.RLock()
         self._decoder = msgspec.json.Decoder(kind)
-        self._seen: tuple[int, int, int] | None = None
         self._lines: list[Line] = []
+        self._file, self._end = 0, 0
+        """Which file was read, and how far."""
 
     def read(self) -> list[Line]:
-        """All lines. They are read again only when the file has changed."""
+        """All lines. Only what was added since the last time is read; the list stays the same as long as the file
+        does."""
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> list[Line]:
         try:
-            status = self._path.stat()
-            seen = (status.st_ino, status.st_size, status.st_mtime_ns)
-            if seen != self._seen:
-                self._lines, self._seen = [self._decoder.decode(line) for line in self._whole_lines()], seen
+            with self._path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._file or status.st_size < self._end:
+                    self._lines, self._file, self._end = [], status.st_ino, 0
+                file.seek(self._end)
+                for line in file.read().split(b"\n")[:-1]:
+                    self._lines.append(self._decoder.decode(line))
+                    self._end += len(line) + 1
         except FileNotFoundError:
-            self._lines, self._seen = [], None
+            self._lines, self._file, self._end = [], 0, 0
         except (OSError, msgspec.MsgspecError) as wrong:
             raise StorageError(f"Cannot read {self._path}: {wrong}.", "Restore it from a copy.") from wrong
         return self._lines
 
-    def _whole_lines(self) -> list[bytes]:
-        return self._path.read_bytes().split(b"\n")[:-1]
-
     def append(self, decide: Callable[[Sequence[Line]], Line]) -> Line:
         """Add the line that follows from those before it. Once this returns, it survives a power cut."""
-        with translated_disk_errors(self._path):
+        with self._lock, translated_disk_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 line = decide(self.read())
-                end = sum(len(whole) + 1 for whole in self._whole_lines())
-                os.ftruncate(descriptor, end)
-                os.pwrite(descriptor, msgspec.json.encode(line) + b"\n", end)
+                os.ftruncate(descriptor, self._end)
+                os.pwrite(descriptor, msgspec.json.encode(line) + b"\n", self._end)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -106,35 +115,42 @@ class Ledger:
 
     def __init__(self, root: Path) -> None:
         self._file = LineFile(root / LIFECYCLE / LEDGER_NAME, LedgerLine)
-        self._known: list[LedgerLine] | None = None
+        self._lock = threading.RLock()
+        self._known: list[LedgerLine] = []
+        self._told = 0
+        """How many lines are known."""
         self._deleted: dict[str, float] = {}
         self._moved: dict[str, tuple[float, Moved]] = {}
         self._rows_deleted = 0.0
 
     def retired(self, path: str) -> Retired | None:
-        self._follow()
-        if path in self._deleted:
-            return Retired(self._deleted[path])
-        if path in self._moved:
-            at, moved = self._moved[path]
-            return Retired(at, f"{moved.place}/{path}")
-        return None
+        with self._lock:
+            self._follow()
+            if path in self._deleted:
+                return Retired(self._deleted[path])
+            if path in self._moved:
+                at, moved = self._moved[path]
+                return Retired(at, f"{moved.place}/{path}")
+            return None
 
     def moved(self, path: str) -> Moved | None:
-        self._follow()
-        found = self._moved.get(path)
-        return None if found is None else found[1]
+        with self._lock:
+            self._follow()
+            found = self._moved.get(path)
+            return None if found is None else found[1]
 
-    def moved_in(self, folder: str) -> Iterator[Moved]:
+    def moved_in(self, folder: str) -> list[Moved]:
         """The files of a folder that are elsewhere."""
-        self._follow()
-        return (moved for path, (_, moved) in self._moved.items() if path.rpartition("/")[0] == folder)
+        with self._lock:
+            self._follow()
+            return [moved for path, (_, moved) in self._moved.items() if path.rpartition("/")[0] == folder]
 
     @property
     def rows_deleted(self) -> float:
         """When rows of tables were deleted last; 0 if never."""
-        self._follow()
-        return self._rows_deleted
+        with self._lock:
+            self._follow()
+            return self._rows_deleted
 
     def unfinished(self) -> Sequence[LedgerLine]:
         """The steps that may not have been carried out to the end."""
@@ -147,10 +163,10 @@ class Ledger:
 
     def _follow(self) -> None:
         lines = self._file.read()
-        if lines is self._known:
-            return
-        self._known, self._deleted, self._moved, self._rows_deleted = lines, {}, {}, 0.0
-        for line in lines:
+        if lines is not self._known:
+            self._known, self._told, self._deleted, self._moved, self._rows_deleted = lines, 0, {}, {}, 0.0
+        new, self._told = lines[self._told :], len(lines)
+        for line in new:
             self._moved |= {moved.path: (line.at, moved) for moved in line.moved}
             for path in line.deleted:
                 self._moved.pop(path, None)

@@ -106,7 +106,7 @@ SCENES: dict[str, Scene] = {
         before=CRAWLED,
         left_out={
             "drumlin tokens create": "it needs a fleet; tests/integration/test_api_taking.py has such a token",
-            "curl": "the same",
+            "curl": "it needs a fleet; tests/integration/test_api_taking.py makes the same calls",
         },
         slow=True,
     ),

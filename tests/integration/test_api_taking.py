@@ -145,11 +145,10 @@ def test_rows_are_exported_as_json_or_csv(scene: Scene) -> None:
     assert lines[:2] == [["url", "title"], ["http://old.test/0", "Hello"]]
 
 
-@pytest.mark.parametrize(
-    "query", ["table=pages&columns=secret", "table=pages&host=a&domain=b", "table=x", "nonsense=1"]
-)
+@pytest.mark.parametrize("query", ["table=x", "table=pages&odd=1", ""])
 def test_an_export_of_what_does_not_exist_is_refused(scene: Scene, query: str) -> None:
     assert scene.ask(f"/api/v1/export?{query}").status == 422
+    assert scene.ask("/api/v1/export?table=pages&columns=url,secret").code == "no_column"
 
 
 def test_each_time_is_in_the_audit_log_with_who_what_and_how_much(scene: Scene) -> None:

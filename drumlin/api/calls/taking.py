@@ -83,6 +83,7 @@ class TakingCalls:
     def routes(self) -> list[Route]:
         no_store = {409: "This coordinator has no store."}
         no_record = no_store | {404: "No page of this URL is stored.", 410: "Retention has deleted the page."}
+        no_column = no_store | {404: "The table has no such column."}
         no_file = no_store | {404: "The table has no such file."}
         return [
             _route(paths.CAPTURE_RECORD, "The WARC record of a page, as stored", self.record)(
@@ -95,7 +96,7 @@ class TakingCalls:
                 takes=TableFileQuery, gives_media_types=(PARQUET,), refusals=no_file, writes=TABLE_ACTION
             ),
             _route(paths.EXPORT, "Rows of a table, as lines of JSON or CSV", self.rows)(
-                takes=ExportQuery, gives_media_types=(JSON_LINES, CSV), refusals=no_store, writes=EXPORT_ACTION
+                takes=ExportQuery, gives_media_types=(JSON_LINES, CSV), refusals=no_column, writes=EXPORT_ACTION
             ),
         ]
 
@@ -234,19 +235,24 @@ def _wanted(query: ExportQuery) -> Wanted:
         columns = columns_of(query.table, query.columns)
     except ValueError as unknown:
         hint = f"GET {paths.SQL} tells the columns of each table."
-        raise Refused(422, "invalid", f"The table {query.table} has no column {str(unknown)[:100]!r}.", hint) from None
-    if query.host and query.domain:
-        raise Refused(422, "invalid", "Of host and domain only one can be given.")
-    # What a hold on it would cover.
-    meant = Hold("", "", "", 0.0, query.host.lower(), query.domain.lower())
+        raise Refused(
+            404, "no_column", f"The table {query.table} has no column {str(unknown)[:100]!r}.", hint
+        ) from None
     return Wanted(
         query.table,
         columns,
-        meant.covers if query.host or query.domain else None,
+        _hosts(query) if query.host or query.domain else None,
         int(query.since * MICROSECONDS),
         int(query.before * MICROSECONDS),
         query.form == "csv",
     )
+
+
+def _hosts(query: ExportQuery) -> Callable[[str], bool]:
+    """Whether a host is meant: if a hold on what was named would cover it."""
+    host = Hold("", "", "", 0.0, host=query.host.lower())
+    domain = Hold("", "", "", 0.0, domain=query.domain.lower())
+    return lambda name: host.covers(name) and domain.covers(name)
 
 
 def _as_file(call: Call, name: str) -> None:

@@ -46,9 +46,9 @@ def list_command(loaded: Loaded) -> None:
     """List the holds on a store."""
     from datetime import UTC, datetime
 
-    from drumlin.lifecycle.book import holds_of, open_book
+    from drumlin.lifecycle.book import holds_in
 
-    holds = holds_of(open_book(named_store(loaded).files).orders()).all
+    holds = holds_in(named_store(loaded).files).all
     if loaded.process.json:
         write_json(holds)
         return

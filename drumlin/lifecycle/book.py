@@ -144,6 +144,11 @@ def holds_of(orders: Sequence[Order]) -> Holds:
     return Holds(holds.values())
 
 
+def holds_in(files: StoreFiles) -> Holds:
+    """The holds that are in force on a store."""
+    return holds_of(open_book(files).orders())
+
+
 class Signature(msgspec.Struct, frozen=True):
     """Who gives an order, and when."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumlin.lifecycle.book import holds_of, open_book
+from drumlin.lifecycle.book import holds_in
 from drumlin.lifecycle.retention.found import units
 from drumlin.lifecycle.retention.planning import held_by
 from drumlin.lifecycle.retention.policy import Kind, Policy, Rule
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def held_segments(files: ObjectFiles) -> set[str]:
     """The segments that a hold covers; none if nothing is held, which costs one request. Otherwise every segment is
     read, so a store with a hold on a host is joined slowly."""
-    holds = holds_of(open_book(files).orders())
+    holds = holds_in(files)
     if not holds.all:
         return set()
     segments = {item.segment for item in files.manifest.contents().items() if item.segment}

@@ -12,7 +12,7 @@ from pathlib import Path
 from drumlin.api.explaining.report import REPORT_NAME
 from drumlin.config.record import RECORD_NAME
 from drumlin.errors import BusyError, ConfigError, StorageError
-from drumlin.lifecycle.book import holds_of, open_book
+from drumlin.lifecycle.book import holds_in
 from drumlin.lines import tell
 from drumlin.node.keeping.archive import CrawlPaths
 from drumlin.store.files import DirectoryFiles, StoreFiles
@@ -94,7 +94,7 @@ class CrawlDirectory:
         if this is interrupted, the next call goes on with it."""
         if not (self._has_frontier or self._has_record):
             return
-        held = holds_of(open_book(DirectoryFiles(self.root)).orders()).all
+        held = holds_in(DirectoryFiles(self.root)).all
         if held:
             hint = "Choose another --out, or have it lifted: drumlin hold lift."
             raise ConfigError(f"The crawl in {self.root} is held ({held[0].name}), so it is not removed.", hint)

@@ -171,6 +171,20 @@ def _killed(*arguments: object) -> None:
         raise KeyboardInterrupt
 
 
+def test_a_merged_index_that_stays_the_same_is_kept(store: ObjectFiles, tmp_path: Path) -> None:
+    """The segment that is deleted came after the index was made, so its WARC file is not in it."""
+    root = tmp_path / "late"
+    add_segment(root, "late")
+    members = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+    assert store.publish(segment_of("late"), members)
+    add_hold(open_book(store), WHO, make_hold("a", "why", "alice", NOW, host="old.test"))
+    add_hold(open_book(store), WHO, make_hold("b", "why", "alice", NOW, host="kept.test"))
+    set_rule(open_book(store), WHO, Kind.WARC, KEEP)
+    assert numbers(run(store)) == {"warc delete": (1, 2, PAGES)}
+    with ObjectFiles(store.bucket).open("warc/index.cdxj") as index:
+        assert index.read().count(b"\n") == 3 * PAGES
+
+
 def test_segments_are_joined_after_their_warc_files_are_gone(store: ObjectFiles, tmp_path: Path) -> None:
     set_rule(open_book(store), WHO, Kind.WARC, KEEP)
     run(store)

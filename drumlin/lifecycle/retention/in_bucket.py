@@ -45,11 +45,7 @@ class BucketStore:
         contents = self.files.manifest.contents()
         index = contents.item(f"warc/{INDEX_NAME}")
         if index is not None and contents.index_is_old:
-            # Its lines name WARC files that are gone.
-            with tempfile.TemporaryDirectory(prefix="drumlin-retention-") as scratch:
-                self.files.complete(Path(scratch))
-            # The old one has the URLs of what was deleted, so it is not kept for late readers.
-            self._delete_objects([index])
+            self._merge_again(index, now)
 
     def units(self, policy: Policy) -> Iterator[Unit]:
         # Segments enter the manifest when they are complete, and what was not shipped yet is not in it at all.
@@ -65,6 +61,15 @@ class BucketStore:
         if unit.kind is Kind.TEXT:
             return self._take_text(unit, now)
         return self._move(step, now) if step.action is Action.MOVE else self._delete(unit, now)
+
+    def _merge_again(self, index: Item, now: float) -> None:
+        """Merge the indexes of the WARC files that are left. The old merged index has the URLs of what was deleted, so
+        it is not kept for late readers."""
+        with _scratch() as folder:
+            self.files.complete(folder)
+        # If the new one is the same, nothing says yet that it was made again.
+        self.files.manifest.change(lambda contents: entry_of(BY, now, [index]) if contents.index_is_old else None)
+        self._delete_objects([index])
 
     # Steps
 
@@ -128,12 +133,15 @@ class BucketStore:
 
     def _delete_useless(self) -> None:
         """Delete what a run that was killed has left."""
-        contents = self.files.manifest.contents()
-        live = {(item.place, item.name) for item in contents.items()}
-        self._delete_objects([item for item in contents.useless() if (item.place, item.name) not in live])
+        self._delete_objects(self.files.manifest.contents().useless())
 
     def _delete_objects(self, items: Sequence[Item]) -> None:
+        """Delete objects that the manifest does not name any more. One that was replaced by its like is still named."""
+        contents = self.files.manifest.contents() if items else None
         for item in items:
+            live = contents.item(item.path) if contents is not None else None
+            if live is not None and (live.place, live.name) == (item.place, item.name):
+                continue
             if item.place:
                 open_place(item.place).delete(item.name)
             elif self.files.bucket.head(item.name) is not None:

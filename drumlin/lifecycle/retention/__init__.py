@@ -8,5 +8,7 @@ How it works
 
 Limits
     The age of a unit is that of its newest record, row or line, so some of its contents are older than the policy says:
-    by as much as one file spans. A plan is held in memory, about 1 kB for each unit that is due.
+    by as much as one file spans. A plan is held in memory, about 1 kB for each unit that is due. Each run reads the
+    heads of all tables and the indexes of all WARC files whose kind has a rule, one after the other: in a bucket, some
+    requests for each segment.
 """

@@ -67,8 +67,13 @@ class BucketStore:
         it is not kept for late readers."""
         with _scratch() as folder:
             self.files.complete(folder)
-        # If the new one is the same, nothing says yet that it was made again.
-        self.files.manifest.change(lambda contents: entry_of(BY, now, [index]) if contents.index_is_old else None)
+
+        def same(contents: Contents) -> Entry | None:
+            """If the new one is the same, nothing says yet that it was made again."""
+            unsaid = contents.index_is_old and contents.item(index.path) == index
+            return entry_of(BY, now, [index]) if unsaid else None
+
+        self.files.manifest.change(same)
         self._delete_objects([index])
 
     # Steps

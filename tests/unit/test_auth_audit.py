@@ -97,3 +97,19 @@ def test_the_log_has_every_entry_with_all_its_fields(caplog: pytest.LogCaptureFi
 
 def test_a_long_target_is_cut() -> None:
     assert len(write(AuditLog(MemoryEngine(1)), NOW, "x" * 100_000).target) == audit.TEXT_CHARS_MAX
+
+
+def test_who_takes_much_data_pushes_out_no_changes_and_nothing_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "TRIM_EVERY", 10)
+    monkeypatch.setattr(audit, "DATA_EACH_MAX", 5)
+    engine = MemoryEngine(1)
+    log = AuditLog(engine)
+    write(log, NOW)
+    drive(log.record(Identity(Role.READER, "other"), "data.table", "pages", "done", "", NOW))
+    for second in range(100):
+        drive(log.record(Identity(Role.READER, "greedy"), "data.export", str(second), "done", "", NOW + second))
+    entries = drive(log.read())
+    assert {"pause", "data.table"} < {entry.action for entry in entries}
+    taken = [entry.target for entry in entries if entry.token_id == "greedy"]
+    assert taken[:5] == ["99", "98", "97", "96", "95"]
+    assert len(taken) <= 5 + 10

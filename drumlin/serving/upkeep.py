@@ -71,7 +71,10 @@ class BucketUpkeep:
         from drumlin.lifecycle.held import held_segments
         from drumlin.store.objects.compaction import compact, due
 
-        segments = due(self._files.manifest.contents(), kept=held_segments(self._files))
+        # Who is held is asked only if there is something to join: it may take to read every segment.
+        segments = due(self._files.manifest.contents())
+        if segments:
+            segments = due(self._files.manifest.contents(), kept=held_segments(self._files))
         if segments and compact(self._files, segments, self._folder):
             log.info("joined %d segments of %s into one", len(segments), self._files)
 

@@ -146,10 +146,10 @@ class BlockingEngine:
 
 
 def open_blocking(
-    spec: str, *, shard_count: int | None = None, read_only: bool = False, closed: bool = False
+    spec: str, *, shard_count: int | None = None, read_only: bool = False, closed: bool = False, founds: bool = True
 ) -> BlockingEngine:
     """`open_engine` for code that is not asynchronous."""
-    opening = open_engine(spec, shard_count=shard_count, read_only=read_only, closed=closed)
+    opening = open_engine(spec, shard_count=shard_count, read_only=read_only, closed=closed, founds=founds)
     if not spec.startswith(("redis:", "rediss:")):
         return BlockingEngine(drive(opening))
     loop = asyncio.new_event_loop()

@@ -13,6 +13,7 @@ from drumlin.api.explaining.report import REPORT_NAME
 from drumlin.config.record import RECORD_NAME
 from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.lines import tell
+from drumlin.local.moved import MOVED_NAME
 from drumlin.node.keeping.archive import CrawlPaths
 from drumlin.store.files import StoreFiles
 from drumlin.store.objects.address import parse_address
@@ -94,7 +95,7 @@ class CrawlDirectory:
             return
         for name in OWN_FOLDERS:
             shutil.rmtree(self.root / name, ignore_errors=True)
-        for name in (REPORT_NAME, STORE_NAME, RECORD_NAME):
+        for name in (REPORT_NAME, STORE_NAME, MOVED_NAME, RECORD_NAME):
             (self.root / name).unlink(missing_ok=True)
 
     def check_frontier(self) -> None:

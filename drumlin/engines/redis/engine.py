@@ -35,7 +35,7 @@ from drumlin.engines.redis.check import Looks
 from drumlin.engines.redis.client import PATIENCE_S, RedisClient
 from drumlin.engines.redis.commands import Command, ShardCommands, load_library, packed
 from drumlin.engines.redis.contents import RedisContents
-from drumlin.engines.redis.founding import found_frontier
+from drumlin.engines.redis.founding import check_exists, found_frontier
 from drumlin.engines.redis.keeping import RedisKeeping
 from drumlin.engines.redis.records import (
     encode,
@@ -84,8 +84,11 @@ _LIVE, _UNDECIDED = ord("L"), b"?"
 _VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Verdict.STALE}
 
 
-async def open_redis(url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S) -> RedisEngine:
-    """Open the frontier that `url` names, and found it if there is none (`drumlin.engines.redis.address`).
+async def open_redis(
+    url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S, founds: bool = True
+) -> RedisEngine:
+    """Open the frontier that `url` names (`drumlin.engines.redis.address`). If there is none it is founded; without
+    `founds`, a `ConfigError` says so.
 
     `shard_count` is for a new frontier; None derives it from the number of masters. An existing frontier keeps its own.
     """
@@ -94,6 +97,8 @@ async def open_redis(url: str, *, shard_count: int | None = None, patience_s: fl
     client = RedisClient(address, source, patience_s=patience_s)
     try:
         await client.open()
+        if not founds:
+            await check_exists(client, address)
         shards = await found_frontier(client, address, shard_count)
     except BaseException:
         await client.close()

@@ -51,7 +51,7 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from drumlin.cli.progress import Progress
     from drumlin.cli.summary import print_report, tell_fruitless_seeds
-    from drumlin.coordinator.patience import PATIENCE
+    from drumlin.coordinator.patience import PATIENCE, TOPIC_LOST
     from drumlin.local.crawl import LocalCrawl
     from drumlin.tracing import check_installed
 
@@ -76,7 +76,7 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
     tell_fruitless_seeds(messages(process), report, Path(process.out))
     if report.interrupted:
         return EXIT_INTERRUPTED
-    if report.stop_reason == PATIENCE:
+    if report.stop_reason == PATIENCE or report.stop_reason.startswith(TOPIC_LOST):
         return EXIT_OUT_OF_REACH
     return EXIT_OK if report.pages or report.stop_reason else EXIT_NOTHING
 

@@ -98,8 +98,9 @@ EXIT_CODES = (
     ),
     ExitCode(
         errors.EXIT_OUT_OF_REACH,
-        "nothing was left but hosts that are out of reach, for as long as `--patience`",
-        "a host is down, a name has no address, a robots.txt gives server errors",
+        "nothing was left but hosts that are out of reach, for as long as `--patience`; or the topic of `--seeds-from` "
+        "could not be read for as long as `--seeds-idle`",
+        "a host is down, a name has no address, a robots.txt gives server errors; a broker is down or mistyped",
         "run the same command: it resumes, and tries them at once, except those that asked us to wait",
     ),
     ExitCode(

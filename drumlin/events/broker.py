@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +38,10 @@ CONSUMING: Final = {"enable.auto.commit": "false", "enable.auto.offset.store": "
 # These may be set otherwise in the file.
 PRODUCING_DEFAULTS: Final = {"linger.ms": "20", "compression.type": "lz4"}
 CONSUMING_DEFAULTS: Final = {"auto.offset.reset": "earliest", "session.timeout.ms": "10000"}
+
+ANSWER_S: Final = 2.0
+# What librdkafka adds to its sentences, and nobody needs: "(after 0ms in state CONNECT, 1 identical error(s) …)".
+_DETAILS: Final = re.compile(r" \(after \d+ms in state \w+.*\)$|(?<=\d)/bootstrap|ipv[46]#")
 
 log = logging.getLogger("drumlin.kafka")
 
@@ -143,6 +148,7 @@ class BrokerConsumer:
         from confluent_kafka import Consumer
 
         self.error = ""
+        self._topic = address.name
         own = {"group.id": group, **CONSUMING_DEFAULTS, **properties, **CONSUMING, "bootstrap.servers": address.brokers}
         self._consumer: Consumer = _made(Consumer, own, properties, self._on_error)
         self._consumer.subscribe([address.name])
@@ -155,10 +161,21 @@ class BrokerConsumer:
             if error is None:
                 taken.append(message)
             else:
-                self.error = str(error.str())
-        if taken or self.assigned:
+                self.error = plainly(str(error.str()))
+        if taken or (self.error and self.assigned and self._answers()):
             self.error = ""
         return taken
+
+    def _answers(self) -> bool:
+        """Whether the broker can be asked about the topic. A member of a group does not notice by itself that nobody
+        answers it any more, and takes the silence for an empty topic."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._consumer.list_topics(self._topic, timeout=ANSWER_S)
+        except KafkaException:
+            return False
+        return True
 
     def commit(self, taken: Sequence[Any]) -> None:
         """Note in the broker that these, and all before them, need not be read again. KafkaException if it fails."""
@@ -180,7 +197,7 @@ class BrokerConsumer:
         self._consumer.close()
 
     def _on_error(self, error: Any) -> None:
-        self.error = str(error.str())
+        self.error = plainly(str(error.str()))
 
 
 def polled(poll: Callable[[float], Any], count: int, bytes_max: int, wait_s: float) -> Iterator[Any]:
@@ -214,6 +231,11 @@ def _made(
         error = refused.args[0]
         said = without_values(str(error if isinstance(error, str) else error.str()), properties)
         raise ConfigError(f"Kafka's client refuses its settings: {said}.", "Look into --events-config.") from None
+
+
+def plainly(said: str) -> str:
+    """A sentence of librdkafka without its details."""
+    return _DETAILS.sub("", said).rstrip(".")
 
 
 def is_kafka_error(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ from drumlin.events.options import SeedsOptions
 from drumlin.events.owed import Cursor, owe, owed_names
 from drumlin.events.rows import batches
 from drumlin.events.schema import EVENT_BYTES_MAX, RESULTS, Crawl, Links, Message, Page, message_of, row_id, smaller
-from drumlin.events.seeds import SEEDS_PER_MESSAGE_MAX, read_message
+from drumlin.events.seeds import SEEDS_PER_MESSAGE_MAX, TOO_MANY, read_message
 from drumlin.model import LinkSet, NewURLs
 from drumlin.serving.seeding import Seeding
 from drumlin.store import SegmentWriter
@@ -144,7 +144,7 @@ class Value:
 
 def test_a_message_names_so_many_seeds_and_the_others_are_bad() -> None:
     found, bad = read_message(b"http://a/\n" * 99_000)
-    assert (len(found), bad) == (SEEDS_PER_MESSAGE_MAX, 99_000 - SEEDS_PER_MESSAGE_MAX)
+    assert (len(found), bad) == (SEEDS_PER_MESSAGE_MAX, {TOO_MANY: 99_000 - SEEDS_PER_MESSAGE_MAX})
 
 
 def test_so_many_bytes_are_taken_at_once() -> None:

@@ -40,6 +40,7 @@ PRODUCING_DEFAULTS: Final = {"linger.ms": "20", "compression.type": "lz4"}
 CONSUMING_DEFAULTS: Final = {"auto.offset.reset": "earliest", "session.timeout.ms": "10000"}
 
 ANSWER_S: Final = 2.0
+NO_ANSWER: Final = "the broker does not answer"
 # What librdkafka adds to its sentences, and nobody needs: "(after 0ms in state CONNECT, 1 identical error(s) …)".
 _DETAILS: Final = re.compile(r" \(after \d+ms in state \w+.*\)$|(?<=\d)/bootstrap|ipv[46]#")
 
@@ -57,7 +58,9 @@ class _ClientLog:
 def check_installed(wanted: str | None) -> None:
     """ConfigError if Kafka is wanted and its client is not installed."""
     if wanted and importlib.util.find_spec(LIBRARY) is None:
-        hint = "Install it with `pip install 'drumlin[kafka]'`, or leave out --events and --seeds-from."
+        hint = (
+            "Install it with `pip install '.[kafka]'` in drumlin's repository, or leave out --events and --seeds-from."
+        )
         raise ConfigError("Kafka needs the library confluent-kafka, which is not installed.", hint)
 
 
@@ -162,18 +165,19 @@ class BrokerConsumer:
                 taken.append(message)
             else:
                 self.error = plainly(str(error.str()))
-        if taken or (self.error and self.assigned and self._answers()):
+        if taken or (self.error and self.assigned and self.answers()):
             self.error = ""
         return taken
 
-    def _answers(self) -> bool:
-        """Whether the broker can be asked about the topic. A member of a group does not notice by itself that nobody
-        answers it any more, and takes the silence for an empty topic."""
+    def answers(self) -> bool:
+        """Whether the broker can be asked about the topic; otherwise `error` says so. A member of a group does not
+        notice by itself that nobody answers it any more, and takes the silence for an empty topic."""
         from confluent_kafka import KafkaException
 
         try:
             self._consumer.list_topics(self._topic, timeout=ANSWER_S)
         except KafkaException:
+            self.error = self.error or NO_ANSWER
             return False
         return True
 

@@ -49,6 +49,7 @@ class Seeding:
         self._now, self._came = now, came
         self._consumer: BrokerConsumer | None = None
         self._quiet_since: float | None = None
+        self._is_idle = False
         self._lost_since: float | None = None
         self._told_at = 0.0
         self._untold = Counter[str]()
@@ -63,8 +64,7 @@ class Seeding:
     def waits(self) -> bool:
         """Whether more may come, so a crawl with nothing left to fetch is not finished. If the topic cannot be read,
         nobody knows (`in_vain`)."""
-        idle_s = self._options.idle_s
-        return idle_s is None or self._quiet_since is None or monotonic() - self._quiet_since < idle_s
+        return not self._is_idle
 
     @property
     def in_vain(self) -> bool:
@@ -107,16 +107,26 @@ class Seeding:
         consumer = self._consumer
         messages = await asyncio.to_thread(consumer.take, MESSAGES_AT_ONCE, BYTES_AT_ONCE, POLL_S)
         self._notice(consumer.error)
+        self._tell_bad()
         if not messages:
-            if consumer.assigned and not consumer.error:
-                self._quiet_since = self._quiet_since or monotonic()
+            await self._be_quiet(consumer)
             return
-        self._quiet_since = None
+        self._quiet_since, self._is_idle = None, False
         while messages:
             part = await asyncio.to_thread(read_part, messages)
             await self._enqueue(part)
             await asyncio.to_thread(consumer.commit, part.messages)
             messages = messages[len(part.messages) :]
+
+    async def _be_quiet(self, consumer: BrokerConsumer) -> None:
+        """Notice how long nothing has come. A broker that does not answer is not quiet, so it is asked at the end."""
+        if not consumer.assigned or consumer.error:
+            self._quiet_since, self._is_idle = None, False
+            return
+        self._quiet_since = self._quiet_since or monotonic()
+        idle_s = self._options.idle_s
+        if idle_s is not None and not self._is_idle and monotonic() - self._quiet_since >= idle_s:
+            self._is_idle = await asyncio.to_thread(consumer.answers)
 
     async def _enqueue(self, part: Part) -> None:
         if part.new:
@@ -125,7 +135,10 @@ class Seeding:
         self.taken += part.seeds
         self.bad += part.bad.total()
         self._untold += part.bad
-        if self._untold and monotonic() - self._told_at >= BAD_TOLD_EVERY_S:
+
+    def _tell_bad(self, *, at_once: bool = False) -> None:
+        """Say now and then what was passed over, and why."""
+        if self._untold and (at_once or monotonic() - self._told_at >= BAD_TOLD_EVERY_S):
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self._untold.most_common())
             sentence = "passed over in the seed topic, by what is wrong: %s"
             log.warning(sentence, reasons, extra=event(Event.REFUSED))
@@ -143,6 +156,7 @@ class Seeding:
 
     async def _close(self) -> None:
         consumer, self._consumer = self._consumer, None
-        self._quiet_since = None
+        self._quiet_since, self._is_idle = None, False
+        self._tell_bad(at_once=True)
         if consumer is not None:
             await asyncio.to_thread(consumer.close)

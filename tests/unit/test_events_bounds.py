@@ -178,6 +178,9 @@ class Topic(SeedsOptions, frozen=True):
     def commit(self, taken: Sequence[Any]) -> None:
         self.story.append(("committed", len(taken)))
 
+    def answers(self) -> bool:
+        return not self.story
+
     def close(self) -> None:
         pass
 
@@ -194,7 +197,9 @@ class Frontier:
         self._story.append(("enqueued", sum(len(new.urls) for new in offered)))
 
 
-def test_seeds_enter_the_frontier_and_are_committed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_enter_the_frontier_and_are_committed_in_parts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(seeds, "SEEDS_AT_ONCE", 20)
     story: list[tuple[str, int]] = []
     lines = [b"".join(b"http://a.example/%d/%d\n" % (one, line) for line in range(10)) for one in range(5)]
@@ -206,6 +211,22 @@ def test_seeds_enter_the_frontier_and_are_committed_in_parts(monkeypatch: pytest
     frontier: Any = Frontier(story)
     seeding = Seeding(topic, frontier, now, lambda: None)
     asyncio.run(seeding._take())
+    asyncio.run(seeding._close())
     parts = [("enqueued", 20), ("committed", 3), ("enqueued", 20), ("committed", 2), ("enqueued", 10), ("committed", 1)]
     assert story == parts
     assert (seeding.taken, seeding.bad) == (50, 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "passed over in the seed topic, by what is wrong: 1 no web address"
+    ]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_quiet_topic_is_idle_only_if_its_broker_answers(answers: bool) -> None:
+    async def now() -> float:
+        return 1.0
+
+    story = [] if answers else [("nothing", 0)]
+    frontier: Any = Frontier(story)
+    seeding = Seeding(Topic("", None, 0.0, [], story), frontier, now, lambda: None)
+    asyncio.run(seeding._take())
+    assert seeding.waits is not answers

@@ -241,7 +241,7 @@ async def _stopped(engine: Engine) -> str:
     from drumlin.coordinator.dispatch import STATE_KEY
 
     if await engine.get_meta(STATE_KEY) in (b"draining", b"paused"):
-        return "It stays stopped until you say `drumlin resume --coordinator URL`."
+        return "It was stopped: say `drumlin resume --coordinator URL` before nodes join, or they leave again."
     return ""
 
 

@@ -42,7 +42,10 @@ def test_whoever_looks_at_a_crawl_that_was_moved_is_told_where_it_is(begun: Path
     said = f"This crawl was moved to {url}."
     advice = f"Go on with it there: coordinators with --engine {url} --store {begun}, nodes with --store {begun}."
     assert moved.stdout == f"Moved from begun to {url}: 12 URLs ({PAGES} done, 0 given up) of 1 host.\n"
-    assert moved.stderr == f"{advice} It stays stopped until you say `drumlin resume --coordinator URL`.\n"
+    assert (
+        moved.stderr
+        == f"{advice} It was stopped: say `drumlin resume --coordinator URL` before nodes join, or they leave again.\n"
+    )
     for again in (moving, (*moving[:-1], f"{url}-2"), ("crawl", "http://shop.example/", "--out", "begun")):
         done = drumlin(folder, *again)
         assert done.returncode == 4

@@ -220,6 +220,6 @@ def _library() -> tuple[Any, Any]:
         import obstore
         import obstore.store
     except ImportError:
-        hint = "Install it with: pip install '.[s3]'"
+        hint = "Install it: `pip install '.[s3]'` in drumlin's clone."
         raise ConfigError("A store in a bucket needs the extra `s3`, which is not installed.", hint) from None
     return obstore, obstore.store

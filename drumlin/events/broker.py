@@ -58,9 +58,7 @@ class _ClientLog:
 def check_installed(wanted: str | None) -> None:
     """ConfigError if Kafka is wanted and its client is not installed."""
     if wanted and importlib.util.find_spec(LIBRARY) is None:
-        hint = (
-            "Install it (`pip install '.[kafka]'` in drumlin's clone), or leave out --events and --seeds-from."
-        )
+        hint = "Install it (`pip install '.[kafka]'` in drumlin's clone), or leave out --events and --seeds-from."
         raise ConfigError("Kafka needs the library confluent-kafka, which is not installed.", hint)
 
 

@@ -77,11 +77,9 @@ class AuditLog:
 
     async def read(self, *, limit: int = READ_MAX, before: float | None = None) -> list[AuditEntry]:
         """The newest entries before a time, newest first; at most `READ_MAX` at once."""
-        entries = await self._engine.get_entries(AUDIT_TABLE)
-        end = None if before is None else _time_key(before)
-        keys = sorted((key for key in entries if end is None or key < end), reverse=True)
-        wanted = keys[: max(0, min(limit, READ_MAX))]
-        return [msgspec.msgpack.decode(entries[key], type=AuditEntry) for key in wanted]
+        end, most = "" if before is None else _time_key(before), max(0, min(limit, READ_MAX))
+        entries = await self._engine.last_entries(AUDIT_TABLE, limit=most, before=end)
+        return [msgspec.msgpack.decode(entry, type=AuditEntry) for entry in entries.values()]
 
     async def _name(self, token_id: str) -> str:
         stored = await self._engine.get_entry(TOKENS_TABLE, token_id)

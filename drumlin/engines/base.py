@@ -303,6 +303,10 @@ class Engine(Protocol):
     async def get_entries(self, table: str) -> dict[str, bytes]:
         """All entries of a table, in order of their keys."""
 
+    async def last_entries(self, table: str, *, limit: int, before: str = "") -> dict[str, bytes]:
+        """The entries with the last keys of a table, or the last before a key; the last of all comes first. The others
+        are not read."""
+
     async def get_entry(self, table: str, key: str) -> bytes | None:
         """One entry of a table."""
 

@@ -95,6 +95,7 @@ class BlockingEngine:
     put_meta_if_absent = _blocking(Engine.put_meta_if_absent)
     put_entries = _blocking(Engine.put_entries)
     get_entries = _blocking(Engine.get_entries)
+    last_entries = _blocking(Engine.last_entries)
     get_entry = _blocking(Engine.get_entry)
     delete_entries = _blocking(Engine.delete_entries)
     claim = _blocking(Engine.claim)

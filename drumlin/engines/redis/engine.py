@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from itertools import count
 from typing import Any
 
@@ -413,6 +413,12 @@ class RedisEngine(RedisKeeping):
         flat = await self._at_root("HGETALL", f"{self._root}table:{table}")
         entries = {key.decode(): value for key, value in zip(flat[::2], flat[1::2], strict=True)}
         return dict(sorted(entries.items()))
+
+    async def last_entries(self, table: str, *, limit: int, before: str = "") -> dict[str, bytes]:
+        keys = [key.decode() for key in await self._at_root("HKEYS", f"{self._root}table:{table}")]
+        wanted = nlargest(limit, (key for key in keys if not before or key < before))
+        values = await self._at_root("HMGET", f"{self._root}table:{table}", *wanted) if wanted else []
+        return {key: value for key, value in zip(wanted, values, strict=True) if value is not None}
 
     async def get_entry(self, table: str, key: str) -> bytes | None:
         value: bytes | None = await self._at_root("HGET", f"{self._root}table:{table}", key)

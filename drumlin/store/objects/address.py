@@ -90,7 +90,8 @@ def find_access(environment: Mapping[str, str], home: Path) -> Access:
         )
     regions = (environment.get("AWS_REGION"), environment.get("AWS_DEFAULT_REGION"), told.get("region"))
     authority = environment.get("AWS_CA_BUNDLE") or told.get("ca_bundle", "")
-    return Access(endpoint.rstrip("/"), next(filter(None, regions), REGION_DEFAULT), *keys, authority=authority)
+    region, (key_id, secret, session) = next(filter(None, regions), REGION_DEFAULT), keys
+    return Access(endpoint.rstrip("/"), region, key_id, secret, session, authority)
 
 
 _VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")

@@ -236,9 +236,11 @@ class RedisEngine(RedisKeeping):
     async def release_nodes(self, nodes: Sequence[str], now: float) -> int:
         return sum(await self._call_everywhere("release_nodes", now, *nodes)) if nodes else 0
 
-    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str) -> bool:
+    async def strike(
+        self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str, counter: str = ""
+    ) -> bool:
         host = host_of(url)
-        what = (host, short_url(url, host), now, limit, kind, error)
+        what = (host, short_url(url, host), now, limit, kind, error, counter)
         answer = await self._call("strike", shard, encode((next(self._calls), *what)))
         for _ in range(FINDS_MAX):
             if answer >= 0:
@@ -283,12 +285,12 @@ class RedisEngine(RedisKeeping):
 
     # What went wrong for good
 
-    async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
-        revived: int = await self._call("revive", shard, encode((now, hosts_and_shorts(urls))))
+    async def revive(self, shard: int, urls: Sequence[str], now: float, *, counter: str = "") -> int:
+        revived: int = await self._call("revive", shard, encode((now, hosts_and_shorts(urls), counter)))
         return revived
 
-    async def drop(self, shard: int, urls: Sequence[str]) -> int:
-        dropped: int = await self._call("drop", shard, encode(hosts_and_shorts(urls)))
+    async def drop(self, shard: int, urls: Sequence[str], *, counter: str = "") -> int:
+        dropped: int = await self._call("drop", shard, encode((hosts_and_shorts(urls), counter)))
         return dropped
 
     async def forget_done(self, shard: int, urls: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumlin.cli.console import line, results, say, write_json
+from drumlin.cli.console import print_result, say
 from drumlin.cli.help import VerbFamily
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded, config_options
@@ -163,7 +163,7 @@ def checkpoint_command(loaded: Loaded, remote: Remote, name: str) -> None:
     wanted = name or datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
     _check_name(wanted)
     answer = remote.post(paths.CHECKPOINT, {"name": wanted})
-    _print(loaded, f"Checkpoint {wanted} is in {answer['path']}.", answer)
+    print_result(loaded.process, f"Checkpoint {wanted} is in {answer['path']}.", answer)
 
 
 @command.command("restore")
@@ -179,7 +179,7 @@ def restore_command(loaded: Loaded, name: str) -> None:
     _check_name(name)
     before = _run(restore(Path(loaded.process.out).absolute(), name))
     said = f"The queue is as it was at checkpoint {name}; the one before is in {before}."
-    _print(loaded, said, {"name": name, "before": str(before)})
+    print_result(loaded.process, said, {"name": name, "before": str(before)})
 
 
 # What they share
@@ -284,15 +284,7 @@ def _tell(loaded: Loaded, digest: Digest, done: str, **more: object) -> None:
     counts = {str(section): count for section, count in digest.counts.items()}
     urls = counted(sum(counts[name] for name in ("queued", "scheduled", "dead", "done")), "URL")
     said = f"{urls} ({counts['done']:,} done, {counts['dead']:,} given up) of {counted(counts['hosts'], 'host')}"
-    _print(loaded, f"{done}: {said}.", {**more, "records": counts})
-
-
-def _print(loaded: Loaded, said: str, document: object) -> None:
-    """The result, on stdout."""
-    if loaded.process.json:
-        write_json(document)
-    elif not loaded.process.quiet:
-        line(results(loaded.process), said)
+    print_result(loaded.process, f"{done}: {said}.", {**more, "records": counts})
 
 
 def _advise(loaded: Loaded, sentence: str) -> None:

@@ -55,7 +55,7 @@ from drumlin.errors import DrumlinError
 from drumlin.events.coordinating import events_left
 from drumlin.events.options import EventsOptions, SeedsOptions, check_store
 from drumlin.garbage_collection import collect_seldom, set_apart_what_is_loaded
-from drumlin.lines import tell
+from drumlin.lines import counted, tell
 from drumlin.local.bounds import Bounds
 from drumlin.local.directory import FRONTIER, CrawlDirectory, crawl_files
 from drumlin.local.keepers import Keepers
@@ -328,7 +328,7 @@ class LocalCrawl:
                 await paid(engine, owed.name)
             elif owed.name not in left:
                 again = await fetch_again(engine, owed.name, await self._time.now())
-                self._say(f"{again} pages of {owed.name} never arrived in {self._objects}: they are fetched again.")
+                self._say(f"{counted(again, 'page')} of {owed.name} never arrived in {self._objects}: fetched again.")
 
     def _segments_left(self) -> set[str]:
         """The segments of which something waits on this disk."""

@@ -74,7 +74,7 @@ async def make(place: Path, urls: int) -> None:
 
 
 def step(name: str, *arguments: str) -> None:
-    command = [sys.executable, "-m", "drumlin", "frontier", *arguments, "--quiet"]
+    command = [sys.executable, "-m", "drumlin", "frontier", *arguments]
     usage = run_measured(command, STEP_S_MAX)
     said = usage.output.strip().splitlines()[-1] if usage.output.strip() else ""
     print(
@@ -86,12 +86,12 @@ def step(name: str, *arguments: str) -> None:
 
 
 @contextmanager
-def target(folder: Path, *, redis: bool) -> Iterator[str]:
+def target(folder: Path, *, redis: bool) -> Iterator[tuple[str, str]]:
     if not redis:
-        yield f"rocksdb:{folder / 'copy'}"
+        yield "--out", str(folder / "copy")
         return
     with redis_cluster(folder / "redis") as cluster:
-        yield url_of(cluster.servers[0], namespace="copy")
+        yield "--engine", url_of(cluster.servers[0], namespace="copy")
 
 
 def main() -> None:
@@ -110,13 +110,13 @@ def main() -> None:
             began = time.monotonic()
             drive(make(source, options.urls))
             print(f"made     {time.monotonic() - began:8.1f} s  {options.urls:,} URLs", flush=True)
-        with target(folder, redis=options.redis) as spec:
-            step("export", "export", str(file), "--engine", f"rocksdb:{source}")
+        with target(folder, redis=options.redis) as place:
+            step("export", "export", str(file), "--out", str(source))
             print(
                 f"file     {file.stat().st_size / 1e6:8,.0f} MB, {file.stat().st_size / options.urls:.1f} bytes a URL"
             )
-            step("import", "import", str(file), "--engine", spec)
-            step("verify", "verify", str(file), "--engine", spec)
+            step("import", "import", str(file), *place)
+            step("verify", "verify", str(file), *place)
 
 
 if __name__ == "__main__":

@@ -84,11 +84,9 @@ class AuditLog:
 
     async def read(self, *, limit: int = READ_MAX, before: float | None = None) -> list[AuditEntry]:
         """The newest entries before a time, newest first; at most `READ_MAX` at once."""
-        entries = await self._engine.get_entries(AUDIT_TABLE)
-        end = None if before is None else _time_key(before)
-        keys = sorted((key for key in entries if end is None or key < end), reverse=True)
-        most = max(0, min(limit, READ_MAX))
-        found = [msgspec.msgpack.decode(entries[key], type=AuditEntry) for key in keys[:most]]
+        end, most = "" if before is None else _time_key(before), max(0, min(limit, READ_MAX))
+        entries = await self._engine.last_entries(AUDIT_TABLE, limit=most, before=end)
+        found = [msgspec.msgpack.decode(entry, type=AuditEntry) for entry in entries.values()]
         if self._elsewhere is not None:
             others = await asyncio.to_thread(self._elsewhere)
             found += [entry for entry in others if before is None or entry.time < before]

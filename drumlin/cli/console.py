@@ -58,6 +58,14 @@ def say(process: ProcessConfig, sentence: str) -> None:
         tell(process, sentence)
 
 
+def print_result(process: ProcessConfig, sentence: str, document: object) -> None:
+    """The result of a verb on stdout: a sentence, unless the user wants quiet, or a document of JSON."""
+    if process.json:
+        write_json(document)
+    elif not process.quiet:
+        line(results(process), sentence)
+
+
 def write_json(value: object) -> None:
     """One JSON document on stdout, indented, for people and programs."""
     document = msgspec.json.format(msgspec.json.encode(value), indent=2)

@@ -51,7 +51,7 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from drumlin.cli.progress import Progress
     from drumlin.cli.summary import print_report, tell_fruitless_seeds
-    from drumlin.coordinator.patience import PATIENCE
+    from drumlin.coordinator.patience import PATIENCE, TOPIC_LOST
     from drumlin.local.crawl import LocalCrawl
     from drumlin.tracing import check_installed
 
@@ -76,7 +76,7 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
     tell_fruitless_seeds(messages(process), report, Path(process.out))
     if report.interrupted:
         return EXIT_INTERRUPTED
-    if report.stop_reason == PATIENCE:
+    if report.stop_reason == PATIENCE or report.stop_reason.startswith(TOPIC_LOST):
         return EXIT_OUT_OF_REACH
     return EXIT_OK if report.pages or report.stop_reason else EXIT_NOTHING
 
@@ -115,9 +115,15 @@ def read_seeds(urls: tuple[str, ...], input_file: str | None) -> list[str]:
 def _last_seeds(out: Path) -> str:
     """What to type to resume the crawl in this directory, in words."""
     record = CrawlRecord.read(out)
-    seeds = record.seeds[:SEEDS_NAMED] if record else []
-    others = " and its other URLs" if record and len(record.seeds) > SEEDS_NAMED else ""
-    return f"`drumlin crawl {' '.join(seeds)}`{others}, and the flags of its last start" if seeds else "its own URLs"
+    return (
+        f"{seeds_named(record.seeds)}, and the flags of its last start" if record and record.seeds else "its own URLs"
+    )
+
+
+def seeds_named(seeds: list[str], *flags: str) -> str:
+    """The command that crawls from these seeds, in words."""
+    others = " and its other URLs" if len(seeds) > SEEDS_NAMED else ""
+    return f"`{' '.join(('drumlin crawl', *seeds[:SEEDS_NAMED], *flags))}`{others}"
 
 
 def _hrefs(urls: tuple[str, ...], input_file: str | None) -> Iterator[tuple[str, str]]:

@@ -52,26 +52,29 @@ EXIT_CODES = (
         errors.EXIT_USAGE,
         "the command asks for something impossible",
         "a bad flag, URL, value or regular expression, an unknown key in `drumlin.toml`, an input file that cannot be "
-        "read",
+        "read, a crawl that does not exist (a mistyped directory or namespace)",
         "correct the command or the file; nothing was changed",
     ),
     ExitCode(
         errors.EXIT_STORAGE,
         "the crawl directory cannot be read or written",
-        "disk full, no permission, damaged files, no queue beside stored pages",
+        "disk full, no permission, damaged files (also one that `frontier import` is to read), no queue beside stored "
+        "pages",
         "make room or set the permission, then run the same command: it resumes",
     ),
     ExitCode(
         errors.EXIT_ENGINE,
         "the engine that keeps the frontier failed",
-        "it cannot be opened, or was written by a newer version",
+        "it cannot be opened, or was written by a newer version; the crawl was moved to another engine, or is only "
+        "half imported; `frontier verify` found a difference",
         "see the sentence; nothing acknowledged is lost",
     ),
     ExitCode(
         errors.EXIT_BUSY,
         "something else holds what the command needs",
-        "another crawl runs in this directory, the port is taken",
-        "stop the other, or choose another directory or port",
+        "another crawl runs in this directory, the port is taken, a crawl is already where `frontier import` or "
+        "`migrate` is to put one",
+        "stop the other, or choose another directory, port or namespace",
     ),
     ExitCode(
         EXIT_NOT_FETCHED,
@@ -95,8 +98,9 @@ EXIT_CODES = (
     ),
     ExitCode(
         errors.EXIT_OUT_OF_REACH,
-        "nothing was left but hosts that are out of reach, for as long as `--patience`",
-        "a host is down, a name has no address, a robots.txt gives server errors",
+        "nothing was left but hosts that are out of reach, for as long as `--patience`; or the topic of `--seeds-from` "
+        "could not be read for as long as `--seeds-idle`",
+        "a host is down, a name has no address, a robots.txt gives server errors; a broker is down or mistyped",
         "run the same command: it resumes, and tries them at once, except those that asked us to wait",
     ),
     ExitCode(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumlin.cli.console import results, say, write_json
+from drumlin.cli.console import print_result, say
 from drumlin.cli.help import VerbFamily
 from drumlin.cli.remote import remote_options
 from drumlin.config import Loaded, config_options
-from drumlin.config.processes import without_password
+from drumlin.config.quantities import show_size
 from drumlin.errors import ConfigError, EngineError
+from drumlin.lines import counted
 from drumlin.protocol import paths
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from drumlin.moving.sources import Source
 
 SAID_EVERY_S = 2.0
+ROCKSDB = "rocksdb:"
+CHANGED = "The crawl has gone on since it was exported, or it is another one."
+RAN_MEANWHILE = "Did something run meanwhile? Repeat it with an empty place."
+TWICE = "If the crawl that was exported goes on too, both fetch the same pages."
+_CHECKPOINT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _NAMED = ("out", "engine", "json", "quiet", "color")
 
 
@@ -46,47 +53,56 @@ def export_command(loaded: Loaded, file: Path) -> None:
 
     if file.exists():
         raise ConfigError(f"There is a file {file} already.", "Give another name.")
+    spec = _spec(loaded)
 
     async def run() -> tuple[Digest, int]:
         from drumlin.local.moving import frontier_at
 
-        async with frontier_at(_spec(loaded)) as engine, at_rest(engine, time.time()) as source:
+        async with frontier_at(spec) as engine, at_rest(engine, time.time()) as source:
             return await export(source, file, _Progress(loaded, "Exporting"))
 
     digest, size = _run(run())
-    _tell(loaded, digest, f"Exported to {file} ({size:,} bytes)", file=str(file), bytes=size)
+    _tell(loaded, digest, f"Exported to {file} ({show_size(size)})", file=str(file), bytes=size)
 
 
 @command.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @config_options(*_NAMED)
 def import_command(loaded: Loaded, file: Path) -> None:
-    """Fill an empty engine from FILE, and compare both.
+    """Fill an empty directory (--out) or an empty namespace of Redis (--engine) from FILE, and compare both.
 
     If it is broken off, the same command goes on with it.
     """
+    spec = _spec(loaded)
+    place = _shown(spec)
 
-    async def run() -> Digest:
-        from drumlin.local.moving import frontier_at
+    async def run() -> tuple[Digest, str]:
+        from drumlin.local.moving import crawl_folder, frontier_at, note_record
+        from drumlin.moving.filling import finish
         from drumlin.moving.sources import FileSource
 
         source = FileSource(file)
-        async with frontier_at(_spec(loaded), founds=True, closed=True) as engine:
-            digest = await _fill(loaded, engine, source)
-            await _finish(engine, source)
-            return digest
+        async with frontier_at(spec, founds=True, closed=True) as engine:
+            digest = await _fill(loaded, engine, source, place)
+            await finish(engine, source)
+            folder = crawl_folder(Path(place)) if spec.startswith(ROCKSDB) else None
+            seeds = await note_record(engine, folder) if folder is not None else []
+        return digest, _how_to_go_on(place, seeds, is_folder=folder is not None)
 
-    _tell(loaded, _run(run()), f"Imported from {file} into {_shown(loaded)}", file=str(file))
+    digest, advice = _run(run())
+    _tell(loaded, digest, f"Imported from {file} into {place}", file=str(file))
+    _advise(loaded, f"{advice} {TWICE}")
 
 
 @command.command("verify")
 @click.argument("file", type=click.Path(path_type=Path))
 @config_options(*_NAMED)
 def verify_command(loaded: Loaded, file: Path) -> None:
-    """Compare FILE with a crawl: every record, and the order of every queue.
+    """Compare FILE with a crawl: every URL, host and setting, and the order of every queue.
 
     The exit code is 4 if they differ.
     """
+    spec = _spec(loaded)
 
     async def run() -> Digest:
         from drumlin.local.moving import frontier_at
@@ -94,45 +110,46 @@ def verify_command(loaded: Loaded, file: Path) -> None:
         from drumlin.moving.sources import FileSource, at_rest
 
         source = FileSource(file)
-        async with frontier_at(_spec(loaded)) as engine, at_rest(engine, 0.0):
+        async with frontier_at(spec) as engine, at_rest(engine, 0.0):
             digest, different = await compare(source, engine, _Progress(loaded, "Comparing"))
-        _check(different, f"{file} and {_shown(loaded)} differ")
+        _check(different, f"{file} and {_shown(spec)} differ", CHANGED)
         return digest
 
-    _tell(loaded, _run(run()), f"{file} and {_shown(loaded)} are the same", file=str(file))
+    _tell(loaded, _run(run()), f"{file} and {_shown(spec)} are the same", file=str(file))
 
 
 @command.command("migrate")
-@click.option(
-    "--from", "source", required=True, metavar="rocksdb:DIR", help="the directory of the crawl to move, or its queue"
-)
-@click.option("--to", "target", metavar="ENGINE", help="an empty engine, such as redis://HOST:PORT/NAMESPACE")
+@click.option("--from", "source", required=True, metavar="rocksdb:DIR", help="the directory of the crawl to move")
+@click.option("--to", "target", metavar="redis://HOST:PORT/NAMESPACE", help="an empty namespace of Redis")
 @config_options("engine", "json", "quiet", "color")
 def migrate_command(loaded: Loaded, source: str, target: str | None) -> None:
-    """Move a crawl that does not run to another engine, and compare both.
+    """Move a crawl that does not run from a directory to Redis, and compare both.
 
     Afterwards the old queue is closed, so nobody fetches the same again. If it is broken off, the same command goes on
     with it.
     """
     to = target or loaded.process.engine
-    if to is None or not source.startswith("rocksdb:"):
-        hint = "Give --from rocksdb:DIR and --to redis://HOST:PORT/NAMESPACE. From Redis, use `export` and `import`."
-        raise ConfigError("This moves a crawl from RocksDB to another engine.", hint)
+    if to is None or not source.startswith(ROCKSDB) or to.startswith(ROCKSDB):
+        hint = "Give --from rocksdb:DIR and --to redis://HOST:PORT/NAMESPACE. Otherwise use `export` and `import`."
+        raise ConfigError("This moves a crawl from a directory to Redis.", hint)
+    folder, place = Path(source.removeprefix(ROCKSDB)), _shown(to)
 
-    async def run() -> Digest:
-        from drumlin.local.moving import frontier_at
+    async def run() -> tuple[Digest, str]:
+        from drumlin.local.moving import close_moved, frontier_at
+        from drumlin.moving.filling import finish
         from drumlin.moving.sources import at_rest
 
         async with frontier_at(source, closed=True) as old, frontier_at(to, founds=True, closed=True) as new:
-            await _check_not_moved(old, without_password(to))
-            async with at_rest(old, time.time()) as told:
-                digest = await _fill(loaded, new, told)
-            await _close(old, without_password(to))
-            await _finish(new, told)
-            return digest
+            await _check_not_moved(old, new, place)
+            async with at_rest(old, time.time(), str(folder)) as told:
+                digest = await _fill(loaded, new, told, place)
+            closed = await close_moved(old, folder, place)
+            await finish(new, told)
+            return digest, f"{closed.hint} {await _stopped(new)}".strip()
 
-    place = without_password(to)
-    _tell(loaded, _run(run()), f"Moved from {source} to {place}", source=source, target=place)
+    digest, advice = _run(run())
+    _tell(loaded, digest, f"Moved from {folder} to {place}", source=source, target=place)
+    _advise(loaded, advice)
 
 
 @command.command("checkpoint")
@@ -144,11 +161,9 @@ def checkpoint_command(loaded: Loaded, remote: Remote, name: str) -> None:
     It costs little, because files are shared.
     """
     wanted = name or datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
+    _check_name(wanted)
     answer = remote.post(paths.CHECKPOINT, {"name": wanted})
-    if loaded.process.json:
-        write_json(answer)
-    else:
-        say(loaded.process, f"Checkpoint {wanted} is in {answer['path']}.")
+    print_result(loaded.process, f"Checkpoint {wanted} is in {answer['path']}.", answer)
 
 
 @command.command("restore")
@@ -161,11 +176,10 @@ def restore_command(loaded: Loaded, name: str) -> None:
     """
     from drumlin.local.moving import restore
 
+    _check_name(name)
     before = _run(restore(Path(loaded.process.out).absolute(), name))
-    if loaded.process.json:
-        write_json({"name": name, "before": str(before)})
-    else:
-        say(loaded.process, f"The queue is as it was at checkpoint {name}; the one before is in {before}.")
+    said = f"The queue is as it was at checkpoint {name}; the one before is in {before}."
+    print_result(loaded.process, said, {"name": name, "before": str(before)})
 
 
 # What they share
@@ -178,49 +192,70 @@ def _run(work: Any) -> Any:
 
 
 def _spec(loaded: Loaded) -> str:
-    """The engine that was named, or that of the crawl directory."""
-    return loaded.process.engine or f"rocksdb:{Path(loaded.process.out).absolute() / 'frontier'}"
+    """The engine that was named, or that of the crawl directory. A directory has one name here, which is --out."""
+    engine, origins = loaded.process.engine, loaded.origins
+    if origins["out"].source == origins["engine"].source == "flag":
+        raise ConfigError("--out and --engine name two different things.", "Give one of them.")
+    if engine is None or loaded.stronger("out", "engine") == "out":
+        return f"{ROCKSDB}{loaded.process.out}"
+    if engine.startswith(ROCKSDB):
+        raise ConfigError("Here a directory is named with --out.", f"Give --out {engine.removeprefix(ROCKSDB)}.")
+    return engine
 
 
-def _shown(loaded: Loaded) -> str:
-    return without_password(_spec(loaded))
+def _shown(spec: str) -> str:
+    """What people call it: a directory, or an address without its password."""
+    if not spec.startswith(("redis:", "rediss:")):
+        return spec.removeprefix(ROCKSDB)
+    from drumlin.engines.redis.address import shown
+
+    return shown(spec)
 
 
-async def _fill(loaded: Loaded, engine: Engine, source: Source) -> Digest:
+def _check_name(name: str) -> None:
+    if not _CHECKPOINT.fullmatch(name):
+        hint = "Use 1 to 64 letters, digits, `_`, `.` and `-`, and neither `.` nor `-` first."
+        raise ConfigError(f"{name!r} cannot be the name of a checkpoint.", hint)
+
+
+async def _fill(loaded: Loaded, engine: Engine, source: Source, place: str) -> Digest:
     from drumlin.moving.filling import compare, fill
 
-    await fill(engine, source, _Progress(loaded, "Importing"))
+    await fill(engine, source, _Progress(loaded, "Copying"), place)
     digest, different = await compare(source, engine, _Progress(loaded, "Comparing"))
-    _check(different, "What was imported differs")
+    _check(different, f"{place} differs from {source.origin}", RAN_MEANWHILE)
     return digest
 
 
-async def _finish(engine: Engine, source: Source) -> None:
-    from drumlin.moving.filling import finish
+async def _check_not_moved(old: Engine, new: Engine, target: str) -> None:
+    """Refuse a crawl that was moved, unless the last step of this very move is missing."""
+    from drumlin.engines.kept import CLOSED_KEY, Closed
 
-    await finish(engine, source)
-
-
-async def _check_not_moved(engine: Engine, target: str) -> None:
-    from drumlin.engines.kept import CLOSED_KEY
-
-    reason = (await engine.get_meta(CLOSED_KEY) or b"").decode().split("\n")
-    if reason != [""] and reason[2:] != [target]:
-        raise EngineError(*reason[:2])
+    closed = Closed.read(await old.get_meta(CLOSED_KEY))
+    if closed is not None and (closed.name != target or not await new.get_meta(CLOSED_KEY)):
+        raise EngineError(closed.sentence, closed.hint)
 
 
-async def _close(engine: Engine, target: str) -> None:
-    from drumlin.engines.kept import CLOSED_KEY
+async def _stopped(engine: Engine) -> str:
+    """What to do about a crawl that does not go on by itself; empty if it does."""
+    from drumlin.coordinator.dispatch import STATE_KEY
 
-    hint = f"Go on with it there: --engine {target}, and the same directory as its store."
-    await engine.put_meta(CLOSED_KEY, "\n".join((f"This crawl was moved to {target}.", hint, target)).encode())
+    if await engine.get_meta(STATE_KEY) in (b"draining", b"paused"):
+        return "It was stopped: say `drumlin resume --coordinator URL` before nodes join, or they leave again."
+    return ""
 
 
-def _check(different: list[str], what: str) -> None:
+def _how_to_go_on(place: str, seeds: list[str], *, is_folder: bool) -> str:
+    if not is_folder:
+        return f"Go on with it: coordinators with --engine {place} and the store of the crawl, and nodes."
+    from drumlin.cli.crawl import seeds_named
+
+    return f"Go on with it: {seeds_named(seeds, '--out', place)}, and the flags of its last start."
+
+
+def _check(different: list[str], what: str, hint: str) -> None:
     if different:
-        raise EngineError(
-            f"{what}: {'; '.join(different)}.", "Did something run meanwhile? Repeat it with an empty engine."
-        )
+        raise EngineError(f"{what}: {'; '.join(different)}.", hint)
 
 
 class _Progress:
@@ -236,14 +271,23 @@ class _Progress:
         self._records += records
         if time.monotonic() > self._said + SAID_EVERY_S:
             self._said = time.monotonic()
-            self._say(f"{self._doing}: {self._records:,} records, now {section}.")
+            self._say(f"{self._doing}: {self._records:,} records so far, now {_called(section)}.")
+
+
+def _called(section: Section) -> str:
+    from drumlin.moving.digests import CALLED
+
+    return CALLED[section]
 
 
 def _tell(loaded: Loaded, digest: Digest, done: str, **more: object) -> None:
     counts = {str(section): count for section, count in digest.counts.items()}
-    if loaded.process.json:
-        write_json({**more, "records": counts})
-        return
-    urls = sum(counts[name] for name in ("queued", "scheduled", "dead", "done"))
-    said = f"{urls:,} URLs ({counts['done']:,} done, {counts['dead']:,} given up) of {counts['hosts']:,} hosts"
-    results(loaded.process).print(f"{done}: {said}.")
+    urls = counted(sum(counts[name] for name in ("queued", "scheduled", "dead", "done")), "URL")
+    said = f"{urls} ({counts['done']:,} done, {counts['dead']:,} given up) of {counted(counts['hosts'], 'host')}"
+    print_result(loaded.process, f"{done}: {said}.", {**more, "records": counts})
+
+
+def _advise(loaded: Loaded, sentence: str) -> None:
+    """What to do next, on stderr, for people."""
+    if not loaded.process.json:
+        say(loaded.process, sentence)

@@ -71,12 +71,14 @@ def command(loaded: Loaded, sql: str | None, as_csv: bool) -> None:
 
 
 def _answering(loaded: Loaded, sql: str) -> AbstractContextManager[Answer]:
+    from drumlin.local.moved import tell_moved
     from drumlin.sql.database import answering, answering_from
     from drumlin.store.opening import open_store, store_address
     from drumlin.store.tables.reading import has_moved_tables
 
     named = loaded.process.store if loaded.is_given("store") else None
     folder = Path(named) if named else store_of(loaded)
+    tell_moved(folder, "What it has stored since is here only if it still stores here.")
     address = named if is_objects(named) else store_address(folder)
     files = open_store(address or folder)
     # DuckDB itself cannot open tables that are elsewhere.

@@ -20,8 +20,10 @@ def command(loaded: Loaded) -> None:
 
     from drumlin.api.explaining.report import Report
     from drumlin.cli.summary import print_report
+    from drumlin.local.moved import tell_moved
 
     out = store_of(loaded)
+    tell_moved(out, "This report is from before, unless the crawl still stores here.")
     try:
         report = msgspec.json.decode((out / "report.json").read_bytes(), type=Report)
     except OSError as cause:

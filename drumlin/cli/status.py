@@ -14,7 +14,7 @@ from drumlin.cli.remote import remote_options
 from drumlin.cli.why import without_troubles
 from drumlin.config import Loaded
 from drumlin.config.quantities import show_size
-from drumlin.lines import one_line
+from drumlin.lines import counted, one_line
 from drumlin.protocol import paths
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def as_it_stands(remote: Remote, stats: dict[str, Any]) -> dict[str, Any]:
 def status_line(stats: dict[str, Any]) -> str:
     totals = stats["totals"]
     return (
-        f"{state_of(stats)}: {stats['pages']:,} pages done, {totals['pending']:,} to go, "
+        f"{state_of(stats)}: {counted(stats['pages'], 'page')} done, {totals['pending']:,} to go, "
         f"{pace(stats['pages_per_s'])} pages/s, {nodes_now(stats['nodes'])}"
         + "".join(f"; {one['message']}" for one in stats["troubles"])
     )

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumlin.cli.console import say, write_json
+from drumlin.cli.console import print_result, say, write_json
 from drumlin.cli.help import VerbFamily
 from drumlin.config import Loaded, config_options
 from drumlin.errors import ConfigError
+from drumlin.lines import counted
 
 if TYPE_CHECKING:
     from drumlin.api.explaining.report import Report
@@ -43,7 +44,7 @@ def finish_command(loaded: Loaded, folder: Path) -> None:
     if engine := loaded.process.engine:
         report = _report(engine)
         report.write(path)
-        say(loaded.process, f"Wrote {path}: {report.pages:,} pages. {ending(report)}")
+        say(loaded.process, f"Wrote {path}: {counted(report.pages, 'page')}. {ending(report)}")
     elif not path.exists():
         raise ConfigError(f"There is no {path}.", "Give the crawl's --engine, which knows its figures.")
     if loaded.process.json:
@@ -90,11 +91,10 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
             if dry_run or not compact(files, segments, Path(folder)):
                 break
     if held:
-        say(loaded.process, f"{len(held)} segments are left alone, because a hold covers them.")
+        say(loaded.process, f"Left alone, because a hold covers it: {counted(len(held), 'segment')}.")
     said = "would be joined" if dry_run else "joined"
-    say(loaded.process, f"{joined} small segments of {files} {said}." if joined else "There is nothing to join.")
-    if loaded.process.json:
-        write_json({"segments": joined, "held": len(held), "dry_run": dry_run})
+    found = f"{counted(joined, 'small segment')} of {files} {said}." if joined else "There is nothing to join."
+    print_result(loaded.process, found, {"segments": joined, "held": len(held), "dry_run": dry_run})
 
 
 @command.command("collect")
@@ -109,21 +109,19 @@ def collect_command(loaded: Loaded, dry_run: bool, older: str) -> None:
     """
     import time
 
-    from drumlin.config.quantities import parse_duration, show_size
+    from drumlin.config.quantities import show_size
     from drumlin.store.objects.collection import find_garbage, remove_garbage
 
+    older_s = _duration("--older", older)
     files, now = _bucket(loaded), time.time()
-    garbage = find_garbage(files, now, parse_duration(older))
+    garbage = find_garbage(files, now, older_s)
     if not dry_run:
         remove_garbage(files, garbage, now)
     said = "would be removed" if dry_run else "removed"
     objects, uploads = len(garbage.objects), len(garbage.uploads)
-    say(
-        loaded.process,
-        f"{objects} objects ({show_size(garbage.bytes)}) and {uploads} unfinished uploads {said}.",
-    )
-    if loaded.process.json:
-        write_json({"objects": objects, "bytes": garbage.bytes, "uploads": uploads, "dry_run": dry_run})
+    found = f"{counted(objects, 'object')} ({show_size(garbage.bytes)}) and {counted(uploads, 'unfinished upload')}"
+    told = {"objects": objects, "bytes": garbage.bytes, "uploads": uploads, "dry_run": dry_run}
+    print_result(loaded.process, f"{found} {said}.", told)
 
 
 @command.command("check")
@@ -136,22 +134,29 @@ def check_command(loaded: Loaded, refetch: bool, after: str) -> int:
     Of a store in a bucket, every file that its manifest names must be there. With --engine, every page that counts as
     done must have arrived; those of a node whose disk was lost did not, and --refetch queues them again.
     """
-    from drumlin.config.quantities import parse_duration
     from drumlin.errors import EXIT_OK, EXIT_STORAGE
     from drumlin.store.objects.address import is_objects
 
-    store = loaded.process.store
+    store, after_s = loaded.process.store, _duration("--after", after)
     missing = _missing(loaded) if is_objects(store) else []
-    lost = _lost(loaded, parse_duration(after), refetch=refetch) if loaded.process.engine else {}
+    lost = _lost(loaded, after_s, refetch=refetch) if loaded.process.engine else {}
     for name in missing[:NAMES_SHOWN_MAX]:
         say(loaded.process, f"Missing: {name}")
     for name, urls in list(lost.items())[:NAMES_SHOWN_MAX]:
-        said = "are fetched again" if refetch else "never arrived"
-        say(loaded.process, f"{urls} URLs of {name} {said}.")
-    say(loaded.process, f"{len(missing)} files are missing, {len(lost)} bundles never arrived.")
-    if loaded.process.json:
-        write_json({"missing": missing, "lost": lost, "refetched": refetch})
+        said = "to be fetched again" if refetch else "that never arrived"
+        say(loaded.process, f"{counted(urls, 'URL')} of {name} {said}.")
+    found = f"Missing: {counted(len(missing), 'file')}. Never arrived: {counted(len(lost), 'bundle')}."
+    print_result(loaded.process, found, {"missing": missing, "lost": lost, "refetched": refetch})
     return EXIT_STORAGE if missing or (lost and not refetch) else EXIT_OK
+
+
+def _duration(flag: str, text: str) -> float:
+    from drumlin.config.quantities import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise ConfigError(f"{flag} must be a duration, not {text!r}.", "24h, say.") from None
 
 
 def _bucket(loaded: Loaded) -> ObjectFiles:

@@ -111,7 +111,7 @@ def ending(report: Report) -> str:
     if report.stop_reason in SETTINGS:
         return f"Stopped by {SETTINGS[report.stop_reason].flag}: {left}. Raise it and run the command again to go on."
     if report.stop_reason:
-        return f"{report.stop_reason.capitalize()}: {left}. {_next(report)}"
+        return one_line(f"{report.stop_reason[:1].upper()}{report.stop_reason[1:]}: {left}. {_next(report)}")
     if report.state != CrawlState.FINISHED:
         return f"The crawl is {report.state}, not finished: {left}. {_next(report)}"
     if report.urls_pending:

@@ -280,7 +280,7 @@ def open_crawl(spec: str, *, founds: bool = False) -> Iterator[BlockingEngine]:
     place = Path(spec.removeprefix("rocksdb:")) if spec.startswith("rocksdb:") else None
     if place is not None and not founds and not place.exists():
         raise ConfigError(f"There is no crawl in {place}.", "Name its engine with --engine rocksdb:DIR.")
-    engine = open_blocking(spec, shard_count=shards_to_found(spec) if founds else None)
+    engine = open_blocking(spec, shard_count=shards_to_found(spec) if founds else None, founds=founds)
     try:
         yield engine
     finally:

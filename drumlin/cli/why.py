@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 NO_CAUSE = "Nothing that the figures of the last seconds show keeps it from fetching more."
 WAITING = frozenset({"queued", "scheduled"})
 """The states of a URL whose turn has yet to come."""
-WHOLE_CRAWL = frozenset({"paused", "draining", "stopped", "finished", "not_running", "no_nodes", "no_active_nodes"})
+WHOLE_CRAWL = frozenset(
+    {"paused", "draining", "stopped", "finished", "moved", "not_running", "no_nodes", "no_active_nodes"}
+)
 """The reasons for which no URL of a crawl is fetched, whatever its host waits for."""
 
 

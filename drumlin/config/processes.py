@@ -131,7 +131,11 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = None
     seeds_idle_s: Annotated[
         float | None,
-        Key(Kind.DURATION, "end when nothing is left and the topic has had no URL for so long; none: wait", minimum=0),
+        Key(
+            Kind.DURATION,
+            "end when nothing is left and the topic has had no URL, or could not be read, for so long; none: wait",
+            minimum=0,
+        ),
     ] = None
     sync: Annotated[bool, Key(Kind.SWITCH, "survive power loss too: a page counts as done when the disk has it")] = (
         False

@@ -27,7 +27,7 @@ async def revive(engine: Engine, letters: Iterable[DeadLetter], now: float) -> i
     """Queue these dead letters again; returns how many were still there to be queued."""
     changed = 0
     for (shard, kind), urls in _by_shard_and_kind(engine, letters).items():
-        changed += await _gone(engine, shard, kind, await engine.revive(shard, urls, now))
+        changed += await engine.revive(shard, urls, now, counter=dead_counter(kind))
     return changed
 
 
@@ -35,14 +35,8 @@ async def drop(engine: Engine, letters: Iterable[DeadLetter]) -> int:
     """Count these dead letters as done; returns how many were still there."""
     changed = 0
     for (shard, kind), urls in _by_shard_and_kind(engine, letters).items():
-        changed += await _gone(engine, shard, kind, await engine.drop(shard, urls))
+        changed += await engine.drop(shard, urls, counter=dead_counter(kind))
     return changed
-
-
-async def _gone(engine: Engine, shard: int, kind: FailureKind, count: int) -> int:
-    if count:
-        await engine.count(shard, {dead_counter(kind): -count})
-    return count
 
 
 def _by_shard_and_kind(engine: Engine, letters: Iterable[DeadLetter]) -> dict[tuple[int, FailureKind], list[str]]:

@@ -14,6 +14,8 @@ from drumlin.model import HostStanding, HostState
 
 PATIENCE = "patience"
 """The reason that is given when a crawl stops for this."""
+TOPIC_LOST = "the topic of --seeds-from cannot be read"
+"""The same for a crawl whose seeds come from a topic; what is wrong with it follows."""
 HOSTS_LOOKED_AT_MAX = 1_000
 
 

@@ -20,7 +20,7 @@ shards, and `watched` measures how long calls take. Read `base` first, then `mem
 from __future__ import annotations
 
 from drumlin.engines.base import SHARD_COUNT_DEFAULT, SHARD_COUNT_MAX, Added, Engine, shard_of
-from drumlin.engines.kept import CLOSED_KEY
+from drumlin.engines.kept import CLOSED_KEY, Closed
 from drumlin.errors import ConfigError, EngineError
 
 __all__ = ["SHARD_COUNT_DEFAULT", "SHARD_COUNT_MAX", "Added", "Engine", "open_engine", "shard_of"]
@@ -33,6 +33,7 @@ async def open_engine(
     sync: bool = False,
     read_only: bool = False,
     closed: bool = False,
+    founds: bool = True,
 ) -> Engine:
     """Open the engine that `spec` names: `memory`, `rocksdb:PATH` (created there if it does not exist), or
     `redis://HOST:PORT[,HOST:PORT…]/[NAMESPACE]` (`rediss://` with TLS).
@@ -43,16 +44,19 @@ async def open_engine(
 
     A frontier that is only half imported, or that was moved to another engine, is refused, unless it is opened to be
     looked at (`read_only`) or by those who move frontiers (`closed`).
+
+    Without `founds`, a `ConfigError` says so where there is no frontier and names those that are there; this has an
+    effect on `redis` only, since anybody can see whether a folder exists.
     """
-    engine = await _open(spec, shard_count, sync=sync, read_only=read_only)
-    reason = None if read_only or closed else await engine.get_meta(CLOSED_KEY)
-    if reason:
+    engine = await _open(spec, shard_count, sync=sync, read_only=read_only, founds=founds)
+    reason = None if read_only or closed else Closed.read(await engine.get_meta(CLOSED_KEY))
+    if reason is not None:
         await engine.close()
-        raise EngineError(*reason.decode().split("\n")[:2])
+        raise EngineError(reason.sentence, reason.hint)
     return engine
 
 
-async def _open(spec: str, shard_count: int | None, *, sync: bool, read_only: bool) -> Engine:
+async def _open(spec: str, shard_count: int | None, *, sync: bool, read_only: bool, founds: bool) -> Engine:
     kind, _, place = spec.partition(":")
     if shard_count is not None and not 1 <= shard_count <= SHARD_COUNT_MAX:
         raise ConfigError(f"A frontier has between 1 and {SHARD_COUNT_MAX} shards, not {shard_count}.")
@@ -67,5 +71,5 @@ async def _open(spec: str, shard_count: int | None, *, sync: bool, read_only: bo
     if kind in ("redis", "rediss"):
         from drumlin.engines.redis.engine import open_redis
 
-        return await open_redis(spec, shard_count=shard_count)
+        return await open_redis(spec, shard_count=shard_count, founds=founds)
     raise ConfigError(f"There is no engine {kind!r}.", "Use `memory`, `rocksdb:PATH` or `redis://HOST:PORT/NAMESPACE`.")

@@ -200,10 +200,13 @@ class Engine(Protocol):
         """End all leases of nodes known to be dead. Next contact: the later of the old one and `now`, plus a delay as
         in `expire_all`. Returns how many leases ended."""
 
-    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str) -> bool:
+    async def strike(
+        self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str, counter: str = ""
+    ) -> bool:
         """Count a crash against a queued or leased task, because a process died while it worked on it.
 
-        At `limit` crashes the task leaves its queue or lease and becomes a dead letter. Returns whether it did.
+        At `limit` crashes the task leaves its queue or lease and becomes a dead letter, and `counter`, if one is named,
+        becomes one more in the same step. Returns whether it did.
         """
 
     async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
@@ -233,11 +236,13 @@ class Engine(Protocol):
         in the order of kind and host. `after` and the cost are as in `dead_letters_all`; a group that grows or shrinks
         between two calls may be told twice or not at all."""
 
-    async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
-        """Queue dead URLs again, with no attempts or crashes held against them. Returns how many."""
+    async def revive(self, shard: int, urls: Sequence[str], now: float, *, counter: str = "") -> int:
+        """Queue dead URLs again, with no attempts or crashes held against them. `counter`, if one is named, becomes
+        less by as many in the same step. Returns how many."""
 
-    async def drop(self, shard: int, urls: Sequence[str]) -> int:
-        """Count dead URLs as done: they are no longer dead letters and stay seen. Returns how many."""
+    async def drop(self, shard: int, urls: Sequence[str], *, counter: str = "") -> int:
+        """Count dead URLs as done: they are no longer dead letters and stay seen. `counter` is as in `revive`. Returns
+        how many."""
 
     async def forget_done(self, shard: int, urls: Sequence[str]) -> int:
         """Forget those of these URLs that are done: offered again, they are new. They still count as done, and among
@@ -302,6 +307,10 @@ class Engine(Protocol):
 
     async def get_entries(self, table: str) -> dict[str, bytes]:
         """All entries of a table, in order of their keys."""
+
+    async def last_entries(self, table: str, *, limit: int, before: str = "") -> dict[str, bytes]:
+        """The entries with the last keys of a table, or the last before a key; the last of all comes first. The others
+        are not read."""
 
     async def get_entry(self, table: str, key: str) -> bytes | None:
         """One entry of a table."""

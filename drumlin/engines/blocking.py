@@ -95,6 +95,7 @@ class BlockingEngine:
     put_meta_if_absent = _blocking(Engine.put_meta_if_absent)
     put_entries = _blocking(Engine.put_entries)
     get_entries = _blocking(Engine.get_entries)
+    last_entries = _blocking(Engine.last_entries)
     get_entry = _blocking(Engine.get_entry)
     delete_entries = _blocking(Engine.delete_entries)
     claim = _blocking(Engine.claim)
@@ -146,10 +147,10 @@ class BlockingEngine:
 
 
 def open_blocking(
-    spec: str, *, shard_count: int | None = None, read_only: bool = False, closed: bool = False
+    spec: str, *, shard_count: int | None = None, read_only: bool = False, closed: bool = False, founds: bool = True
 ) -> BlockingEngine:
     """`open_engine` for code that is not asynchronous."""
-    opening = open_engine(spec, shard_count=shard_count, read_only=read_only, closed=closed)
+    opening = open_engine(spec, shard_count=shard_count, read_only=read_only, closed=closed, founds=founds)
     if not spec.startswith(("redis:", "rediss:")):
         return BlockingEngine(drive(opening))
     loop = asyncio.new_event_loop()

@@ -60,6 +60,9 @@ class Values(Protocol):
     def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Keys that begin with `prefix`, in order, with their values."""
 
+    def scan_back(self, prefix: str, before: str) -> Iterator[tuple[str, bytes]]:
+        """The same from the last to the first; if `before` is not empty, only keys before it."""
+
 
 class ScannedKeyValue(KeyValue, Protocol):
     """`drumlin.dedupe.KeyValue` that can be told."""
@@ -279,6 +282,11 @@ class Embedded:
     async def get_entries(self, table: str) -> dict[str, bytes]:
         prefix = _entry_key(table, "")
         return {key.removeprefix(prefix): value for key, value in self.values.scan(prefix)}
+
+    async def last_entries(self, table: str, *, limit: int, before: str = "") -> dict[str, bytes]:
+        prefix = _entry_key(table, "")
+        found = self.values.scan_back(prefix, prefix + before if before else "")
+        return {key.removeprefix(prefix): value for key, value in islice(found, limit)}
 
     async def get_entry(self, table: str, key: str) -> bytes | None:
         return self.values.get(_entry_key(table, key))

@@ -20,6 +20,7 @@ from enum import StrEnum
 import msgspec
 from xxhash import xxh3_128_digest
 
+from drumlin.lines import one_line
 from drumlin.model import Content, Duplicate, FailureKind, Task, TaskState
 from drumlin.urls import identity
 
@@ -37,8 +38,34 @@ _SHORT_MASK = (1 << SHORT_BITS) - 1
 
 CLOSED_KEY = "closed"
 """Under this key an engine that must not be used says why: see `drumlin.engines.open_engine`."""
-OWN_KEYS = frozenset({CLOSED_KEY, "check"})
+FILLED_KEY = "filled"
+"""Under this key an engine that was filled keeps the name of what it was filled from."""
+OWN_KEYS = frozenset({CLOSED_KEY, FILLED_KEY, "check"})
 """Values that belong to an engine and not to its crawl. They are not told."""
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """Why an engine must not be used, and what to do. Of one that is half filled, `name` is the source it is filled
+    from, at one moment, and `origin` what people call that source. Of one that was moved, `name` is where to."""
+
+    sentence: str
+    hint: str
+    name: str = ""
+    origin: str = ""
+
+    @classmethod
+    def read(cls, value: bytes | None) -> Closed | None:
+        """None if the engine may be used."""
+        return cls(*value.decode().split("\n")) if value else None
+
+    def written(self) -> bytes:
+        """For the value under `CLOSED_KEY`. A name of a file may have a line feed in it, which would part it."""
+        return "\n".join(map(one_line, (self.sentence, self.hint, self.name, self.origin))).encode()
+
+    @property
+    def is_half(self) -> bool:
+        """Whether it is being filled, and so was not moved."""
+        return bool(self.origin)
 
 
 class Section(StrEnum):

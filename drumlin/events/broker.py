@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,11 @@ CONSUMING: Final = {"enable.auto.commit": "false", "enable.auto.offset.store": "
 PRODUCING_DEFAULTS: Final = {"linger.ms": "20", "compression.type": "lz4"}
 CONSUMING_DEFAULTS: Final = {"auto.offset.reset": "earliest", "session.timeout.ms": "10000"}
 
+ANSWER_S: Final = 2.0
+NO_ANSWER: Final = "the broker does not answer"
+# What librdkafka adds to its sentences, and nobody needs: "(after 0ms in state CONNECT, 1 identical error(s) …)".
+_DETAILS: Final = re.compile(r" \(after \d+ms in state \w+.*\)$|(?<=\d)/bootstrap|ipv[46]#")
+
 log = logging.getLogger("drumlin.kafka")
 
 
@@ -52,7 +58,7 @@ class _ClientLog:
 def check_installed(wanted: str | None) -> None:
     """ConfigError if Kafka is wanted and its client is not installed."""
     if wanted and importlib.util.find_spec(LIBRARY) is None:
-        hint = "Install it with `pip install 'drumlin[kafka]'`, or leave out --events and --seeds-from."
+        hint = "Install it (`pip install '.[kafka]'` in drumlin's clone), or leave out --events and --seeds-from."
         raise ConfigError("Kafka needs the library confluent-kafka, which is not installed.", hint)
 
 
@@ -143,6 +149,7 @@ class BrokerConsumer:
         from confluent_kafka import Consumer
 
         self.error = ""
+        self._topic = address.name
         own = {"group.id": group, **CONSUMING_DEFAULTS, **properties, **CONSUMING, "bootstrap.servers": address.brokers}
         self._consumer: Consumer = _made(Consumer, own, properties, self._on_error)
         self._consumer.subscribe([address.name])
@@ -155,10 +162,22 @@ class BrokerConsumer:
             if error is None:
                 taken.append(message)
             else:
-                self.error = str(error.str())
-        if taken or self.assigned:
+                self.error = plainly(str(error.str()))
+        if taken or (self.error and self.assigned and self.answers()):
             self.error = ""
         return taken
+
+    def answers(self) -> bool:
+        """Whether the broker can be asked about the topic; otherwise `error` says so. A member of a group does not
+        notice by itself that nobody answers it any more, and takes the silence for an empty topic."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._consumer.list_topics(self._topic, timeout=ANSWER_S)
+        except KafkaException:
+            self.error = self.error or NO_ANSWER
+            return False
+        return True
 
     def commit(self, taken: Sequence[Any]) -> None:
         """Note in the broker that these, and all before them, need not be read again. KafkaException if it fails."""
@@ -180,7 +199,7 @@ class BrokerConsumer:
         self._consumer.close()
 
     def _on_error(self, error: Any) -> None:
-        self.error = str(error.str())
+        self.error = plainly(str(error.str()))
 
 
 def polled(poll: Callable[[float], Any], count: int, bytes_max: int, wait_s: float) -> Iterator[Any]:
@@ -214,6 +233,11 @@ def _made(
         error = refused.args[0]
         said = without_values(str(error if isinstance(error, str) else error.str()), properties)
         raise ConfigError(f"Kafka's client refuses its settings: {said}.", "Look into --events-config.") from None
+
+
+def plainly(said: str) -> str:
+    """A sentence of librdkafka without its details."""
+    return _DETAILS.sub("", said).rstrip(".")
 
 
 def is_kafka_error(error: BaseException) -> bool:

@@ -17,9 +17,7 @@ class SeedsTaken(Protocol):
 
     taken: int
     bad: int
-
-    @property
-    def lost(self) -> str: ...
+    lost: str
 
 
 class Kafka:

@@ -55,6 +55,7 @@ class SeedsOptions(msgspec.Struct, frozen=True):
     def of(cls, process: ProcessConfig) -> SeedsOptions | None:
         """None without `--seeds-from`; ConfigError as above."""
         if not process.seeds_from:
+            _check_not_idle(process)
             return None
         check_installed(process.seeds_from)
         read_properties(_file(process))
@@ -67,6 +68,12 @@ class SeedsOptions(msgspec.Struct, frozen=True):
 
 def _file(process: ProcessConfig) -> Path | None:
     return Path(process.events_config).absolute() if process.events_config else None
+
+
+def _check_not_idle(process: ProcessConfig) -> None:
+    if process.seeds_idle_s is not None:
+        hint = "Give --seeds-from too, or leave it out: without a topic a crawl ends when nothing is left."
+        raise ConfigError("--seeds-idle is about the topic of --seeds-from, and there is none.", hint)
 
 
 def _check_needed(process: ProcessConfig) -> None:

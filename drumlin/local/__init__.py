@@ -6,6 +6,7 @@
 - `bounds`: what keeps the crawl from fetching more, for the live display.
 - `troubles`: what does not go well, in a few lines for the live display.
 - `page`: the dashboard of the crawl, for whoever started it.
+- `moving`, `moved`: the frontier of a crawl that is moved elsewhere, and the note of where it is since.
 - `standing`: answers questions about a crawl that is not running, as if it were.
 
 Invariants: one lock on the crawl directory is held as long as any process of the crawl lives, so no two crawls work in

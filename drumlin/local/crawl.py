@@ -43,7 +43,7 @@ from drumlin.config import CrawlConfig, ProcessConfig
 from drumlin.config.record import RECORD_NAME, CrawlRecord
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
-from drumlin.coordinator.patience import PATIENCE, Patience
+from drumlin.coordinator.patience import PATIENCE, TOPIC_LOST, Patience
 from drumlin.coordinator.resketching import WHY, has_older_sketches, make_sketches_anew, note_sketches
 from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.coordinator.taking.owed import fetch_again, owed_segments, paid
@@ -51,15 +51,16 @@ from drumlin.coordinator.totals import Totals
 from drumlin.disk import write_whole
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
-from drumlin.errors import EXIT_INTERNAL, DrumlinError
+from drumlin.errors import DrumlinError
 from drumlin.events.coordinating import events_left
 from drumlin.events.options import EventsOptions, SeedsOptions, check_store
 from drumlin.garbage_collection import collect_seldom, set_apart_what_is_loaded
-from drumlin.lines import tell
+from drumlin.lines import counted, tell
 from drumlin.local.bounds import Bounds
 from drumlin.local.directory import FRONTIER, CrawlDirectory, crawl_files
 from drumlin.local.keepers import Keepers
 from drumlin.local.page import page_served
+from drumlin.local.processes import failure_error
 from drumlin.local.restarting import CONFIG_BEFORE_KEY, differences, follow_differences, still_set
 from drumlin.local.troubles import Troubles, standstill
 from drumlin.logs import identify, logging_to
@@ -327,7 +328,7 @@ class LocalCrawl:
                 await paid(engine, owed.name)
             elif owed.name not in left:
                 again = await fetch_again(engine, owed.name, await self._time.now())
-                self._say(f"{again} pages of {owed.name} never arrived in {self._objects}: they are fetched again.")
+                self._say(f"{counted(again, 'page')} of {owed.name} never arrived in {self._objects}: fetched again.")
 
     def _segments_left(self) -> set[str]:
         """The segments of which something waits on this disk."""
@@ -381,7 +382,7 @@ class LocalCrawl:
             finally:
                 self._keepers.end_all()
         if self._failure is not None:
-            raise _failure_error(self._failure)
+            raise failure_error(self._failure)
 
     async def _supervise(self, app: CoordinatorApp) -> None:
         keepers = self._keepers.keep_all(lambda: self._failure is not None)
@@ -428,18 +429,24 @@ class LocalCrawl:
 
     async def _heed_troubles(self, totals: Totals) -> None:
         """Collect troubles for the display, and stop the crawl if for `--patience` nothing was left but hosts that are
-        out of reach."""
+        out of reach, or if nothing is left and seeds could not be read for `--seeds-idle`."""
         engine, now, at = self.dispatcher.engine, await self._time.now(), time.monotonic()
         await self._troubles.look(engine, totals, now, at)
         running = self.dispatcher.state is CrawlState.RUNNING
         if running and self._patience.is_out(totals, at) and await self._patience.nothing_else_left(engine, now):
             await self.dispatcher.stop(PATIENCE)
+        if running and self._seeding is not None and self._seeding.in_vain and not totals.pending:
+            await self.dispatcher.stop(f"{TOPIC_LOST} ({self._seeding.lost})")
 
     @property
     def troubles(self) -> list[str]:
         """What does not go well, in a few lines."""
         nodes = self.dispatcher.nodes.records()
-        return [*standstill(self.dispatcher.state, nodes), *self._keepers.sent_away, *self._troubles.lines]
+        return [
+            *standstill(self.dispatcher.state, nodes, self._seeding),
+            *self._keepers.sent_away,
+            *self._troubles.lines,
+        ]
 
     async def _until_tick(self, app: CoordinatorApp, keepers: list[asyncio.Task[None]]) -> None:
         """Sleep until the next tick, or until the last URL is settled or a node has left."""
@@ -491,9 +498,3 @@ def socket_of(out: Path) -> str | None:
     except OSError:
         return None
     return path
-
-
-def _failure_error(failure: Failure) -> DrumlinError:
-    error = DrumlinError(failure.message, failure.hint)
-    error.exit_code = failure.exit_code or EXIT_INTERNAL
-    return error

@@ -14,6 +14,7 @@ from drumlin.config.record import RECORD_NAME
 from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.lifecycle.book import holds_in
 from drumlin.lines import tell
+from drumlin.local.moved import MOVED_NAME
 from drumlin.node.keeping.archive import CrawlPaths
 from drumlin.store.files import DirectoryFiles, StoreFiles
 from drumlin.store.ledger import LIFECYCLE
@@ -100,7 +101,7 @@ class CrawlDirectory:
             raise ConfigError(f"The crawl in {self.root} is held ({held[0].name}), so it is not removed.", hint)
         for name in OWN_FOLDERS:
             shutil.rmtree(self.root / name, ignore_errors=True)
-        for name in (REPORT_NAME, STORE_NAME, RECORD_NAME):
+        for name in (REPORT_NAME, STORE_NAME, MOVED_NAME, RECORD_NAME):
             (self.root / name).unlink(missing_ok=True)
 
     def check_frontier(self) -> None:

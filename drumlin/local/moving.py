@@ -18,15 +18,19 @@ from drumlin.config import CrawlConfig
 from drumlin.config.record import RECORD_NAME, CrawlRecord
 from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.steering import CONFIG_KEY
+from drumlin.disk import write_whole
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
-from drumlin.engines.kept import CLOSED_KEY, KeptHost, Section
+from drumlin.engines.kept import CLOSED_KEY, Closed, KeptHost, Section
+from drumlin.engines.redis.address import shown
 from drumlin.engines.rocksdb.engine import CHECKPOINTS
 from drumlin.errors import ConfigError, EngineError, StorageError
 from drumlin.local.crawl import SHARD_COUNT
 from drumlin.local.directory import FRONTIER, CrawlDirectory
+from drumlin.local.moved import Moved, note_move
 from drumlin.model import Settlement, Visit
 from drumlin.serving.service import SEEDS_KEY, shards_to_found
+from drumlin.store.opening import store_address
 
 ROCKSDB = "rocksdb:"
 CURRENT = "CURRENT"
@@ -44,20 +48,21 @@ VISIT_S = 1.0
 @contextlib.asynccontextmanager
 async def frontier_at(spec: str, *, founds: bool = False, closed: bool = False) -> AsyncIterator[Engine]:
     """The frontier that `spec` names, which nobody else uses; of a crawl directory, what a kill has left undone is
-    done. With `founds` there may be none yet. `closed`: see `open_engine`."""
+    done. Without `founds`, a `ConfigError` says that there is none. `closed`: see `open_engine`."""
     if spec == "memory":
         raise ConfigError("The memory engine is gone when this command ends.", "Use rocksdb:DIR or redis://….")
     if not spec.startswith(ROCKSDB):
-        engine = await open_engine(spec, closed=closed)
+        engine = await open_engine(spec, closed=closed, founds=founds)
         async with _closing(engine):
+            if not founds and not await engine.keep_time(0.0):
+                raise ConfigError(f"No crawl has begun at {shown(spec)}.", "Only tokens or settings are there.")
             yield engine
         return
-    place = frontier_folder(Path(spec.removeprefix(ROCKSDB)))
+    folder = Path(spec.removeprefix(ROCKSDB))
+    place = frontier_folder(folder)
     is_there = (place / CURRENT).exists()
     if not is_there and not founds:
-        raise ConfigError(
-            f"There is no queue of a crawl in {place}.", "Name a crawl with --out DIR or --engine rocksdb:DIR."
-        )
+        raise ConfigError(f"There is no queue of a crawl in {folder}.", "Name the directory of a crawl.")
     place.parent.mkdir(parents=True, exist_ok=True)
     out = place.parent if place.name == FRONTIER and any((place.parent / one).exists() for one in MARKS) else None
     with _locked(out):
@@ -70,8 +75,43 @@ async def frontier_at(spec: str, *, founds: bool = False, closed: bool = False) 
 
 
 def frontier_folder(folder: Path) -> Path:
-    """The folder of the frontier: people name it, or the crawl directory that it is in."""
-    return folder / FRONTIER if (folder / FRONTIER / CURRENT).exists() else folder
+    """The folder of the frontier: people name it, or the crawl directory that it is in or shall be in."""
+    return folder if (folder / CURRENT).exists() else folder / FRONTIER
+
+
+def crawl_folder(folder: Path) -> Path | None:
+    """The directory of the crawl whose frontier, or directory, people name; None of a frontier without one."""
+    place = frontier_folder(folder).absolute()
+    return place.parent if place.name == FRONTIER else None
+
+
+async def note_record(engine: Engine, out: Path) -> list[str]:
+    """Write the record of a crawl whose frontier was put into an empty directory. Returns its seeds."""
+    saved, seeds = await engine.get_meta(CONFIG_KEY), await engine.get_meta(SEEDS_KEY)
+    config = msgspec.json.decode(saved, type=CrawlConfig) if saved else CrawlConfig()
+    record = CrawlRecord.read(out) or CrawlRecord.of(msgspec.msgpack.decode(seeds or b"\x90", type=list[str]), config)
+    write_whole(out / RECORD_NAME, record.file())
+    return record.seeds
+
+
+async def close_moved(engine: Engine, folder: Path, target: str) -> Closed:
+    """Let nobody go on here with a crawl that was moved to `target`, and tell where it is to those who look."""
+    out = crawl_folder(folder)
+    moved = Closed(f"This crawl was moved to {target}.", _how_to_go_on(target, out), target)
+    await engine.put_meta(CLOSED_KEY, moved.written())
+    if out is not None:
+        note_move(out, Moved(moved.sentence, moved.hint))
+    return moved
+
+
+def _how_to_go_on(target: str, out: Path | None) -> str:
+    there = f"Go on with it there: coordinators with --engine {target}"
+    if out is None:
+        return f"{there} and the store that the crawl has, and nodes."
+    if address := store_address(out):
+        # Nodes find there what is not uploaded yet.
+        return f"{there} --store {address} --spool DIR, nodes with --store {address} --spool {out}."
+    return f"{there} --store {out}, nodes with --store {out}."
 
 
 @contextlib.asynccontextmanager
@@ -138,9 +178,9 @@ async def _check_not_moved(frontier: Path) -> None:
     if (frontier / CURRENT).exists():
         engine = await open_engine(f"{ROCKSDB}{frontier}", closed=True)
         async with _closing(engine):
-            sentence, hint, *moved_to = (await engine.get_meta(CLOSED_KEY) or b"\n").decode().split("\n")
-        if moved_to:
-            raise EngineError(sentence, hint)
+            closed = Closed.read(await engine.get_meta(CLOSED_KEY))
+        if closed is not None:
+            raise EngineError(closed.sentence, closed.hint)
 
 
 def _share(source: str, target: str) -> None:

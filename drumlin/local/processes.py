@@ -23,8 +23,16 @@ import msgspec
 from drumlin.errors import EXIT_INTERNAL, EXIT_OK, DrumlinError
 from drumlin.logs import Event, event, logging_to, unforgeable
 from drumlin.node.main import NodeOptions, run_node
+from drumlin.protocol import Failure
 
 log = logging.getLogger("drumlin.node")
+
+
+def failure_error(failure: Failure) -> DrumlinError:
+    """The error that ends a crawl whose node failed in this way."""
+    error = DrumlinError(failure.message, failure.hint)
+    error.exit_code = failure.exit_code or EXIT_INTERNAL
+    return error
 
 
 class NodeProcess:

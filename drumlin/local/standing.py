@@ -36,12 +36,15 @@ from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, EngineError, StorageError
 from drumlin.local.directory import FRONTIER, CrawlDirectory, crawl_files
+from drumlin.local.moved import moved_from, tell_moved
 from drumlin.local.page import page_served
 from drumlin.protocol import PRESENT, CrawlState, paths
 
 ONLY_RUNNING = ("/crawl/pause", "/crawl/resume", "/crawl/stop", "/drain", "/quarantine")
 """The ends of paths of calls that make sense only while processes run: the next run begins with all its nodes."""
 GO_ON = "The same `drumlin crawl` command goes on with it."
+AS_IT_WAS = "This is how it was then."
+"""Said of what is shown of a crawl that goes on elsewhere."""
 
 
 class StandingCrawl(Remote):
@@ -55,6 +58,7 @@ class StandingCrawl(Remote):
         self._directory = CrawlDirectory(out)
         self._directory.hold()
         self._writes = False
+        self._told_moved = False
         self._runner = asyncio.Runner()
         self._engine: Engine | None = None
         self._app: CoordinatorApp
@@ -64,6 +68,7 @@ class StandingCrawl(Remote):
     def show(self, on_page: Callable[[str], None]) -> None:
         """Serve the page of this crawl until a signal comes. It can be looked at and not changed, so after the first
         question nothing has to be written, and others may look meanwhile."""
+        tell_moved(self._out, AS_IT_WAS)
         self._write_if_needed(must=False)
         if self._writes:
             self._read_only()
@@ -97,6 +102,9 @@ class StandingCrawl(Remote):
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         if (method == "POST" and path.endswith(ONLY_RUNNING)) or (method == "PATCH" and path == paths.CRAWL):
             raise CoordinatorError(f"No crawl is running in {self._out}.", self._runner.run(self._go_on()))
+        if method == "GET" and path != paths.WHY_IDLE and not self._told_moved:
+            self._told_moved = True
+            tell_moved(self._out, AS_IT_WAS)
         if not self._writes:
             self._write_if_needed(must=method != "GET")
         if method != "GET":
@@ -207,6 +215,8 @@ class StandingCrawl(Remote):
         return sent[0]["status"], b"".join(event.get("body", b"") for event in sent[1:])
 
     async def _why_idle(self) -> WhyIdle:
+        if (moved := moved_from(self._out)) is not None:
+            return WhyIdle(idle=True, reasons=[Reason("moved", f"{moved.sentence} {moved.hint}")])
         dispatcher = self._dispatcher
         if dispatcher.state is not CrawlState.FINISHED:
             said = f"No process of this crawl runs. {await self._go_on()}"
@@ -217,6 +227,8 @@ class StandingCrawl(Remote):
 
     async def _go_on(self) -> str:
         """A sentence that says how to resume the crawl. If a budget is spent, it would stop again at once."""
+        if (moved := moved_from(self._out)) is not None:
+            return f"{moved.sentence} {moved.hint}"
         if self._engine is None:
             await self._open()
         dispatcher = self._dispatcher

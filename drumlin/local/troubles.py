@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from drumlin.api.explaining.causes import cause
 from drumlin.api.explaining.why import next_try, out_of_reach
-from drumlin.coordinator.patience import first_in_backoff
+from drumlin.coordinator.patience import TOPIC_LOST, first_in_backoff
 from drumlin.coordinator.totals import Totals
 from drumlin.engines.base import Engine
 from drumlin.lines import counted
 from drumlin.model import TaskState
 from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
+from drumlin.serving.seeding import Seeding
 from drumlin.urls import host_of
 
 SEEDS_WATCHED_MAX = 20
@@ -21,14 +22,15 @@ SHOWN_MAX = 3
 LOOK_EVERY_S = 1.0
 
 
-def standstill(state: CrawlState, nodes: Iterable[NodeRecord]) -> list[str]:
-    """Why nothing is fetched although something could be: the crawl is paused, or nodes are silent."""
+def standstill(state: CrawlState, nodes: Iterable[NodeRecord], seeding: Seeding | None = None) -> list[str]:
+    """Why nothing is fetched although something could be: the crawl is paused, nodes are silent, or seeds cannot be
+    read."""
     lines = ["paused; `drumlin resume` goes on"] if state is CrawlState.PAUSED else []
     silent = sorted(node.node_id for node in nodes if node.status is NodeStatus.FAILED)
     if silent:
         say = "says" if len(silent) == 1 else "say"
         lines.append(f"{', '.join(silent)} {say} nothing: frozen, or without CPU time")
-    return lines
+    return [*lines, f"{TOPIC_LOST}: {seeding.lost}"] if seeding is not None and seeding.lost else lines
 
 
 class Troubles:

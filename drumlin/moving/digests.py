@@ -26,6 +26,25 @@ from drumlin.engines.kept import (
     short_mark,
 )
 
+CALLED = {
+    Section.COUNTERS: "totals",
+    Section.HOSTS: "hosts",
+    Section.QUEUED: "queued URLs",
+    Section.SCHEDULED: "URLs to be tried again",
+    Section.DEAD: "URLs that were given up",
+    Section.DONE: "URLs that are done",
+    Section.CONTENTS: "contents of pages, by which duplicates are found",
+    Section.SKETCHES: "texts of pages, by which near-duplicates are found",
+    Section.VALUES: "settings and notes",
+}
+"""What people call the sections."""
+ALIKE = {
+    Section.COUNTERS: "the totals of pages, bytes and answers",
+    Section.HOSTS: "what is known of the hosts (delays, times of contact, robots.txt)",
+    Section.QUEUED: "the queued URLs, or their order",
+    Section.VALUES: "the settings, or what is noted of nodes, tokens and history",
+}
+"""What differs in a section that has as many records on both sides."""
 DIGEST_BYTES = 12
 """How much of the digest of a content all engines keep."""
 _MODULUS = 1 << 128
@@ -94,12 +113,12 @@ class Digest:
 
 
 def differences(one: Digest, other: Digest) -> list[str]:
-    """In which sections two frontiers differ, in a few words each."""
+    """In what two frontiers differ, in a few words each."""
     found = []
     for section in Section:
         mine, its = one.counts[section], other.counts[section]
-        if mine != its:
-            found.append(f"{section}: {mine:,} and {its:,}")
+        if section is not Section.COUNTERS and mine != its:
+            found.append(f"{CALLED[section]} ({mine:,} and {its:,})")
         elif one.sums[section] != other.sums[section]:
-            found.append(f"{section}: {mine:,} each, and not the same")
+            found.append(ALIKE.get(section, f"some of the {CALLED[section]}"))
     return found

@@ -29,7 +29,7 @@ import zstandard
 
 from drumlin.disk import PARTIAL_SUFFIX, PRIVATE, AppendFile, remove, replace
 from drumlin.engines.kept import TYPES, Kept, Section, number_of_records
-from drumlin.errors import StorageError
+from drumlin.errors import ConfigError, StorageError
 from drumlin.store.frames import decompressed, framed, frames_in
 
 MAGIC = b"drumlin-frontier 1\n"
@@ -98,8 +98,8 @@ class FrontierWriter:
 
 
 class FrontierFile:
-    """A file that was written before. A `StorageError` says what is wrong with one that is no such file, incomplete or
-    damaged; nothing of it should be used before `check` has passed."""
+    """A file that was written before. A `ConfigError` says that it cannot be read or is something else, a
+    `StorageError` that it is incomplete or damaged; nothing of it should be used before `check` has passed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -149,12 +149,13 @@ class FrontierFile:
             with self.path.open("rb") as file:
                 magic = file.read(len(MAGIC))
                 if magic != MAGIC:
-                    raise StorageError(*self._stranger(magic))
+                    raise ConfigError(*self._stranger(magic))
                 size = self.path.stat().st_size - len(MAGIC)
                 for content, _ in frames_in(file, size):
                     yield content
         except OSError as cause:
-            raise StorageError(f"Cannot read {self.path}: {cause.strerror}.") from cause
+            hint = "Name a file that `drumlin frontier export` wrote."
+            raise ConfigError(f"Cannot read {self.path}: {cause.strerror}.", hint) from cause
 
     def _stranger(self, magic: bytes) -> tuple[str, str]:
         if magic.startswith(MAGIC_BEGIN):

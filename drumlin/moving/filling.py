@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from drumlin.engines.base import Engine
 from drumlin.engines.kept import (
     CLOSED_KEY,
+    FILLED_KEY,
+    Closed,
     Kept,
     KeptContent,
     KeptCounters,
@@ -29,31 +31,45 @@ from drumlin.moving.sources import EngineSource, OnPage, Source, digest_of
 SHARD_BUFFERED_MAX = 500
 BUFFERED_MAX = 50_000
 """How many records wait until there are enough for their shard."""
-EMPTY = "Import into an empty one: a new folder, or another namespace at the end of a redis:// address."
-HALF = "The queue of this crawl is only half imported."
-HALF_HINT = "Repeat the same `drumlin frontier` command, which goes on with it."
+EMPTY = "Choose an empty place: a new directory, or another name at the end of the redis:// address."
+REPEAT = "Repeat the command that was broken off, which goes on with it, or choose an empty place."
 
 
-async def check_empty(engine: Engine, source: Source) -> None:
-    """Refuse an engine that has a crawl, unless it is the beginning of this very import."""
-    reason = await engine.get_meta(CLOSED_KEY)
-    if reason:
-        if reason.decode().split("\n")[2:] == [source.name]:
-            return
-        raise EngineError(*reason.decode().split("\n")[:2])
+async def check_empty(engine: Engine, source: Source, place: str = "This engine") -> None:
+    """Refuse an engine that has a crawl, unless it is the beginning of this very import. People call it `place`."""
+    reason = Closed.read(await engine.get_meta(CLOSED_KEY))
+    if reason is not None:
+        _check_same(reason, source, place)
+        return
     if await engine.keep_time(0.0):
-        raise BusyError(
-            "There is a crawl on this engine already.", "Import into an empty one: end it with another name."
-        )
+        _refuse_full(await engine.get_meta(FILLED_KEY), source, place)
     for section in (Section.HOSTS, Section.VALUES):
         async for _ in engine.read_kept(section):
-            raise BusyError("There is something on this engine already.", f"{EMPTY} Make tokens afterwards.")
+            raise BusyError(f"{place} is not empty: something was set there.", f"{EMPTY} Make tokens afterwards.")
 
 
-async def fill(engine: Engine, source: Source, on_page: OnPage) -> None:
-    """Fill an engine. Until all of it is there, nobody else can use the engine."""
-    await check_empty(engine, source)
-    await engine.put_meta(CLOSED_KEY, "\n".join((HALF, HALF_HINT, source.name)).encode())
+def _check_same(reason: Closed, source: Source, place: str) -> None:
+    """Refuse to go on with the import of something else."""
+    if reason.name == source.name:
+        return
+    if reason.is_half and reason.origin == source.origin:
+        changed = f"{source.origin} has changed since it was half copied to {place}, which cannot go on."
+        raise EngineError(changed, EMPTY)
+    raise EngineError(reason.sentence, REPEAT if reason.is_half else EMPTY)
+
+
+def _refuse_full(filled: bytes | None, source: Source, place: str) -> None:
+    if filled == source.name.encode():
+        raise BusyError(f"{source.origin} was copied to {place} before.", f"Use it there. {EMPTY}")
+    raise BusyError(f"{place} has a crawl already.", EMPTY)
+
+
+async def fill(engine: Engine, source: Source, on_page: OnPage, place: str = "This engine") -> None:
+    """Fill an engine. Until all of it is there, nobody else can use the engine. People call it `place`."""
+    await check_empty(engine, source, place)
+    half = Closed(f"{place} is only half filled: copying {source.origin} was broken off.", REPEAT)
+    closed = replace(half, name=source.name, origin=source.origin)
+    await engine.put_meta(CLOSED_KEY, closed.written())
     shards = _Shards(engine, source)
     for section in Section:
         async for page in source.pages(section):
@@ -67,6 +83,7 @@ async def fill(engine: Engine, source: Source, on_page: OnPage) -> None:
 
 async def finish(engine: Engine, source: Source) -> None:
     """Let everybody use an engine that was filled. Time comes last: it is what says that there is a crawl."""
+    await engine.put_meta(FILLED_KEY, source.name.encode())
     await engine.keep_time(source.header.time)
     await engine.put_meta(CLOSED_KEY, b"")
 

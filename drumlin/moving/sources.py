@@ -12,6 +12,7 @@ from drumlin import __version__
 from drumlin.engines.base import Engine
 from drumlin.engines.kept import Kept, Section, number_of_records
 from drumlin.errors import BusyError
+from drumlin.lines import one_line
 from drumlin.moving.digests import Digest
 from drumlin.moving.file import FrontierFile, FrontierWriter, Header
 
@@ -32,6 +33,8 @@ class Source(Protocol):
     header: Header
     name: str
     """Which frontier, at which moment: an import that is made again must come from the same."""
+    origin: str
+    """What people call it: a file, or an engine."""
 
     def pages(self, section: Section) -> AsyncIterator[list[Kept]]: ...
 
@@ -39,10 +42,11 @@ class Source(Protocol):
 class EngineSource:
     """A frontier in an engine."""
 
-    def __init__(self, engine: Engine, header: Header) -> None:
+    def __init__(self, engine: Engine, header: Header, origin: str = "this crawl") -> None:
         self._engine = engine
         self.header = header
         self.name = f"{header.time!r}"
+        self.origin = origin
 
     def pages(self, section: Section) -> AsyncIterator[list[Kept]]:
         return self._engine.read_kept(section)
@@ -56,6 +60,7 @@ class FileSource:
         self.ending = self.file.check()
         self.header = self.file.header
         self.name = self.ending.checksum
+        self.origin = one_line(str(path))
 
     async def pages(self, section: Section) -> AsyncIterator[list[Kept]]:
         for page in self.file.pages(section):
@@ -63,14 +68,15 @@ class FileSource:
 
 
 @contextlib.asynccontextmanager
-async def at_rest(engine: Engine, today: float) -> AsyncIterator[EngineSource]:
-    """An engine on which no coordinator runs; BusyError if one does, or if one has begun when the context ends."""
+async def at_rest(engine: Engine, today: float, origin: str = "this crawl") -> AsyncIterator[EngineSource]:
+    """An engine on which no coordinator runs; BusyError if one does, or if one has begun when the context ends. People
+    call it `origin`."""
     time = await engine.keep_time(0.0)
     if engine.shared:
         await asyncio.sleep(AT_REST_S)
     if await engine.keep_time(0.0) != time:
         raise BusyError(*RUNNING)
-    yield EngineSource(engine, Header(__version__, today, engine.shard_count, engine.mark_bits, time))
+    yield EngineSource(engine, Header(__version__, today, engine.shard_count, engine.mark_bits, time), origin)
     if await engine.keep_time(0.0) != time:
         raise BusyError(*RUNNING)
 

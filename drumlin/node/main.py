@@ -32,7 +32,7 @@ from drumlin.disk import replace, translated_disk_errors
 from drumlin.errors import EXIT_INTERRUPTED, DrumlinError, EngineError
 from drumlin.events.owed import owed_names, take_over
 from drumlin.events.sender import Sender
-from drumlin.fetch import Fetcher, FetchLimits
+from drumlin.fetch import Fetcher, FetchLimits, default_ca_file
 from drumlin.fetch.guard import Guard
 from drumlin.garbage_collection import collect_seldom
 from drumlin.http.type_limits import TypeLimits
@@ -285,6 +285,7 @@ class Node:
             chance=random.random,
             access=self._access,
             curl_options=self._curl_options,
+            store_authority=os.environ.get("AWS_CA_BUNDLE") or default_ca_file(),
             rejoin=lambda: self._membership.registration(recovering=True),
         )
 

@@ -12,7 +12,7 @@ NEEDED = ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.pro
 def check_installed(trace_every: int) -> None:
     """ConfigError if URLs are to be traced and OpenTelemetry is not installed."""
     if trace_every and not all(_is_there(name) for name in NEEDED):
-        hint = "Install it with `pip install 'drumlin[otel]'`, or leave out --trace-every."
+        hint = "Install it (`pip install '.[otel]'` in drumlin's clone), or leave out --trace-every."
         raise ConfigError("Traces need OpenTelemetry, which is not installed.", hint)
 
 

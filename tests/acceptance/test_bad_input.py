@@ -89,6 +89,15 @@ def test_a_command_that_asks_for_what_cannot_be_is_one_sentence_and_touches_noth
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize(("verb", "flag"), [("collect", "--older"), ("check", "--after")])
+def test_a_time_of_a_store_that_is_no_duration_is_named(tmp_path: Path, verb: str, flag: str) -> None:
+    done = drumlin(tmp_path, "store", verb, "--store", "s3://crawls/news", flag, "soon")
+    assert (done.returncode, sentence(done)) == (
+        EXIT_USAGE,
+        f"drumlin: {flag} must be a duration, not 'soon'. 24h, say.",
+    )
+
+
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 def test_closed_standard_streams_are_no_bug(tmp_path: Path, closed: str) -> None:
     command = ["bash", "-c", f'exec "$@" {closed}', "bash", sys.executable, "-m", "drumlin", "crawl", "--input", "-"]

@@ -104,8 +104,8 @@ def test_a_frontier_goes_to_redis_and_back_in_files(tmp_path: Path, web: Web, fr
             ("import", str(first), *engine),
             ("verify", str(first), *engine),
             ("export", str(second), *engine),
-            ("import", str(second), "--engine", f"rocksdb:{tmp_path / 'back'}"),
-            ("verify", str(first), "--engine", f"rocksdb:{tmp_path / 'back'}"),
+            ("import", str(second), "--out", str(tmp_path / "back")),
+            ("verify", str(first), "--out", str(tmp_path / "back")),
             ("verify", str(second), "--out", str(out)),
         ]
         told = [frontier.told(*step)["records"] for step in steps]
@@ -114,11 +114,11 @@ def test_a_frontier_goes_to_redis_and_back_in_files(tmp_path: Path, web: Web, fr
         assert told[0]["queued"] > 0
         assert frontier.refused("import", str(first), *engine)[0] == 5
         assert frontier.refused("export", str(first), *engine)[0] == 2
-        other = open_blocking(f"rocksdb:{tmp_path / 'back'}")
+        other = open_blocking(f"rocksdb:{tmp_path / 'back' / 'frontier'}")
         other.set_delay(0, "new.example", 5.0)
         other.close()
-        code, said = frontier.refused("verify", str(first), "--engine", f"rocksdb:{tmp_path / 'back'}")
-        assert (code, "differ: hosts: 6 and 7" in said) == (4, True)
+        code, said = frontier.refused("verify", str(first), "--out", str(tmp_path / "back"))
+        assert (code, "differ: hosts (6 and 7)" in said) == (4, True)
 
 
 def test_what_cannot_be_moved_is_refused_in_one_sentence(tmp_path: Path, frontier: Verb) -> None:
@@ -126,11 +126,15 @@ def test_what_cannot_be_moved_is_refused_in_one_sentence(tmp_path: Path, frontie
     cases = {
         ("export", "x", "--out", "nothing"): (2, "There is no queue of a crawl in"),
         ("export", "x", "--engine", "memory"): (2, "The memory engine is gone"),
-        ("import", "text", "--engine", "rocksdb:new"): (3, "is no queue that was exported"),
-        ("import", "missing", "--engine", "rocksdb:new"): (3, "Cannot read missing"),
-        ("migrate", "--from", "redis://127.0.0.1/a", "--to", "rocksdb:b"): (2, "from RocksDB to another engine"),
-        ("migrate", "--from", "rocksdb:a"): (2, "from RocksDB to another engine"),
+        ("import", "text", "--out", "new"): (2, "is no queue that was exported"),
+        ("import", "missing", "--out", "new"): (2, "Cannot read missing"),
+        ("import", "text", "--engine", "rocksdb:new"): (2, "a directory is named with --out. Give --out new."),
+        ("import", "text", "--engine", "redis://127.0.0.1/a", "--out", "b"): (2, "name two different things"),
+        ("migrate", "--from", "redis://127.0.0.1/a", "--to", "rocksdb:b"): (2, "from a directory to Redis"),
+        ("migrate", "--from", "rocksdb:a", "--to", "rocksdb:b"): (2, "from a directory to Redis"),
+        ("migrate", "--from", "rocksdb:a"): (2, "from a directory to Redis"),
         ("restore", "one", "--out", "nothing"): (2, "There is no checkpoint one"),
+        ("restore", "../one", "--out", "nothing"): (2, "cannot be the name of a checkpoint. Use 1 to 64 letters"),
     }
     for arguments, (code, said) in cases.items():
         found, errors = frontier.refused(*arguments)

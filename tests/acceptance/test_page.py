@@ -171,6 +171,8 @@ def test_a_crawl_that_does_not_run_is_shown_by_open(tmp_path: Path, web: FakeWeb
             page.goto(address)
             page.locator(".pill", has_text="Finished").wait_for()
             page.get_by_text("12", exact=True).first.wait_for()
+            page.locator("p.why strong", has_text="finished").wait_for()
+            assert page.locator("p.why").inner_text().strip() == "The crawl is finished."
             for screen in SCREENS:
                 looker.show(screen)
             assert page.get_by_role("button", name="Change…").count() == 0, "it can be looked at, not changed"

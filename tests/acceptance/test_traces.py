@@ -140,7 +140,7 @@ def test_without_the_library_a_sentence_says_what_to_install(web: FakeWeb, tmp_p
     variables = without_library(tmp_path)
     done = crawl(tmp_path, web.url("untraced"), "--out", "crawl", "--trace-every", "9", env=variables)
     assert done.returncode == EXIT_USAGE
-    assert "pip install 'drumlin[otel]'" in sentence(done)
+    assert "pip install '.[otel]'" in sentence(done)
     assert (tmp_path / "imported").exists(), "this is how the test above would notice"
     node = drumlin(tmp_path, "node", "--coordinator", "unix:x", "--store", "s", "--trace-every", "9", env=variables)
-    assert "pip install 'drumlin[otel]'" in sentence(node)
+    assert "pip install '.[otel]'" in sentence(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from drumlin.fetch.guard import Guard
 from drumlin.node.calling.client import CoordinatorClient
 from drumlin.node.calling.parties import Coordinators
 from drumlin.protocol import Done, Result, Results
+from tests.harness.certificates import Certificate
 
 WITHIN_S = 60.0
 Answer = tuple[int, Any, dict[str, str]]
@@ -33,9 +35,9 @@ class Asked(msgspec.Struct):
 
 
 class Server:
-    """Gives the answers of a list, one after the other, and then good ones."""
+    """Gives the answers of a list, one after the other, and then good ones. With a certificate it speaks TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Certificate | None = None) -> None:
         self.asked: list[Asked] = []
         self.answers: list[Answer] = []
         self.answer: Callable[[Asked], Answer] = lambda asked: self.answers.pop(0) if self.answers else OK
@@ -69,7 +71,13 @@ class Server:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate.certificate, certificate.key)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            # A client that does not trust the certificate hangs up, which is no error of the server.
+            self._server.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
+        self.endpoint = f"http{'s' if certificate else ''}://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
     def __enter__(self) -> Server:

@@ -42,7 +42,7 @@ POM = f"""<project><modelVersion>4.0.0</modelVersion><groupId>drumlin</groupId><
 @functools.cache
 def kafka_program() -> Path:
     """The folder with Kafka's jars; skips the test if it cannot be had."""
-    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install 'drumlin[kafka]'")
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install '.[kafka]'")
     if shutil.which("java") is None or shutil.which("mvn") is None:
         pytest.skip("a Kafka broker needs Java and Maven: apt-get install default-jre-headless maven")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "drumlin-tests"

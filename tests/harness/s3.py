@@ -36,7 +36,7 @@ KEY_ID, SECRET = "drumlin-tests", "a secret of these tests"
 
 def program(*, build: bool) -> Path:
     """The server program. Without it the test is skipped, with a sentence that says how to get it."""
-    pytest.importorskip("obstore", reason="obstore is not installed: pip install 'drumlin[s3]'")
+    pytest.importorskip("obstore", reason="obstore is not installed: pip install '.[s3]'")
     if PROGRAM.exists():
         return PROGRAM
     if not build:

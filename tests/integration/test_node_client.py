@@ -23,6 +23,7 @@ from drumlin.node.calling.client import (
 )
 from drumlin.protocol import Done, Results
 from tests.harness.answering import OK, WITHIN_S, Answer, Asked, Server, client_of, refusal, results, say
+from tests.harness.certificates import Authority
 
 
 @pytest.fixture
@@ -291,3 +292,16 @@ def test_a_file_is_sent_as_it_is_and_again_from_its_beginning(server: Server, tm
         ("PUT", True, "1")
     ] * 3
     assert (after.method, msgspec.msgpack.decode(after.body, type=Done)) == ("POST", Done("said"))
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_bundle_is_sent_elsewhere_only_to_a_service_whose_authority_is_trusted(tmp_path: Path, trusted: bool) -> None:
+    authority, bundle, heard = Authority(tmp_path, "private"), tmp_path / "bundle", list[int]()
+    bundle.write_bytes(b"pages")
+    with Server(authority.sign("store", "IP:127.0.0.1")) as store, Server() as coordinator, bundle.open("rb") as file:
+        named = {"store_authority": str(authority.file)} if trusted else {}
+        with client_of(coordinator.endpoint, **named) as client:
+            client.put_elsewhere(f"{store.endpoint}/bundle", file, [], heard.append)
+            client.wait_for(lambda: bool(heard))
+    assert heard == [200 if trusted else 0]
+    assert [asked.body for asked in store.asked] == ([b"pages"] if trusted else [])

@@ -243,6 +243,18 @@ def test_nodes_in_pods_have_no_keys_of_object_storage_and_kafka() -> None:
     assert "annotations" not in accounts[node["serviceAccountName"]]["metadata"]
 
 
+def test_a_private_authority_of_object_storage_is_given_to_coordinators_and_nodes() -> None:
+    made = rendered("--set", BUCKET, "--set", SEEDS, "--set", "s3.ca.existingSecret=news-s3-ca")
+    for owner in of_kind(made, "StatefulSet").values():
+        pod = owner["spec"]["template"]["spec"]
+        [container] = pod["containers"]
+        assert {"name": "AWS_CA_BUNDLE", "value": "/run/s3-ca/ca.crt"} in container["env"]
+        [mount] = [one for one in container["volumeMounts"] if one["name"] == "s3-ca"]
+        assert (mount["mountPath"], mount["readOnly"]) == ("/run/s3-ca", True)
+        [volume] = [one for one in pod["volumes"] if one["name"] == "s3-ca"]
+        assert volume["secret"]["secretName"] == "news-s3-ca"
+
+
 @pytest.mark.parametrize(("more", "named"), [((), []), (("--set-json", f"networkPolicy.s3={NAMED}"), [9000])])
 def test_nodes_in_pods_reach_no_address_that_nobody_named(more: tuple[str, ...], named: list[int]) -> None:
     policies = of_kind(rendered("--set", BUCKET, "--set", SEEDS, *more), "NetworkPolicy")

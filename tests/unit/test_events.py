@@ -10,15 +10,26 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from drumlin.config import ProcessConfig
 from drumlin.config.kafka import parse_kafka
 from drumlin.errors import ConfigError
 from drumlin.events import broker, rows
 from drumlin.events.broker import check_installed, read_properties, without_values
+from drumlin.events.options import SeedsOptions
 from drumlin.events.owed import LOG_SUFFIX, Cursor, cursor_path, keep_cursor, owe, owed_names, read_cursor, take_over
 from drumlin.events.reference import page
 from drumlin.events.rows import batches
 from drumlin.events.schema import EVENT_BYTES_MAX, EVENTS, RESULTS, Fetch, Links, Message, Page, row_id
-from drumlin.events.seeds import Seed, read_message
+from drumlin.events.seeds import (
+    BAD_PRIORITY,
+    EMPTY,
+    MESSAGE_BYTES_MAX,
+    NO_ADDRESS,
+    TOO_LARGE,
+    UNREADABLE,
+    Seed,
+    read_message,
+)
 from drumlin.events.sender import AGAIN_AFTER_S, AWAY_AFTER_S, LOOK_EVERY_S, Sender
 from drumlin.events.told import ToldLog
 from drumlin.model import Capture, LinkSet
@@ -285,7 +296,28 @@ def test_a_sender_with_nothing_to_do_sleeps(place: Place) -> None:
 )
 def test_a_message_names_seeds_or_is_counted_as_bad(value: bytes | None, seeds: list[str], bad: int) -> None:
     found, wrong = read_message(value)
-    assert ([seed.url for seed in found], wrong) == (seeds, bad)
+    assert ([seed.url for seed in found], wrong.total()) == (seeds, bad)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b'{"url": "http://a.example/", "priority": 10}', BAD_PRIORITY),
+        (b'{"url": "http://a.example/", "priority": "high"}', BAD_PRIORITY),
+        (b'{"priority": 1}', UNREADABLE),
+        (b"\xff\xfe", UNREADABLE),
+        (b'{"url": "mailto:x@a.example"}', NO_ADDRESS),
+        (b"", EMPTY),
+        (b"x" * (MESSAGE_BYTES_MAX + 1), TOO_LARGE),
+    ],
+)
+def test_what_is_wrong_with_a_message_is_told(value: bytes, reason: str) -> None:
+    assert read_message(value)[1] == {reason: 1}
+
+
+def test_an_idle_time_without_a_topic_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"and there is none. Give --seeds-from too"):
+        SeedsOptions.of(ProcessConfig(seeds_idle_s=60.0))
 
 
 def test_a_document_may_give_its_url_a_priority() -> None:
@@ -334,7 +366,7 @@ def test_a_client_that_is_not_installed_is_named_with_how_to_get_it(monkeypatch:
     check_installed(None)
     with pytest.raises(ConfigError) as refused:
         check_installed("kafka://a:1/p")
-    assert "drumlin[kafka]" in refused.value.hint
+    assert "'.[kafka]'" in refused.value.hint
 
 
 def test_the_schema_has_a_name_of_its_own_for_each_event() -> None:

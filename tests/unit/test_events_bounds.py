@@ -16,7 +16,7 @@ from drumlin.events.options import SeedsOptions
 from drumlin.events.owed import Cursor, owe, owed_names
 from drumlin.events.rows import batches
 from drumlin.events.schema import EVENT_BYTES_MAX, RESULTS, Crawl, Links, Message, Page, message_of, row_id, smaller
-from drumlin.events.seeds import SEEDS_PER_MESSAGE_MAX, read_message
+from drumlin.events.seeds import SEEDS_PER_MESSAGE_MAX, TOO_MANY, read_message
 from drumlin.model import LinkSet, NewURLs
 from drumlin.serving.seeding import Seeding
 from drumlin.store import SegmentWriter
@@ -144,7 +144,7 @@ class Value:
 
 def test_a_message_names_so_many_seeds_and_the_others_are_bad() -> None:
     found, bad = read_message(b"http://a/\n" * 99_000)
-    assert (len(found), bad) == (SEEDS_PER_MESSAGE_MAX, 99_000 - SEEDS_PER_MESSAGE_MAX)
+    assert (len(found), bad) == (SEEDS_PER_MESSAGE_MAX, {TOO_MANY: 99_000 - SEEDS_PER_MESSAGE_MAX})
 
 
 def test_so_many_bytes_are_taken_at_once() -> None:
@@ -178,6 +178,9 @@ class Topic(SeedsOptions, frozen=True):
     def commit(self, taken: Sequence[Any]) -> None:
         self.story.append(("committed", len(taken)))
 
+    def answers(self) -> bool:
+        return not self.story
+
     def close(self) -> None:
         pass
 
@@ -194,7 +197,9 @@ class Frontier:
         self._story.append(("enqueued", sum(len(new.urls) for new in offered)))
 
 
-def test_seeds_enter_the_frontier_and_are_committed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_enter_the_frontier_and_are_committed_in_parts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(seeds, "SEEDS_AT_ONCE", 20)
     story: list[tuple[str, int]] = []
     lines = [b"".join(b"http://a.example/%d/%d\n" % (one, line) for line in range(10)) for one in range(5)]
@@ -206,6 +211,22 @@ def test_seeds_enter_the_frontier_and_are_committed_in_parts(monkeypatch: pytest
     frontier: Any = Frontier(story)
     seeding = Seeding(topic, frontier, now, lambda: None)
     asyncio.run(seeding._take())
+    asyncio.run(seeding._close())
     parts = [("enqueued", 20), ("committed", 3), ("enqueued", 20), ("committed", 2), ("enqueued", 10), ("committed", 1)]
     assert story == parts
     assert (seeding.taken, seeding.bad) == (50, 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "passed over in the seed topic, by what is wrong: 1 no web address"
+    ]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_quiet_topic_is_idle_only_if_its_broker_answers(answers: bool) -> None:
+    async def now() -> float:
+        return 1.0
+
+    story = [] if answers else [("nothing", 0)]
+    frontier: Any = Frontier(story)
+    seeding = Seeding(Topic("", None, 0.0, [], story), frontier, now, lambda: None)
+    asyncio.run(seeding._take())
+    assert seeding.waits is not answers

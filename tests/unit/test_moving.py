@@ -16,7 +16,7 @@ from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance.moving import MovingConformance
 from drumlin.engines.kept import CLOSED_KEY, Kept, KeptDone, Section
 from drumlin.engines.memory.engine import MemoryEngine
-from drumlin.errors import BusyError, EngineError, StorageError
+from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
 from drumlin.local.moving import restore
 from drumlin.model import NewURLs
 from drumlin.moving.file import MAGIC
@@ -79,10 +79,11 @@ def test_a_single_difference_is_found(tmp_path: Path) -> None:
         assert (await compare(source, engine, passed))[1] == []
         shard = engine.shard_of("c.example")
         await engine.reprioritise(shard, [("http://c.example/3", 6)])
-        assert (await compare(source, engine, passed))[1] == ["queued: 120 each, and not the same"]
+        assert (await compare(source, engine, passed))[1] == ["the queued URLs, or their order"]
         await engine.add(shard, [NewURLs("c.example", ["http://c.example/new"])], 300.0)
         counted = (await compare(source, engine, passed))[1]
-        assert counted == ["hosts: 5 each, and not the same", "queued: 120 and 121"]
+        hosts = "what is known of the hosts (delays, times of contact, robots.txt)"
+        assert counted == [hosts, "queued URLs (120 and 121)"]
 
     asyncio.run(look())
 
@@ -96,10 +97,10 @@ def test_a_file_that_was_cut_or_changed_is_refused_before_anything_is_written(tm
         with pytest.raises(StorageError, match="damaged or incomplete"):
             FileSource(path)
     path.write_bytes(b"something else")
-    with pytest.raises(StorageError, match="no queue that was exported"):
+    with pytest.raises(ConfigError, match="no queue that was exported"):
         FileSource(path)
     path.write_bytes(b"drumlin-frontier 9\n" + whole)
-    with pytest.raises(StorageError, match="another version"):
+    with pytest.raises(ConfigError, match="another version"):
         FileSource(path)
 
 
@@ -156,10 +157,21 @@ def test_an_import_that_was_broken_off_goes_on_and_nobody_else_may_use_it_before
             engine.left = left
             with pytest.raises(ConnectionError):
                 await fill(engine, source, passed)
-            with pytest.raises(EngineError, match="half imported"):
+            # Whoever comes with something else is told what was broken off, and what to do.
+            with pytest.raises(
+                EngineError, match=r"half filled: copying \S+/frontier was broken off. Repeat the command"
+            ):
                 await fill(engine, other, passed)
+            other.origin = source.origin
+            with pytest.raises(EngineError, match=r"frontier has changed since .* Choose an empty place"):
+                await fill(engine, other, passed)
+            other.origin = "other"
         engine.left = -1
         assert await imported(source, engine) == []
+        with pytest.raises(BusyError, match=r"frontier was copied to This engine before. Use it there."):
+            await fill(engine, source, passed)
+        with pytest.raises(BusyError, match=r"has a crawl already. Choose an empty place"):
+            await fill(engine, other, passed)
 
     asyncio.run(break_off())
 
@@ -171,7 +183,7 @@ def test_a_half_imported_frontier_cannot_be_opened(tmp_path: Path) -> None:
         rocks = await open_engine(place)
         await fill(rocks, source, passed)
         await rocks.close()
-        with pytest.raises(EngineError, match="half imported"):
+        with pytest.raises(EngineError, match="half filled"):
             await open_engine(place)
         rocks = await open_engine(place, closed=True)
         await finish(rocks, source)
@@ -186,7 +198,7 @@ def test_an_engine_with_a_crawl_is_not_filled(tmp_path: Path) -> None:
         source = await written(populated(), tmp_path / "frontier")
         engine = MemoryEngine(1)
         await engine.put_meta("secret", b"made before")
-        with pytest.raises(BusyError, match="something on this engine"):
+        with pytest.raises(BusyError, match="not empty: something was set"):
             await fill(engine, source, passed)
 
     asyncio.run(look())

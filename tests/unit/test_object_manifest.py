@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.errors import ConfigError
-from drumlin.store.objects.address import Address, find_access, is_objects, parse_address
+from drumlin.store.objects.address import Access, Address, find_access, is_objects, parse_address
+from drumlin.store.objects.bucket import Bucket
 from drumlin.store.objects.contents import KEPT_S, Contents, Entry, Item, SegmentNames
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"}
@@ -136,6 +137,14 @@ def test_half_a_key_and_a_profile_that_is_missing_are_named(tmp_path: Path) -> N
         find_access({"AWS_ACCESS_KEY_ID": "id"}, tmp_path)
     with pytest.raises(ConfigError, match="no AWS profile 'crawl'"):
         find_access({"AWS_PROFILE": "crawl"}, tmp_path)
+
+
+def test_a_private_authority_is_named_as_others_do(tmp_path: Path) -> None:
+    assert find_access({"AWS_CA_BUNDLE": "/etc/ca.pem"}, tmp_path).authority == "/etc/ca.pem"
+    with pytest.raises(
+        ConfigError, match=r"Cannot read /nowhere/ca.pem: No such file or directory. Check AWS_CA_BUNDLE"
+    ):
+        Bucket(Address("crawls", ""), Access(authority="/nowhere/ca.pem"))
 
 
 def test_an_address_of_a_service_without_its_scheme_is_named(tmp_path: Path) -> None:

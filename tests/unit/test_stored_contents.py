@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
@@ -61,6 +62,24 @@ def test_a_damaged_segment_and_an_empty_store_are_no_trouble(tmp_path: Path) -> 
     write(tmp_path, "good", ["text/html"])
     (tmp_path / "tables" / "pages" / "bad.parquet").write_bytes(b"PAR1 no more")
     assert reader.sum_up(lambda: True).contents.pages == 1
+
+
+@pytest.mark.parametrize("away", [StorageError("The bucket is away."), OSError(errno.EIO, "input/output error")])
+def test_a_segment_that_could_not_be_read_once_is_read_later(tmp_path: Path, away: Exception) -> None:
+    class Away(DirectoryFiles):
+        times = 1
+
+        def open(self, path: str) -> BinaryIO:
+            if self.times:
+                self.times -= 1
+                raise away
+            return super().open(path)
+
+    write(tmp_path, "one", ["text/html"])
+    reader = ContentsReader(Away(tmp_path))
+    first, later = reader.sum_up(lambda: True), reader.sum_up(lambda: True)
+    assert (first.contents.pages, first.read, first.segments) == (0, 0, 1)
+    assert (later.contents.pages, later.read, later.segments) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("time", [2**62, -(2**62), None])

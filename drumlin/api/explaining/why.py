@@ -127,7 +127,8 @@ def _how_to_go_on(stop_reason: str) -> str:
 
 def _nothing_queued(totals: Totals, now: float) -> list[Reason]:
     if totals.pending == 0:
-        known = f"all {totals.known:,} that are known are done or given up" if totals.known else "none is known"
+        all_known = f"all {totals.known:,} that are known are" if totals.known > 1 else "the only one that is known is"
+        known = f"{all_known} done or given up" if totals.known else "none is known"
         return [Reason("nothing_queued", f"No URL is waiting to be fetched: {known}.")]
     if totals.queued == 0 and totals.scheduled:
         wait = "waits" if totals.scheduled == 1 else "wait"

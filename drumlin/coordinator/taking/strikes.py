@@ -22,11 +22,8 @@ LATE_STRIKES_MAX = 4
 async def strike(engine: Engine, url: str, now: float, *, error: str, limit: int = CRASHES_MAX) -> bool:
     """Note that a process died while it parsed this URL. At `limit` strikes the URL becomes a dead letter; returns
     whether it did."""
-    shard = engine.shard_of(host_of(url))
-    dead = await engine.strike(shard, url, now, limit=limit, kind=FailureKind.CRASH, error=error)
-    if dead:
-        await engine.count(shard, {dead_counter(FailureKind.CRASH): 1})
-    return dead
+    shard, kind = engine.shard_of(host_of(url)), FailureKind.CRASH
+    return await engine.strike(shard, url, now, limit=limit, kind=kind, error=error, counter=dead_counter(kind))
 
 
 async def strike_late(engine: Engine, batch: ResultBatch, taken: Taken, now: float) -> None:

@@ -18,6 +18,17 @@ class SharedConformance:
         assert engine.get_entries("nodes") == {"b": b"2"}
         assert engine.get_entries("node") == {"c": b"3"}
 
+    def test_the_last_entries_of_a_table_come_first(self, engine: BlockingEngine) -> None:
+        engine.put_entries("audit", {f"{number:03d}": b"%d" % number for number in range(120)} | {"ü": b"last"})
+        engine.put_entries("audits", {"999": b"of another table"})
+        engine.put_entries("audi", {"999": b"of another table"})
+        assert list(engine.last_entries("audit", limit=2).items()) == [("ü", b"last"), ("119", b"119")]
+        assert list(engine.last_entries("audit", limit=2, before="118")) == ["117", "116"]
+        assert list(engine.last_entries("audit", limit=9, before="0015")) == ["001", "000"]
+        assert engine.last_entries("audit", limit=9, before="000") == {}
+        assert len(engine.last_entries("audit", limit=500)) == 121
+        assert engine.last_entries("nothing", limit=9) == {}
+
     def test_a_claim_is_one_holders_until_it_runs_out(self, engine: BlockingEngine) -> None:
         assert engine.claim("leader", "one", 100.0, until=110.0)
         assert not engine.claim("leader", "other", 101.0, until=111.0)

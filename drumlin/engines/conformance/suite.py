@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from itertools import count
 from math import inf
+from typing import Any
 
 from drumlin.dedupe import sketches
 from drumlin.engines.base import Added, shard_of
@@ -296,9 +297,13 @@ class EngineConformance(
             (task.url, 1, "no such host") for task in lease.tasks
         ]
         assert engine.dead_letters_all(kind=FailureKind.TLS) == []
-        assert engine.revive(lease.shard, [letters[0].url, letters[0].url], 102.0) == 1
-        assert engine.drop(lease.shard, [letters[1].url, "http://a.example/unknown"]) == 1
+        engine.count(lease.shard, {"dead.dns": 2, "other": 5})
+        assert engine.revive(lease.shard, [letters[0].url, letters[0].url], 102.0, counter="dead.dns") == 1
+        assert engine.drop(lease.shard, [letters[1].url, "http://a.example/unknown"], counter="dead.dns") == 1
+        assert engine.drop(lease.shard, [letters[1].url], counter="dead.dns") == 0
         assert engine.dead_letters_all() == []
+        counters = engine.stats_all(102.0)[lease.shard].counters
+        assert (counters.get("dead.dns", 0), counters["other"]) == (0, 5), "a letter and its count change in one step"
         assert (self.state(engine, 0), self.state(engine, 1)) == (TaskState.QUEUED, TaskState.DONE)
 
     def test_a_dead_letter_remembers_its_first_and_last_failure(self, engine: BlockingEngine) -> None:
@@ -317,10 +322,13 @@ class EngineConformance(
         self.seed(engine, count=2)
         lease = self.lease_one(engine)
         url = lease.tasks[0].url
-        assert not engine.strike(lease.shard, url, 101.0, limit=2, kind=FailureKind.CRASH, error="abort")
+        crash: dict[str, Any] = {"limit": 2, "kind": FailureKind.CRASH, "error": "abort", "counter": "dead.crash"}
+        assert not engine.strike(lease.shard, url, 101.0, **crash)
         assert self.state(engine, 0) is TaskState.LEASED
         engine.expire_all(110.0)
-        assert engine.strike(lease.shard, url, 111.0, limit=2, kind=FailureKind.CRASH, error="abort")
+        assert "dead.crash" not in engine.stats_all(110.0)[lease.shard].counters
+        assert engine.strike(lease.shard, url, 111.0, **crash)
+        assert engine.stats_all(111.0)[lease.shard].counters["dead.crash"] == 1
         assert [one.task.crashes for one in engine.dead_letters_all()] == [2]
         assert [task.url for task in self.lease_one(engine, 112.0).tasks] == [lease.tasks[1].url]
 

@@ -247,7 +247,9 @@ class MemoryEngine(Embedded):
             state.lose_lease(host, now)
         return len(hosts)
 
-    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str) -> bool:
+    async def strike(
+        self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str, counter: str = ""
+    ) -> bool:
         state = self._shards[shard]
         entry = state.entry(url)
         if entry is None or entry.state not in (TaskState.QUEUED, TaskState.LEASED):
@@ -258,6 +260,7 @@ class MemoryEngine(Embedded):
             return False
         state.take(entry)
         state.put_dead(entry, kind, error, now)
+        state.count({counter: 1} if counter else {})
         return True
 
     async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
@@ -298,18 +301,20 @@ class MemoryEngine(Embedded):
             state.take(entry)
         return dead
 
-    async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
+    async def revive(self, shard: int, urls: Sequence[str], now: float, *, counter: str = "") -> int:
         dead = self._take_dead(self._shards[shard], urls)
         for entry in dead:
             entry.task = replace(entry.task, attempts=0, crashes=0)
             entry.first_failed = 0.0
             self._shards[shard].put_queued(entry, now)
+        self._shards[shard].count({counter: -len(dead)} if counter and dead else {})
         return len(dead)
 
-    async def drop(self, shard: int, urls: Sequence[str]) -> int:
+    async def drop(self, shard: int, urls: Sequence[str], *, counter: str = "") -> int:
         dead = self._take_dead(self._shards[shard], urls)
         for entry in dead:
             self._shards[shard].put(entry, TaskState.DONE)
+        self._shards[shard].count({counter: -len(dead)} if counter and dead else {})
         return len(dead)
 
     async def forget_done(self, shard: int, urls: Sequence[str]) -> int:

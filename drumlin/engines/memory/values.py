@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 
+LAST_CHARACTER = chr(0x10FFFF)
+
 
 class DictValues:
     """`embedded.Values` over a dictionary."""
@@ -28,6 +30,13 @@ class DictValues:
     def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         # By place: a slice would copy the keys of all other tables behind this one.
         for place in range(bisect_left(self._keys, prefix), len(self._keys)):
+            key = self._keys[place]
+            if not key.startswith(prefix):
+                return
+            yield key, self._values[key]
+
+    def scan_back(self, prefix: str, before: str) -> Iterator[tuple[str, bytes]]:
+        for place in range(bisect_left(self._keys, before or prefix + LAST_CHARACTER) - 1, -1, -1):
             key = self._keys[place]
             if not key.startswith(prefix):
                 return

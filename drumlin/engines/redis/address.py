@@ -79,6 +79,13 @@ def parse_address(url: str) -> RedisAddress:
     )
 
 
+def shown(url: str) -> str:
+    """A frontier's URL for people: with its namespace, also where that was left out, and without user and password."""
+    address, query = parse_address(url), urlsplit(url).query
+    whole = f"{address}?{query}" if query else str(address)
+    return whole.replace("://", "://***@", 1) if address.user or address.password else whole
+
+
 def _options(query: str) -> tuple[str, int, Duplicates]:
     """The options `ca`, `replicas` and `contents`."""
     given = dict(parse_qsl(query, keep_blank_values=True))

@@ -267,6 +267,10 @@ class RedisClient:
     def master_of(self, slot: int) -> Server:
         return self._map.masters_of[slot]
 
+    def slots_of_masters(self) -> list[int]:
+        """One slot of each master, to ask every one of them."""
+        return list({server: slot for slot, server in enumerate(self._map.masters_of)}.values())
+
     def connection_to(self, server: Server) -> Connection | None:
         """The connection to a server, if there is a live one."""
         connection = self._connections.get(server)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from itertools import count
 from typing import Any
 
@@ -35,7 +35,7 @@ from drumlin.engines.redis.check import Looks
 from drumlin.engines.redis.client import PATIENCE_S, RedisClient
 from drumlin.engines.redis.commands import Command, ShardCommands, load_library, packed
 from drumlin.engines.redis.contents import RedisContents
-from drumlin.engines.redis.founding import found_frontier
+from drumlin.engines.redis.founding import check_exists, found_frontier
 from drumlin.engines.redis.keeping import RedisKeeping
 from drumlin.engines.redis.records import (
     encode,
@@ -84,8 +84,11 @@ _LIVE, _UNDECIDED = ord("L"), b"?"
 _VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Verdict.STALE}
 
 
-async def open_redis(url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S) -> RedisEngine:
-    """Open the frontier that `url` names, and found it if there is none (`drumlin.engines.redis.address`).
+async def open_redis(
+    url: str, *, shard_count: int | None = None, patience_s: float = PATIENCE_S, founds: bool = True
+) -> RedisEngine:
+    """Open the frontier that `url` names (`drumlin.engines.redis.address`). If there is none it is founded; without
+    `founds`, a `ConfigError` says so.
 
     `shard_count` is for a new frontier; None derives it from the number of masters. An existing frontier keeps its own.
     """
@@ -94,6 +97,8 @@ async def open_redis(url: str, *, shard_count: int | None = None, patience_s: fl
     client = RedisClient(address, source, patience_s=patience_s)
     try:
         await client.open()
+        if not founds:
+            await check_exists(client, address)
         shards = await found_frontier(client, address, shard_count)
     except BaseException:
         await client.close()
@@ -231,9 +236,11 @@ class RedisEngine(RedisKeeping):
     async def release_nodes(self, nodes: Sequence[str], now: float) -> int:
         return sum(await self._call_everywhere("release_nodes", now, *nodes)) if nodes else 0
 
-    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str) -> bool:
+    async def strike(
+        self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str, counter: str = ""
+    ) -> bool:
         host = host_of(url)
-        what = (host, short_url(url, host), now, limit, kind, error)
+        what = (host, short_url(url, host), now, limit, kind, error, counter)
         answer = await self._call("strike", shard, encode((next(self._calls), *what)))
         for _ in range(FINDS_MAX):
             if answer >= 0:
@@ -278,12 +285,12 @@ class RedisEngine(RedisKeeping):
 
     # What went wrong for good
 
-    async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
-        revived: int = await self._call("revive", shard, encode((now, hosts_and_shorts(urls))))
+    async def revive(self, shard: int, urls: Sequence[str], now: float, *, counter: str = "") -> int:
+        revived: int = await self._call("revive", shard, encode((now, hosts_and_shorts(urls), counter)))
         return revived
 
-    async def drop(self, shard: int, urls: Sequence[str]) -> int:
-        dropped: int = await self._call("drop", shard, encode(hosts_and_shorts(urls)))
+    async def drop(self, shard: int, urls: Sequence[str], *, counter: str = "") -> int:
+        dropped: int = await self._call("drop", shard, encode((hosts_and_shorts(urls), counter)))
         return dropped
 
     async def forget_done(self, shard: int, urls: Sequence[str]) -> int:
@@ -408,6 +415,12 @@ class RedisEngine(RedisKeeping):
         flat = await self._at_root("HGETALL", f"{self._root}table:{table}")
         entries = {key.decode(): value for key, value in zip(flat[::2], flat[1::2], strict=True)}
         return dict(sorted(entries.items()))
+
+    async def last_entries(self, table: str, *, limit: int, before: str = "") -> dict[str, bytes]:
+        keys = [key.decode() for key in await self._at_root("HKEYS", f"{self._root}table:{table}")]
+        wanted = nlargest(limit, (key for key in keys if not before or key < before))
+        values = await self._at_root("HMGET", f"{self._root}table:{table}", *wanted) if wanted else []
+        return {key: value for key, value in zip(wanted, values, strict=True) if value is not None}
 
     async def get_entry(self, table: str, key: str) -> bytes | None:
         value: bytes | None = await self._at_root("HGET", f"{self._root}table:{table}", key)

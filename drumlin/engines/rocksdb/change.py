@@ -12,6 +12,7 @@ from itertools import islice
 from math import inf
 from types import TracebackType
 
+from msgspec.structs import replace
 from rocksdict import WriteBatch
 
 from drumlin.engines.rocksdb.layout import (
@@ -46,6 +47,7 @@ from drumlin.engines.rocksdb.layout import (
 from drumlin.engines.rocksdb.letters import Listing, Unlisted
 from drumlin.engines.rocksdb.storage import Storage, translate
 from drumlin.model import PRIORITY_MAX, DeadLetter, NewURLs, Task
+from drumlin.urls import host_of
 
 # How many decoded host records are cached over all shards, at about 1 KB each. Evicted ones are read again.
 HOSTS_CACHED_MAX = 20_000
@@ -438,6 +440,22 @@ class Change:
         self.record.queued += len(lease.tasks)
         self.record.leased -= len(lease.tasks)
         self.touch(host)
+
+    def end_dead(self, url: str, now: float | None) -> bool:
+        """Take a URL from the dead letters. With `now` it is queued again; without, it counts as done. Returns whether
+        it was there."""
+        host = self.host(host_of(url))
+        key = host.seen_key(url)
+        seen = self.seen(key)
+        if seen is None or seen.code != DEAD:
+            return False
+        task = self.task(host, seen)
+        self.take(host, seen)
+        if now is None:
+            self.put_done(key, seen)
+        else:
+            self.put_queued(host, key, replace(task, attempts=0, crashes=0), seen, now)
+        return True
 
     def count(self, counts: dict[str, int]) -> None:
         counters = self.record.counters

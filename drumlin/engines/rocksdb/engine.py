@@ -260,7 +260,9 @@ class RocksEngine(Embedded):
                 change.lose_lease(change.host(name), now)
             return len(names)
 
-    async def strike(self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str) -> bool:
+    async def strike(
+        self, shard: int, url: str, now: float, *, limit: int, kind: FailureKind, error: str, counter: str = ""
+    ) -> bool:
         with Change(self._shards[shard]) as change:
             host = change.host(host_of(url))
             key = host.seen_key(url)
@@ -276,6 +278,7 @@ class RocksEngine(Embedded):
                 return False
             change.take(host, seen)
             change.put_dead(key, seen, letter_of(host, task, kind, error, seen.first_failed, now))
+            change.count({counter: 1} if counter else {})
             return True
 
     async def reprioritise(self, shard: int, changes: Sequence[tuple[str, int]]) -> int:
@@ -307,28 +310,17 @@ class RocksEngine(Embedded):
         with translated():
             return self._shards[shard].listing.groups(kind, after, limit)
 
-    async def revive(self, shard: int, urls: Sequence[str], now: float) -> int:
-        with Change(self._shards[shard]) as change:
-            return sum(self._end_dead(change, url, now) for url in urls)
+    async def revive(self, shard: int, urls: Sequence[str], now: float, *, counter: str = "") -> int:
+        return self._end_all_dead(shard, urls, now, counter)
 
-    async def drop(self, shard: int, urls: Sequence[str]) -> int:
-        with Change(self._shards[shard]) as change:
-            return sum(self._end_dead(change, url, None) for url in urls)
+    async def drop(self, shard: int, urls: Sequence[str], *, counter: str = "") -> int:
+        return self._end_all_dead(shard, urls, None, counter)
 
-    def _end_dead(self, change: Change, url: str, now: float | None) -> bool:
-        """Take a URL from the dead letters. With `now` it is queued again; without, it counts as done."""
-        host = change.host(host_of(url))
-        key = host.seen_key(url)
-        seen = change.seen(key)
-        if seen is None or seen.code != DEAD:
-            return False
-        task = change.task(host, seen)
-        change.take(host, seen)
-        if now is None:
-            change.put_done(key, seen)
-        else:
-            change.put_queued(host, key, replace(task, attempts=0, crashes=0), seen, now)
-        return True
+    def _end_all_dead(self, shard: int, urls: Sequence[str], now: float | None, counter: str) -> int:
+        with Change(self._shards[shard]) as change:
+            ended = sum(change.end_dead(url, now) for url in urls)
+            change.count({counter: -ended} if counter and ended else {})
+            return ended
 
     async def forget_done(self, shard: int, urls: Sequence[str]) -> int:
         with Change(self._shards[shard]) as change:

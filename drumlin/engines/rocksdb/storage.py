@@ -179,6 +179,15 @@ class Storage:
                 return
             yield key, value
 
+    def scan_back(self, family: str, prefix: bytes, before: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The entries whose keys begin with `prefix` and are before another, from the last to the first."""
+        entries = self.families[family].items(backwards=True, from_key=before)
+        for key, value in cast("Iterator[tuple[bytes, bytes]]", entries):
+            if not key.startswith(prefix):
+                return
+            if key < before:
+                yield key, value
+
     def write(self, batch: WriteBatch) -> None:
         if not batch.is_empty():
             self.database.write(batch, self._write_options)
@@ -267,6 +276,13 @@ class RocksValues:
             batch.delete(key.encode(), handle)
         with translated():
             self._storage.write(batch)
+
+    def scan_back(self, prefix: str, before: str) -> Iterator[tuple[str, bytes]]:
+        # No text has this byte in it, so it comes after all keys.
+        end = before.encode() if before else prefix.encode() + b"\xff"
+        with translated():
+            for key, value in self._storage.scan_back("meta", prefix.encode(), end):
+                yield key.decode(), value
 
     def scan(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         with translated():

@@ -111,7 +111,8 @@ class _Call(msgspec.Struct):
 
 
 class CoordinatorClient:
-    """Sends messages and passes on the replies. `chance` is uniform in [0, 1)."""
+    """Sends messages and passes on the replies. `chance` is uniform in [0, 1). `store_authority` is the file of the
+    authorities to trust where a bundle is sent elsewhere than to a coordinator."""
 
     def __init__(
         self,
@@ -121,6 +122,7 @@ class CoordinatorClient:
         chance: Callable[[], float],
         access: Credentials | None = None,
         curl_options: dict[int, str | int] | None = None,
+        store_authority: str = "",
         rejoin: Callable[[], Register] | None = None,
         clocks: Clocks = CLOCKS,
     ) -> None:
@@ -130,6 +132,7 @@ class CoordinatorClient:
         self._chance = chance
         self._access = access or Credentials()
         self._curl_options = curl_options or {}
+        self._store_authority = store_authority
         self._rejoin = rejoin
         self._packs = not all(endpoint.startswith("unix:") for endpoint in coordinators.endpoints)
         self._compressor = zstandard.ZstdCompressor(level=PACK_LEVEL)
@@ -222,6 +225,8 @@ class CoordinatorClient:
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(pycurl.URL, url)
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        if self._store_authority:
+            curl.setopt(pycurl.CAINFO, self._store_authority)
         curl.setopt(pycurl.HTTPHEADER, [*headers, "Expect:"])
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(CONNECT_TIMEOUT_S * 1000))
         curl.setopt(pycurl.TIMEOUT_MS, int(UPLOAD_TIMEOUT_S * 1000))

@@ -51,13 +51,15 @@ def parse_address(text: str) -> Address:
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How the service is reached. Without `endpoint` it is AWS, and without a key the library looks for one itself."""
+    """How the service is reached. Without `endpoint` it is AWS, and without a key the library looks for one itself.
+    `authority` is the file of the authority of its certificate, if it is not one that everybody trusts."""
 
     endpoint: str = ""
     region: str = REGION_DEFAULT
     key_id: str = ""
     secret: str = ""
     session: str = ""
+    authority: str = ""
 
     def __repr__(self) -> str:
         return f"<Access to {self.endpoint or 'AWS'}, {self.region}>"
@@ -87,7 +89,9 @@ def find_access(environment: Mapping[str, str], home: Path) -> Access:
             f"{endpoint!r} is no address of a service.", "Begin AWS_ENDPOINT_URL with http:// or https://."
         )
     regions = (environment.get("AWS_REGION"), environment.get("AWS_DEFAULT_REGION"), told.get("region"))
-    return Access(endpoint.rstrip("/"), next(filter(None, regions), REGION_DEFAULT), *keys)
+    authority = environment.get("AWS_CA_BUNDLE") or told.get("ca_bundle", "")
+    region, (key_id, secret, session) = next(filter(None, regions), REGION_DEFAULT), keys
+    return Access(endpoint.rstrip("/"), region, key_id, secret, session, authority)
 
 
 _VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")

@@ -67,6 +67,7 @@ class Bucket:
                 "allow_http": access.endpoint.startswith("http://"),
                 "timeout": timedelta(seconds=REQUEST_S_MAX),
                 "connect_timeout": timedelta(seconds=CONNECT_S_MAX),
+                **_trusted(access.authority),
             },
             retry_config={"max_retries": RETRIES_MAX, "retry_timeout": timedelta(seconds=RETRY_S_MAX)},
             **config,
@@ -220,11 +221,21 @@ def _listed(found: Any) -> Listed:
     return Listed(found["path"], found["size"], found["last_modified"].timestamp())
 
 
+def _trusted(authority: str) -> dict[str, bytes]:
+    """The authority that is trusted besides those of the system; nothing if there is none."""
+    if not authority:
+        return {}
+    try:
+        return {"root_certificate": Path(authority).read_bytes()}
+    except OSError as cause:
+        raise ConfigError(f"Cannot read {authority}: {cause.strerror}.", "Check AWS_CA_BUNDLE.") from None
+
+
 def _library() -> tuple[Any, Any]:
     try:
         import obstore
         import obstore.store
     except ImportError:
-        hint = "Install it with: pip install 'drumlin[s3]'"
+        hint = "Install it: `pip install '.[s3]'` in drumlin's clone."
         raise ConfigError("A store in a bucket needs the extra `s3`, which is not installed.", hint) from None
     return obstore, obstore.store

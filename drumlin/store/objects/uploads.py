@@ -6,6 +6,7 @@ obstore neither lists nor ends them, so these two requests are made here, by sig
 from __future__ import annotations
 
 import http.client
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -59,11 +60,20 @@ def _plain(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
+def _trusting(bucket: Bucket) -> ssl.SSLContext | None:
+    """What trusts the authority of the service's certificate, besides those of the system; None if these will do."""
+    if not bucket.access.authority:
+        return None
+    context = ssl.create_default_context()
+    context.load_verify_locations(bucket.access.authority)
+    return context
+
+
 def _ask(bucket: Bucket, method: str, name: str, query: dict[str, str], now: float) -> bytes:
     url = signed_url(bucket.access, bucket.address, method, name, now=now, valid_s=VALID_S, query=query)
     request = urllib.request.Request(url, method=method)  # noqa: S310  # the address of the service
     try:
-        with urllib.request.urlopen(request, timeout=REQUEST_S_MAX) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=REQUEST_S_MAX, context=_trusting(bucket)) as answer:  # noqa: S310
             content: bytes = answer.read(ANSWER_BYTES_MAX)
             return content
     except urllib.error.HTTPError as refused:

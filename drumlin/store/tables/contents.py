@@ -101,17 +101,20 @@ class ContentsReader:
         # What is new comes first: those who look at a running crawl want to see it grow.
         for file in sorted(files, key=lambda file: -file.written):
             if file.name not in known and in_time():
-                known[file.name] = (file.version, self._of_segment(file))
+                # One that cannot be reached now is read at a later call, as if there had been no time for it.
+                with suppress(OSError, StorageError):
+                    known[file.name] = (file.version, self._of_segment(file))
         if known != self._kept:
             self._kept, self._total = known, _sum(contents for _, contents in known.values())
         return Summed(self._total, len(known), len(files))
 
     def _of_segment(self, file: StoredFile) -> Contents:
+        """The sums of one file. OSError or StorageError if it cannot be read now; one that is damaged counts as empty,
+        since those who need all rows report it."""
         found = Contents()
-        # A segment that is gone or damaged counts as empty: those who need all rows report it.
         try:
             with (
-                suppress(OSError, pa.ArrowException),
+                suppress(pa.ArrowException),
                 self._files.open(f"{_FOLDER}/{file.name}") as opened,
                 pq.ParquetFile(opened) as pages,
             ):
@@ -119,6 +122,12 @@ class ContentsReader:
                     for batch in batches(pages, group, _COLUMNS, lambda: True):
                         found.add(contents_of(pa.Table.from_batches([batch])))
                         found = _few_names(found)
+        except StorageError:
+            raise
+        except OSError as cause:
+            # Arrow's own errors about damaged files have no number.
+            if cause.errno is not None:
+                raise
         except Exception:
             # Whatever a stranger's rows may cause, the other segments are summed up.
             log.exception("cannot sum up %s, for a reason nobody foresaw", file.name, extra=event(Event.BUG))

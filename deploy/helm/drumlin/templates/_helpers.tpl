@@ -49,6 +49,27 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
+{{/* Whether object storage has a certificate of a private authority, which coordinators and nodes must know. */}}
+{{- define "drumlin.s3Authority" -}}
+{{- if and .Values.store.uri .Values.s3.ca.existingSecret }}yes{{ end -}}
+{{- end }}
+
+{{- define "drumlin.s3AuthorityEnv" -}}
+- name: AWS_CA_BUNDLE
+  value: /run/s3-ca/{{ .Values.s3.ca.key }}
+{{- end }}
+
+{{- define "drumlin.s3AuthorityMount" -}}
+- {name: s3-ca, mountPath: /run/s3-ca, readOnly: true}
+{{- end }}
+
+{{- define "drumlin.s3AuthorityVolume" -}}
+- name: s3-ca
+  secret:
+    secretName: {{ .Values.s3.ca.existingSecret }}
+    items: [{key: {{ .Values.s3.ca.key }}, path: {{ .Values.s3.ca.key }}}]
+{{- end }}
+
 {{/* Object storage and Kafka, for coordinators. Nodes need neither. */}}
 {{- define "drumlin.connections" -}}
 {{- if .Values.store.uri }}

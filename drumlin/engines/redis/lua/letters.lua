@@ -63,8 +63,9 @@ local function dead_groups(keys, arguments)
   return answer
 end
 
--- Removes those of these URLs that are dead from the dead letters, and returns host and record of each.
-local function take_dead(shard, pairs_of_host_and_url)
+-- Removes those of these URLs that are dead from the dead letters, and returns host and record of each. A counter with a
+-- name becomes less by as many.
+local function take_dead(shard, pairs_of_host_and_url, counter)
   local taken = {}
   for _, pair in ipairs(pairs_of_host_and_url) do
     local field = letter_field(pair[1], pair[2])
@@ -78,13 +79,14 @@ local function take_dead(shard, pairs_of_host_and_url)
       taken[#taken + 1] = {pair[1], fields[4]}
     end
   end
+  if counter ~= '' and #taken > 0 then call('HINCRBY', shard.T .. 'c', counter, -#taken) end
   return taken
 end
 
 local function revive(keys, arguments)
-  local now, urls = unpack(decode(arguments[1]))
+  local now, urls, counter = unpack(decode(arguments[1]))
   local shard = open_shard(keys[1])
-  local taken = take_dead(shard, urls)
+  local taken = take_dead(shard, urls, counter)
   for _, letter in ipairs(taken) do
     local host = known_host(shard, letter[1])
     local _, _, _, mark, attempt_id = history_of(letter[2])
@@ -96,8 +98,9 @@ local function revive(keys, arguments)
 end
 
 local function drop(keys, arguments)
+  local urls, counter = unpack(decode(arguments[1]))
   local shard = open_shard(keys[1])
-  local taken = take_dead(shard, decode(arguments[1]))
+  local taken = take_dead(shard, urls, counter)
   local totals = totals_of(shard)
   totals.done = totals.done + #taken
   commit(shard)

@@ -70,9 +70,9 @@ local function strike_queued(shard, host, url, id, now, limit, kind, error)
 end
 
 -- Counts a crash against a task. Returns 1 if the task is dead now, 0 if the crash was noted, and -1 if the task is
--- neither leased nor, if an id is given, queued.
+-- neither leased nor, if an id is given, queued. If the task dies, a counter with a name becomes one more.
 local function strike(keys, arguments)
-  local call_id, name, url, now, limit, kind, error, id = unpack(decode(arguments[1]))
+  local call_id, name, url, now, limit, kind, error, counter, id = unpack(decode(arguments[1]))
   local before = call('GET', keys[1] .. 'a' .. call_id)
   if before then return tonumber(before) end
   local shard = open_shard(keys[1])
@@ -94,6 +94,7 @@ local function strike(keys, arguments)
   elseif id then
     answer = strike_queued(shard, host, url, id, now, limit, kind, error)
   end
+  if answer == 1 and counter ~= '' then call('HINCRBY', shard.T .. 'c', counter, 1) end
   if answer >= 0 then remember_call(shard.T, call_id, answer, now) end
   commit(shard)
   return answer

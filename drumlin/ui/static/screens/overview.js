@@ -22,9 +22,8 @@ const MARKS_TOLD = 3;
 const HOUR_S = 3600;
 const SPANS = /** @type {Record<string, string>} */ ({ hour: "Hour", day: "Day", month: "Month" });
 
-/** A few words for each code of `why-idle`; the sentence follows. @type {Record<string, string>} */
+/** A few words for each code of `why-idle`; the sentence follows. Sentences of other codes begin with such words themselves. @type {Record<string, string>} */
 const LEADS = {
-  finished: "Finished.", paused: "Paused.", draining: "Stopping.", stopped: "Stopped.",
   nothing_queued: "Nothing left to do.", all_scheduled: "Waiting to try again.", all_given: "Nearly done.",
   no_nodes: "No node.", no_active_nodes: "No node at work.", backoff: "Hosts out of reach.", all_leased: "Waiting for hosts.",
   all_waiting: "Waiting for hosts.", blocked: "Hosts blocked.", budgeted: "Budgets of hosts.", slowed: "Slowed down.",
@@ -148,11 +147,18 @@ function sentence(why, stats) {
     return [h("strong", null, "Fetching."), document.createTextNode(said)];
   }
   const trouble = /^(engine|store)_/.test(first.code);
-  const [lead, told] = trouble ? ["Trouble.", first.message] : why.idle ? [LEADS[first.code] ?? "", first.message] : bound(first.message);
+  const [lead, told] = trouble ? ["Trouble.", first.message] : why.idle ? reason(first) : bound(first.message);
   const link = first.code === "politeness" && h("a", { href: "#/hosts?state=leased" }, "Which hosts");
   const more = others.map((one) => h("span.more", null, ...prose(one.message)));
   return [h(`strong${trouble ? ".broken" : ""}`, null, lead), document.createTextNode(" "), ...prose(told), link ? h("span", null, " ", link) : "", ...more].map(
     (one) => (one instanceof Node ? one : document.createTextNode(one)));
+}
+
+/** Why nothing is fetched: a lead, and the rest. @param {{code: string, message: string}} first @returns {[string, string]} */
+function reason(first) {
+  if (first.code in LEADS) return [LEADS[first.code], first.message];
+  const [, lead, told] = /^(.+?[.;])(?:\s+(.*))?$/s.exec(first.message) ?? [];
+  return lead ? [lead, told ?? ""] : ["", first.message];
 }
 
 /** What bounds a crawl that fetches begins with a name for it, which becomes the lead. @param {string} message @returns {[string, string]} */

@@ -25,7 +25,7 @@ from drumlin.model import Content, Duplicate, FailureKind, Task, TaskState
 from drumlin.urls import identity
 
 PAGE = 1_000
-"""How many URLs or hosts are told at a time; fewer if they are large (`_weight`)."""
+"""How many URLs or hosts are told at a time; fewer if they are large (`weight_of`)."""
 HEAVY_BYTES = 256
 """So many bytes of a note or of a value weigh as much as a URL."""
 
@@ -197,7 +197,7 @@ class Paged:
     def add(self, record: Kept) -> list[Kept]:
         """The page, if this record makes it full; otherwise nothing yet."""
         self._records.append(record)
-        self._weight += _weight(record)
+        self._weight += weight_of(record)
         return self.rest() if self._weight >= PAGE else []
 
     def rest(self) -> list[Kept]:
@@ -220,7 +220,8 @@ def number_of_records(page: Iterable[Kept]) -> int:
     return sum(one.urls if isinstance(one, KeptDone) else 1 for one in page)
 
 
-def _weight(record: Kept) -> int:
+def weight_of(record: Kept) -> int:
+    """How many URLs or hosts a record stands for, or as how many it counts because it is large."""
     if isinstance(record, KeptDone):
         return record.urls
     if isinstance(record, KeptHost | KeptValue):

@@ -10,6 +10,6 @@ Invariants
   goes on where it was broken off.
 - What was filled is compared with its source, record by record, before it may be used.
 
-Limits: memory holds some pages (`filling.BUFFERED_MAX` records). A file has the crawl's secret in it, so it is readable
-by its owner alone.
+Limits: memory holds some pages (`filling.BUFFERED_MAX` URLs and hosts). A file has the crawl's secret in it, so it is
+readable by its owner alone.
 """

@@ -23,6 +23,7 @@ from drumlin.engines.kept import (
     KeptValue,
     Section,
     number_of_records,
+    weight_of,
 )
 from drumlin.errors import BusyError, EngineError
 from drumlin.moving.digests import Digest, differences
@@ -30,7 +31,7 @@ from drumlin.moving.sources import EngineSource, OnPage, Source, digest_of
 
 SHARD_BUFFERED_MAX = 500
 BUFFERED_MAX = 50_000
-"""How many records wait until there are enough for their shard."""
+"""How many URLs and hosts wait until there are enough for their shard. One record may have a thousand of them."""
 EMPTY = "Choose an empty place: a new directory, or another name at the end of the redis:// address."
 REPEAT = "Repeat the command that was broken off, which goes on with it, or choose an empty place."
 
@@ -118,27 +119,24 @@ class _Shards:
         self._renumbers = not engine.ids_of_hosts and self._sources not in (1, engine.shard_count)
         self._steps = [0] * engine.shard_count
         self._buffered: dict[int, list[Kept]] = defaultdict(list)
-        self._count = 0
+        self._weights: dict[int, int] = defaultdict(int)
 
     async def add(self, page: list[Kept]) -> None:
-        full: dict[int, list[Kept]] = {}
         for record in page:
             shard = self._shard_of(record)
-            buffer = self._buffered[shard]
-            buffer.append(self._renumbered(record) if self._renumbers else record)
-            if len(buffer) >= SHARD_BUFFERED_MAX:
-                full[shard] = buffer
-        self._count += len(page)
-        for shard in full:
-            del self._buffered[shard]
-            self._count -= len(full[shard])
-        await self._write(full)
-        if self._count > BUFFERED_MAX:
+            self._buffered[shard].append(self._renumbered(record) if self._renumbers else record)
+            self._weights[shard] += weight_of(record)
+        full = [shard for shard, weight in self._weights.items() if weight >= SHARD_BUFFERED_MAX]
+        await self._write({shard: self._take(shard) for shard in full})
+        if sum(self._weights.values()) > BUFFERED_MAX:
             await self.flush()
 
+    def _take(self, shard: int) -> list[Kept]:
+        del self._weights[shard]
+        return self._buffered.pop(shard)
+
     async def flush(self) -> None:
-        buffered, self._buffered, self._count = dict(self._buffered), defaultdict(list), 0
-        await self._write(buffered)
+        await self._write({shard: self._take(shard) for shard in list(self._buffered)})
 
     async def _write(self, batches: Mapping[int, list[Kept]]) -> None:
         calls = []

@@ -9,18 +9,19 @@ from pathlib import Path
 import msgspec
 import pytest
 import zstandard
+from xxhash import xxh3_128_digest
 
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance.moving import MovingConformance
-from drumlin.engines.kept import CLOSED_KEY, Kept, KeptDone, Section
+from drumlin.engines.kept import CLOSED_KEY, MARK_BYTES, PAGE, Kept, KeptDone, Section
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
 from drumlin.local.moving import restore
 from drumlin.model import NewURLs
 from drumlin.moving.file import MAGIC
-from drumlin.moving.filling import compare, fill, finish
+from drumlin.moving.filling import SHARD_BUFFERED_MAX, compare, fill, finish
 from drumlin.moving.sources import FileSource, at_rest, export
 from drumlin.store.frames import decompressed, framed
 
@@ -70,6 +71,38 @@ def test_what_is_exported_and_imported_is_the_same(tmp_path: Path, shards: int) 
             await rocks.close()
 
     asyncio.run(move())
+
+
+class Watched(MemoryEngine):
+    """Notes how many URLs each step of an import brings."""
+
+    def __init__(self, shard_count: int) -> None:
+        super().__init__(shard_count)
+        self.brought: list[int] = []
+
+    async def fill(self, shard: int, step: int, kept: Sequence[Kept], now: float) -> None:
+        self.brought.append(sum(one.urls for one in kept if isinstance(one, KeptDone)))
+        await super().fill(shard, step, kept, now)
+
+
+def test_records_with_many_urls_do_not_pile_up_in_memory(tmp_path: Path) -> None:
+    async def move() -> list[int]:
+        crawled = MemoryEngine(1)
+        for number in range(40):
+            marks = b"".join(hash_of(f"{number}/{place}") for place in range(400))
+            await crawled.fill(0, number + 1, [KeptDone(f"h{number}.test", 0, MARK_BYTES, marks)], TIME)
+        await crawled.keep_time(TIME)
+        engine = Watched(2)
+        assert await imported(await written(crawled, tmp_path / "frontier"), engine) == []
+        return engine.brought
+
+    brought = asyncio.run(move())
+    assert sum(brought) == 40 * 400
+    assert max(brought) < SHARD_BUFFERED_MAX + PAGE
+
+
+def hash_of(text: str) -> bytes:
+    return xxh3_128_digest(text.encode())
 
 
 def test_a_single_difference_is_found(tmp_path: Path) -> None:

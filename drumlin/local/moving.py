@@ -141,7 +141,7 @@ async def _settle_down(engine: Engine, out: Path) -> None:
     lost = await NodeRegistry().lose_all(engine)
     await engine.release_nodes(lost, await engine.keep_time(0.0))
     record = CrawlRecord.read(out)
-    if record is not None:
+    if record is not None and record.seeds:
         await engine.put_meta_if_absent(SEEDS_KEY, msgspec.msgpack.encode(record.seeds))
 
 

@@ -87,10 +87,10 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
     files, joined = _bucket(loaded), 0
     untold = untold_segments(files)
     if untold:
-        say(loaded.process, f"{len(untold)} segments are left alone: Kafka has not been told of them yet (--events).")
+        say(loaded.process, f"Left alone until Kafka is told of it (--events): {counted(len(untold), 'segment')}.")
     with tempfile.TemporaryDirectory(prefix="drumlin-compact-") as folder:
-        kept = held_segments(files) | untold
-        while segments := due(files.manifest.contents(), everything=everything, kept=kept):
+        held = held_segments(files)
+        while segments := due(files.manifest.contents(), everything=everything, kept=held | untold):
             joined += len(segments)
             if dry_run or not compact(files, segments, Path(folder)):
                 break

@@ -151,10 +151,10 @@ def test_segments_whose_events_are_untold_are_not_joined(store: ObjectFiles, tmp
         publish(store, tmp_path, node)
     untold = untold_segments(store)
     assert untold == {"a-1f-00001", "b-1f-00001"}
-    assert due(store.manifest.contents(), everything=True, untold=untold) == []
+    assert due(store.manifest.contents(), everything=True, kept=untold) == []
     run(events_of(store, tmp_path / "k", MemoryBroker()))
     assert untold_segments(store) == set()
-    assert len(due(store.manifest.contents(), everything=True, untold=untold_segments(store))) == 2
+    assert len(due(store.manifest.contents(), everything=True, kept=untold_segments(store))) == 2
 
 
 def test_what_was_removed_before_it_was_told_is_not_told(store: ObjectFiles, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -125,9 +126,10 @@ class Bucket:
 
     def time(self) -> float:
         """The service's own time, by which objects are dated: clocks of other machines may be wrong by days."""
-        name = f"{PROBES}/time"
+        name = f"{PROBES}/time-{secrets.token_hex(8)}"
         self.put(name, b"")
         written = self.head(name)
+        self.delete([name])
         if written is None:
             raise StorageError(f"Cannot read in {self.address} what was just written.", code=Cause.STORE_FAILED)
         return written.written

@@ -105,7 +105,7 @@ def test_a_spill_in_the_bucket_that_is_full_stops_fetching(
 def test_a_fleet_with_a_bucket_tells_of_everything_that_any_node_has_stored(
     broker: KafkaBroker, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One node has credentials, another has none. Both nodes with their disks, and the coordinator that tells, die."""
+    """One node has credentials, another has none. A coordinator and the node with credentials are killed."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     with benchmark_web(tmp_path, 20, 60, "--latency-ms", "20") as web:

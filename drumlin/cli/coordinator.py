@@ -42,7 +42,7 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
 
     from drumlin.cli.crawl import read_seeds
     from drumlin.coordinator.dispatch import Dispatcher
-    from drumlin.events.options import EventsOptions, SeedsOptions, check_store
+    from drumlin.events.options import EventsOptions, SeedsOptions
     from drumlin.serving.service import ServiceOptions, serve, shards_to_found
     from drumlin.tracing import check_installed
 
@@ -52,7 +52,6 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None) -> No
     seeds = read_seeds(urls, input_file) if urls or input_file else []
     spec = _engine(loaded)
     folder, objects = _store(told)
-    check_store(objects, events=loaded.process.events is not None)
     options = ServiceOptions(
         spec,
         place,

@@ -26,7 +26,7 @@ def command(loaded: Loaded) -> None:
     """
     # One process per core: numpy's own threads would only cost a tenth of a second at the start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from drumlin.events.options import EventsOptions, check_store
+    from drumlin.events.options import EventsOptions
     from drumlin.node.main import NodeOptions, run_node
     from drumlin.tls import check_endpoint, check_pair
     from drumlin.tracing import check_installed
@@ -35,7 +35,6 @@ def command(loaded: Loaded) -> None:
     client, node = loaded.client, loaded.node
     coordinator = _coordinator(loaded)
     folder, bundled, objects = _folder(loaded)
-    check_store(objects, events=loaded.process.events is not None)
     certificate, key = path_of(client.cert), path_of(client.key)
     check_pair(certificate, key)
     options = NodeOptions(
@@ -58,9 +57,8 @@ def command(loaded: Loaded) -> None:
     )
     if options.events is not None and bundled:
         hint = "Leave --events out here, and give it to the coordinators."
-        raise ConfigError(
-            "A node without a store produces no events: the coordinator that stores its pages does.", hint
-        )
+        where = "whose store is in a bucket" if objects else "without a store"
+        raise ConfigError(f"A node {where} produces no events: coordinators tell of its pages.", hint)
     if not options.endpoints:
         raise ConfigError("--coordinator names no coordinator.", "Give https://HOST:PORT, or several with commas.")
     for endpoint in options.endpoints:

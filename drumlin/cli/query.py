@@ -73,7 +73,7 @@ def command(loaded: Loaded, sql: str | None, as_csv: bool) -> None:
 def _answering(loaded: Loaded, sql: str) -> AbstractContextManager[Answer]:
     from drumlin.local.moved import tell_moved
     from drumlin.sql.database import answering, answering_from
-    from drumlin.store.opening import open_store, store_address
+    from drumlin.store.opening import in_bucket, open_store, store_address
     from drumlin.store.tables.reading import has_moved_tables
 
     named = loaded.process.store if loaded.is_given("store") else None
@@ -81,6 +81,8 @@ def _answering(loaded: Loaded, sql: str) -> AbstractContextManager[Answer]:
     tell_moved(folder, "What it has stored since is here only if it still stores here.")
     address = named if is_objects(named) else store_address(folder)
     files = open_store(address or folder)
+    if (bucket := in_bucket(files)) is not None:
+        bucket.check_there()
     # DuckDB itself cannot open tables that are elsewhere.
     return answering_from(files, sql) if address or has_moved_tables(files) else answering(folder / "tables", sql)
 

@@ -82,11 +82,15 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
 
     from drumlin.lifecycle.held import held_segments
     from drumlin.store.objects.compaction import compact, due
+    from drumlin.store.objects.mark import untold_segments
 
     files, joined = _bucket(loaded), 0
+    untold = untold_segments(files)
+    if untold:
+        say(loaded.process, f"Left alone until Kafka is told of it (--events): {counted(len(untold), 'segment')}.")
     with tempfile.TemporaryDirectory(prefix="drumlin-compact-") as folder:
         held = held_segments(files)
-        while segments := due(files.manifest.contents(), everything=everything, kept=held):
+        while segments := due(files.manifest.contents(), everything=everything, kept=held | untold):
             joined += len(segments)
             if dry_run or not compact(files, segments, Path(folder)):
                 break
@@ -112,11 +116,10 @@ def collect_command(loaded: Loaded, dry_run: bool, older: str) -> None:
     from drumlin.config.quantities import show_size
     from drumlin.store.objects.collection import find_garbage, remove_garbage
 
-    older_s = _duration("--older", older)
-    files, now = _bucket(loaded), time.time()
-    garbage = find_garbage(files, now, older_s)
+    older_s, files = _duration("--older", older), _bucket(loaded)
+    garbage = find_garbage(files, files.bucket.time(), older_s)
     if not dry_run:
-        remove_garbage(files, garbage, now)
+        remove_garbage(files, garbage, time.time())
     said = "would be removed" if dry_run else "removed"
     objects, uploads = len(garbage.objects), len(garbage.uploads)
     found = f"{counted(objects, 'object')} ({show_size(garbage.bytes)}) and {counted(uploads, 'unfinished upload')}"
@@ -165,7 +168,9 @@ def _bucket(loaded: Loaded) -> ObjectFiles:
 
     if loaded.process.store is None:
         raise ConfigError("It is not said which store is meant.", "Give --store s3://BUCKET/PREFIX.")
-    return ObjectFiles.open_at(parse_address(loaded.process.store))
+    files = ObjectFiles.open_at(parse_address(loaded.process.store))
+    files.check_there()
+    return files
 
 
 def _missing(loaded: Loaded) -> list[str]:

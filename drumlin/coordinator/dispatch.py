@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -72,6 +72,8 @@ log = logging.getLogger("drumlin.coordinator")
 
 class Dispatcher:
     """Stands between an engine and the nodes. Every method may be called again with the same arguments without harm."""
+
+    may_end: Callable[[], Awaitable[bool]] | None = None  # asked when nothing is left to fetch
 
     def __init__(
         self,
@@ -435,7 +437,7 @@ class Dispatcher:
         spent = self.budget.exhausted(totals.pages, totals.bytes, self.elapsed_s)
         if spent:
             await self.stop(spent)
-        elif self.ends and await self._nothing_left(totals):
+        elif self.ends and await self._nothing_left(totals) and (self.may_end is None or await self.may_end()):
             await self._move(CrawlEvent.DONE)
 
     async def _nothing_left(self, totals: Totals) -> bool:

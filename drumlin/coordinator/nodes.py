@@ -111,6 +111,8 @@ class NodeRegistry:
         self._heartbeat_s = heartbeat_s
         self.known = 0
         """How many nodes the whole fleet has, as far as this coordinator knows."""
+        self.owed = ""
+        """What nodes that are gone owe to the store while nothing is left to fetch, in a sentence."""
         self.names_version = 0
         """Changes whenever a node joins or goes."""
         self._names: tuple[int, list[str]] = (-1, [])

@@ -103,6 +103,8 @@ class BrokerProducer:
         """How many messages were refused since the last call of `forget_error`."""
         self.too_large: list[Message] = []
         """What the client may not send because of its size (`message.max.bytes`)."""
+        self.refused_large: list[Message] = []
+        """What the broker has refused because of its size. It refuses all that came in one batch."""
         own = {**PRODUCING_DEFAULTS, **properties, **PRODUCING, "bootstrap.servers": address.brokers}
         self._producer: Producer = _made(Producer, own, properties, self._on_error, self._on_delivery)
 
@@ -137,7 +139,14 @@ class BrokerProducer:
         self.error = str(error.str())
 
     def _on_delivery(self, error: Any, message: Any) -> None:
-        if error is not None:
+        from confluent_kafka import KafkaError
+
+        if error is None:
+            return
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            topic = next(name for name, full in self._topics.items() if full == message.topic())
+            self.refused_large.append(Message(topic, message.key().decode(), message.value()))
+        else:
             self.failed += 1
             self.error = f"{error.str()} (topic {message.topic()})"
 

@@ -35,14 +35,6 @@ class EventsOptions(msgspec.Struct, frozen=True):
         return BrokerProducer(parse_kafka(self.address), read_properties(self.config))
 
 
-def check_store(objects: str, *, events: bool) -> None:
-    """Refuse events of a crawl whose store is in a bucket (`objects`): they are made from tables on the disk of whoever
-    stores, and there the tables leave the disk when they are complete."""
-    if objects and events:
-        hint = "Leave --events out, or store in a directory."
-        raise ConfigError("--events cannot be combined with a store in a bucket yet.", hint)
-
-
 class SeedsOptions(msgspec.Struct, frozen=True):
     """From where seeds come. If `idle_s` is not None, the crawl ends when nothing has come for so long and nothing is
     left to fetch."""

@@ -10,12 +10,15 @@ from typing import Final
 import msgspec
 
 from drumlin.disk import remove, replace, write_whole
+from drumlin.store.names import node_of_segment
 from drumlin.store.spools import EVENTS_SUFFIX, JOURNAL_SUFFIX
 from drumlin.store.tables.schema import COLUMNS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 
 LOG_SUFFIX: Final = ".told"
 """The suffix of a coordinator's log of what it has to tell."""
+LOG_NAME: Final = "told-"
+"""How the names of such logs begin; no segment's does, since a segment is called after its writer and the time."""
 
 
 Signature = tuple[tuple[int, int], ...]
@@ -77,15 +80,23 @@ def forget_unborn(spool: Path, tables: Path) -> None:
             forget(spool, name)
 
 
-def take_over(dead: Path, mine: Path) -> None:
+def is_log(name: str) -> bool:
+    return name.startswith(LOG_NAME) and not node_of_segment(name)
+
+
+def take_over(dead: Path, mine: Path, *, segments: bool = True) -> None:
     """Move what a dead writer owed into another spool; both are locked by the caller. A cursor is moved after its log,
-    so a kill in between leaves at most a log without a cursor: then all of it is owed."""
+    so a kill in between leaves at most a log without a cursor: then all of it is owed. Without `segments` only logs are
+    moved, because the manifest of the store tells which segments are owed."""
     for log in dead.glob("*" + LOG_SUFFIX):
         if not cursor_path(dead, log.name.removesuffix(LOG_SUFFIX)).exists():
             owe(dead, log.name.removesuffix(LOG_SUFFIX))
         replace(log, mine / log.name)
     for cursor in dead.glob("*" + EVENTS_SUFFIX):
-        replace(cursor, mine / cursor.name)
+        if segments or is_log(cursor.name.removesuffix(EVENTS_SUFFIX)):
+            replace(cursor, mine / cursor.name)
+        else:
+            remove(cursor)
 
 
 def signature_of(spool: Path, tables: Path, name: str) -> Signature:

@@ -3,7 +3,9 @@
 A window is a few hundred events of one segment or log. The next is made when the broker has confirmed the last one, so
 a cursor is moved only over what is confirmed, and no more than a window is ever produced twice by a process that is
 killed. If the broker refuses a message, the window is made again after a while. What is larger than the client may send
-is sent in smaller messages; only what cannot be made smaller is passed over, counted and logged.
+is sent in smaller messages. A broker that finds something too large refuses all that came with it: that is sent again
+in halves, until the one that is too large is found. Only what cannot be made smaller is put aside (`dead`), counted and
+logged; the rest goes on.
 
 Nothing here waits: `step` is called from a loop, as often as `due` says. `drained` tells when nothing is owed.
 """
@@ -17,6 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from drumlin.events.dead import put_aside
 from drumlin.events.owed import (
     LOG_SUFFIX,
     Cursor,
@@ -42,6 +45,7 @@ AWAY_AFTER_S: Final = 5.0
 AGAIN_AFTER_S: Final = 5.0
 """After a refusal, a window is produced again so much later."""
 TOLD_AT_ONCE: Final = 500
+TOO_LARGE: Final = "larger than the client may send (message.max.bytes) or the topic takes (max.message.bytes)"
 
 log = logging.getLogger("drumlin.kafka")
 
@@ -52,6 +56,7 @@ class Producer(Protocol):
     error: str
     failed: int
     too_large: list[Message]
+    refused_large: list[Message]
 
     def send(self, messages: Sequence[Message]) -> None: ...
 
@@ -112,9 +117,13 @@ class Sender:
         self.refused = 0
         """How many it has refused; they were produced again."""
         self.too_large = 0
-        """How many were passed over, because the client may not send so much and they could not be made smaller."""
+        """How many were put aside, because they are too large and could not be made smaller."""
         self._over: list[Message] = []
         """Those of this window."""
+        self._group = 0
+        """How many messages were sent together the last time."""
+        self._groups: list[list[Message]] = []
+        """Those of this window that are to be sent apart from each other, because the broker refused them together."""
         self._sent = 0
         """How many messages of this window the client has taken, or will."""
         forget_unborn(spool, tables)
@@ -131,10 +140,11 @@ class Sender:
 
     @property
     def _waiting_bytes(self) -> int:
-        return sum(size for _, size in self._waiting.values())
+        # A list at once: others ask while a thread steps.
+        return sum(size for _, size in list(self._waiting.values()))
 
     def standing(self, now: float) -> Standing:
-        oldest = min((since for since, _ in self._waiting.values()), default=now)
+        oldest = min((since for since, _ in list(self._waiting.values())), default=now)
         away_s = now - self._away_since if self._away_since is not None else 0.0
         error = self._producer.error if away_s else ""
         lag_s = max(0.0, now - oldest)
@@ -184,9 +194,9 @@ class Sender:
         if self._send_smaller():
             self._poll_at = now + POLL_S
             return False
+        self._put_aside()
         self._window = None
         self.produced += self._sent
-        self._tell_passed_over()
         self._is_back()
         if read_cursor(self._spool, self._name) == self._cursor:
             keep_cursor(self._spool, self._name, window.after)
@@ -199,12 +209,36 @@ class Sender:
     def _produce(self, window: Batch, now: float) -> None:
         self._window = window
         self._began, self._poll_at = now, now + POLL_S
-        self._over, self._sent = [], len(window.messages)
-        self._producer.send(window.messages)
+        self._over, self._groups, self._sent = [], [], len(window.messages)
+        self._send(window.messages)
+
+    def _send(self, messages: list[Message]) -> None:
+        self._group = len(messages)
+        self._producer.send(messages)
 
     def _send_smaller(self) -> bool:
-        """Send again, in smaller messages, what was too large for the client; whether there is any such."""
-        large, self._producer.too_large = self._producer.too_large, []
+        """Send again, in smaller messages or fewer at a time, what was too large; whether there is any such."""
+        producer, alone = self._producer, self._group == 1
+        large, together = producer.too_large, producer.refused_large
+        producer.too_large, producer.refused_large = [], []
+        if alone:
+            # What was refused was sent alone, so it is this one that is too large.
+            large, together = [*large, *together], []
+        if len(together) == 1:
+            self._groups.append(together)
+        elif together:
+            middle = len(together) // 2
+            self._groups += [together[:middle], together[middle:]]
+        again = self._cut(large)
+        if again:
+            self._groups.append(again)
+        if self._groups:
+            self._send(self._groups.pop())
+            return True
+        return False
+
+    def _cut(self, large: Sequence[Message]) -> list[Message]:
+        """The same in smaller messages, without those that cannot be made smaller."""
         again: list[Message] = []
         for message in large:
             parts = smaller(message)
@@ -212,15 +246,15 @@ class Sender:
             self._sent += len(parts) - 1
             if not parts:
                 self._over.append(message)
-        if again:
-            self._producer.send(again)
-        return bool(again)
+        return again
 
-    def _tell_passed_over(self) -> None:
+    def _put_aside(self) -> None:
+        """Put aside what is too large. If that fails, the window is not confirmed, and the next step tries again."""
         if self._over:
+            path = put_aside(self._spool, self._over, TOO_LARGE)
             self.too_large += len(self._over)
-            sentence = "%d events passed over: the client may not send so much (message.max.bytes); one has %d bytes"
-            log.error(sentence, len(self._over), len(self._over[0].value), extra=event(Event.REFUSED))
+            sentence = "%d events are too large for the broker and were put aside in %s; one has %d bytes"
+            log.error(sentence, len(self._over), path, len(self._over[0].value), extra=event(Event.REFUSED))
             self._over = []
 
     def _is_away(self) -> None:

@@ -128,7 +128,9 @@ def node_children(paths: FleetPaths, plan: FleetPlan, coordinators: list[str]) -
         authority = CertificateFiles.in_folder(paths.certs).authority
         command = [*_drumlin("node"), "--config", str(paths.crawl), "--coordinator", addresses, "--name", name]
         command += [*_store(paths, plan), "--token-file", str(paths.join_token), "--ca", str(authority)]
-        command += ["--concurrency", str(plan.concurrency), *_telling(plan), *_events(plan)]
+        command += ["--concurrency", str(plan.concurrency), *_telling(plan)]
+        # Of what is in a bucket, coordinators tell.
+        command += _events(plan) if not plan.store else []
         children.append(Child(FleetProcess(name, ProcessRole.NODE), command, _environment(), paths.log(name)))
     return children
 

@@ -16,7 +16,7 @@ from drumlin.config.key import Setting
 from drumlin.config.processes import KAFKA_SETTINGS
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import BusyError, ConfigError, EngineError
-from drumlin.events.options import EventsOptions, SeedsOptions, check_store
+from drumlin.events.options import EventsOptions, SeedsOptions
 from drumlin.fleet.cluster import ADDRESS, MASTERS_WITH_REPLICAS_MIN, engine_url, find_program, free_ports
 from drumlin.fleet.layout import (
     FleetPaths,
@@ -53,7 +53,6 @@ def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
     plan = _new_plan(wanted, concurrency) if before is None else _changed_plan(before.plan, wanted, concurrency)
     plan = _with_kafka(_with_telling(plan, loaded), loaded)
     plan = msgspec.structs.replace(plan, store=_store(before, loaded))
-    check_store(plan.store, events=bool(plan.kafka.events))
     paths.make()
     if plan.store:
         note_address(paths.store, plan.store)

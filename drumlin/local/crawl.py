@@ -46,25 +46,23 @@ from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.patience import PATIENCE, TOPIC_LOST, Patience
 from drumlin.coordinator.resketching import WHY, has_older_sketches, make_sketches_anew, note_sketches
 from drumlin.coordinator.steering import CONFIG_KEY
-from drumlin.coordinator.taking.owed import fetch_again, owed_segments, paid
 from drumlin.coordinator.totals import Totals
 from drumlin.disk import write_whole
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.errors import DrumlinError
-from drumlin.events.coordinating import events_left
-from drumlin.events.options import EventsOptions, SeedsOptions, check_store
+from drumlin.events.options import EventsOptions, SeedsOptions
 from drumlin.garbage_collection import collect_seldom, set_apart_what_is_loaded
-from drumlin.lines import counted, tell
+from drumlin.lines import tell
 from drumlin.local.bounds import Bounds
-from drumlin.local.directory import FRONTIER, CrawlDirectory, crawl_files
+from drumlin.local.directory import FRONTIER, CrawlDirectory
 from drumlin.local.keepers import Keepers
 from drumlin.local.page import page_served
 from drumlin.local.processes import failure_error
 from drumlin.local.restarting import CONFIG_BEFORE_KEY, differences, follow_differences, still_set
+from drumlin.local.storing import fetch_lost_again, found_crawl_store, open_crawl_store, segments_left, told_left
 from drumlin.local.troubles import Troubles, standstill
 from drumlin.logs import identify, logging_to
-from drumlin.node.keeping.bundles import BUNDLE_SUFFIX
 from drumlin.node.keeping.past import past_finds
 from drumlin.node.limits import allow_open_files
 from drumlin.node.main import NodeOptions
@@ -80,8 +78,6 @@ from drumlin.serving.service import (
 from drumlin.serving.telling import kafka_used
 from drumlin.store import discard_unfinished, merge
 from drumlin.store.files import StoreFiles
-from drumlin.store.opening import store_address
-from drumlin.store.spools import JOURNAL_SUFFIX, KEPT_SUFFIX
 
 # Few, since a batch of results touches most shards and each of them costs a write. Several nodes may share a shard.
 SHARD_COUNT = 4
@@ -94,8 +90,6 @@ SOCKET_ADDRESS = "address"
 """The name of the file in `run/` that holds the path of the socket."""
 SOCKET_PROBE_S = 2.0
 HEARTBEAT_S = 0.5
-LEFT = (JOURNAL_SUFFIX, KEPT_SUFFIX, BUNDLE_SUFFIX)
-"""The suffixes of files in spools that hold what is not in the store yet."""
 
 
 class LocalCrawl:
@@ -141,6 +135,8 @@ class LocalCrawl:
         self._events, self._seeds_from = EventsOptions.of(process), SeedsOptions.of(process)
         self._seeding: Seeding | None = None
         self._files: StoreFiles
+        self._objects = ""
+        """The address of the store, if it is in a bucket."""
 
     def run(self) -> Report:
         """Crawl; the report says how it ended. Raises DrumlinError if the crawl could not go on."""
@@ -152,8 +148,7 @@ class LocalCrawl:
             self.directory.make_folders()
         if not self._process.engine:
             self.directory.check_frontier()
-        self.directory.agree_on_store(self._process.store)
-        check_store(self._objects, events=self._events is not None)
+        self._objects = self.directory.agree_on_store(self._process.store)
         self._socket_path = _socket_path(self._out)
         try:
             with private_socket(self._socket_path, CONNECTIONS_WAITING_MAX, "Choose another --out.") as self._socket:
@@ -183,7 +178,8 @@ class LocalCrawl:
             store=self._objects,
             log=log,
             traces=traces,
-            events=self._events,
+            # Of what is in a bucket, this process tells.
+            events=None if self._objects else self._events,
         )
 
     async def _run_on_frontier(self) -> Report:
@@ -205,11 +201,6 @@ class LocalCrawl:
         return report
 
     @property
-    def _objects(self) -> str:
-        """The address of the store, if it is in a bucket; otherwise empty."""
-        return store_address(self._out)
-
-    @property
     def elapsed_s(self) -> float:
         return self.elapsed_before_s + time.monotonic() - self.started
 
@@ -224,7 +215,7 @@ class LocalCrawl:
         return max((record.lag_s for record in self.dispatcher.nodes.records()), default=0.0)
 
     async def _run(self, engine: Engine) -> Report:
-        await self._open_store()
+        self._files = await open_crawl_store(self.directory, self._objects)
         self.elapsed_before_s = await elapsed_before_s(engine)
         self.dispatcher = Dispatcher(
             engine,
@@ -242,6 +233,7 @@ class LocalCrawl:
         in_force = await self.dispatcher.steering.start_with(self.config, await self._time.now())
         await self.dispatcher.open()
         identify(crawl=self.dispatcher.crawl_id)
+        await found_crawl_store(self._files, self.dispatcher.crawl_id)
         await self._begin_record(before, in_force or before)
         await engine.put_meta(CONFIG_BEFORE_KEY, b"")
         # For the coordinators of a fleet, if the frontier is ever moved to one.
@@ -249,7 +241,8 @@ class LocalCrawl:
         await self.dispatcher.seed(self._seeds, await self._time.now())
         await self._fetch_lost_again()
         totals = await self.dispatcher.totals(await self._time.now())
-        was_finished = await engine.get_meta(COMPLETE_KEY) == YES and not self._spools_left()
+        left = bool(segments_left(self.directory)) or await self._events_left()
+        was_finished = await engine.get_meta(COMPLETE_KEY) == YES and not left
         already_finished = was_finished and not totals.pending and self._seeds_from is None
         if not already_finished:
             await engine.put_meta(COMPLETE_KEY, b"")
@@ -269,7 +262,7 @@ class LocalCrawl:
             self.dispatcher.state = CrawlState.FINISHED
         elapsed_s = self.elapsed_before_s if already_finished else self.elapsed_s
         now = await self._time.now()
-        if self._events is not None and events_left(self._out):
+        if await self._events_left():
             self._say("Some events wait, because Kafka did not take them. The same command sends them.")
         report = await make_report(engine, self.dispatcher.state, self.dispatcher.stop_reason, elapsed_s, now)
         report.already_finished = already_finished
@@ -281,12 +274,6 @@ class LocalCrawl:
         report.write(self._out / REPORT_NAME)
         await asyncio.to_thread(self._files.replace, REPORT_NAME, self._out / REPORT_NAME)
         return report
-
-    async def _open_store(self) -> None:
-        """Open the store. One in a bucket that cannot be written is told before the first page is fetched."""
-        self._files = crawl_files(self._out)
-        if self._objects:
-            await asyncio.to_thread(self._files.probe)
 
     async def _try_again(self) -> None:
         """Try hosts that were out of reach at once, because the user has started the crawl again. (What a site asked
@@ -321,23 +308,10 @@ class LocalCrawl:
         write_whole(self._out / RECORD_NAME, self._record.file())
 
     async def _fetch_lost_again(self) -> None:
-        """Queue pages again that were settled, are not in the store, and are not on this disk either."""
-        engine, left = self.dispatcher.engine, self._segments_left()
-        for owed in await owed_segments(engine) if self._objects else []:
-            if await asyncio.to_thread(self._files.has_segment, owed.name):
-                await paid(engine, owed.name)
-            elif owed.name not in left:
-                again = await fetch_again(engine, owed.name, await self._time.now())
-                self._say(f"{counted(again, 'page')} of {owed.name} never arrived in {self._objects}: fetched again.")
+        await fetch_lost_again(self.dispatcher, self.directory, self._files, await self._time.now(), self._say)
 
-    def _segments_left(self) -> set[str]:
-        """The segments of which something waits on this disk."""
-        return {path.stem for suffix in LEFT for path in self.directory.paths.spools.glob(f"*/*{suffix}")}
-
-    def _spools_left(self) -> bool:
-        if self._events is not None and events_left(self._out):
-            return True
-        return bool(self._segments_left())
+    async def _events_left(self) -> bool:
+        return self._events is not None and await told_left(self.directory, self._files)
 
     # Processes
 
@@ -375,7 +349,8 @@ class LocalCrawl:
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, listen, [self._socket], app.close, drain=False)
         watched = self.bounds.watched(app, self._time.now) if not self._process.quiet else contextlib.nullcontext()
-        kafka = kafka_used(app, self.dispatcher, self._events, self._seeds_from, self._out, self._time.now)
+        told = (self._events, self._seeds_from, self._out, self._time.now)
+        kafka = kafka_used(app, self.dispatcher, *told, files=self._files, alone=True)
         async with kafka as self._seeding, app.running(), serving, page_served(app, self._on_page), watched:
             try:
                 await self._supervise(app)

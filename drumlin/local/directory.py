@@ -111,15 +111,19 @@ class CrawlDirectory:
             hint = "Restore it from a copy, remove the whole crawl with --fresh, or choose another --out."
             raise StorageError(f"The crawl in {self.root} has lost its queue (the folder frontier).", hint)
 
-    def agree_on_store(self, wanted: str | None) -> None:
-        """Note the address of a store in a bucket, if one is wanted. A crawl that has begun goes on where it began, so
-        what it stores is never in two places."""
+    def agree_on_store(self, wanted: str | None) -> str:
+        """The address of the store, if it is in a bucket; otherwise empty. A crawl that has begun goes on where it
+        began, so what it stores is never in two places."""
         address = str(parse_address(wanted)) if wanted else ""
         known = store_address(self.root)
-        if address and address != known and (known or self._has_record):
+        if address and address != known and self._has_record:
             hint = "Leave --store out to go on with it, or choose another --out."
             raise ConfigError(f"The crawl in {self.root} stores in {known or 'this directory'}.", hint)
-        if address and not known:
+        return address or known
+
+    def note_store(self, address: str) -> None:
+        """Note that the crawl stores in a bucket. Done only when it was reached, so a mistyped one can be corrected."""
+        if store_address(self.root) != address:
             note_address(self.root, address)
 
     @property

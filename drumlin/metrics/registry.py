@@ -245,7 +245,7 @@ EVENTS_REFUSED = _counter(
 EVENTS_TOO_LARGE = _counter(
     _WITH_EVENTS,
     "drumlin_events_too_large_total",
-    "Events that were passed over: larger than the client may send, however much of them was cut.",
+    "Events that were put aside in `dead-events.jsonl`: too large for the client or the broker, however much was cut.",
 )
 EVENTS_WAITING = _gauge(
     _WITH_EVENTS,

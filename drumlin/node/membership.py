@@ -24,7 +24,7 @@ from drumlin.events.options import EventsOptions
 from drumlin.logs import Event, LogSettings, event
 from drumlin.node.keeping.archive import CrawlPaths
 from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX
-from drumlin.protocol import NODE_ID_PATTERN, THROUGH_COORDINATOR, TO_BUCKET, Register
+from drumlin.protocol import NODE_ID_PATTERN, SHARED, THROUGH_COORDINATOR, TO_BUCKET, Register
 from drumlin.store.names import machine_name
 from drumlin.store.spools import SpoolLock
 
@@ -105,7 +105,9 @@ class Membership:
         """The message by which this node registers, the first time or again. Its capacity is 0, so it is measured."""
         metadata = {"pid": str(os.getpid()), "os": sys.platform, "version": __version__, "host": socket.gethostname()}
         sent = TO_BUCKET if self.options.store else THROUGH_COORDINATOR
-        metadata["store"] = sent if self.options.bundled else "shared"
+        metadata["store"] = sent if self.options.bundled else SHARED
+        if self.options.store:
+            metadata["bucket"] = self.options.store
         return Register(
             0.0, self.name, metadata=metadata, recovering=recovering, instance=self._instance, boot=self.boot
         )

@@ -63,6 +63,7 @@ from drumlin.protocol.limits import (
     URLText,
 )
 from drumlin.protocol.nodes import (
+    SHARED,
     THROUGH_COORDINATOR,
     TO_BUCKET,
     ChangedSettings,
@@ -150,6 +151,7 @@ __all__ = [
     "PRESENT",
     "RENEWALS_MAX",
     "RESULTS_MAX",
+    "SHARED",
     "SITEMAPS_ELSEWHERE_MAX",
     "SITEMAPS_MAX",
     "SKETCH_BYTES_MAX",

@@ -16,7 +16,9 @@ from drumlin.protocol.states import CrawlState, NodeStatus
 THROUGH_COORDINATOR = "through a coordinator"
 """The value of `store` in the metadata of a node that sends its files as bundles."""
 TO_BUCKET = "a bucket"
-"""The same of a node that puts them into a store of objects itself."""
+"""The same of a node that puts them into a store of objects itself; `bucket` has its address."""
+SHARED = "shared"
+"""The same of a node that writes to the directory that is the store."""
 
 
 class Register(msgspec.Struct):

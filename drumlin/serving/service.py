@@ -19,6 +19,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import uvicorn
@@ -38,7 +39,7 @@ from drumlin.coordinator.resketching import make_sketches_anew_in_turn, note_ske
 from drumlin.coordinator.steering import CONFIG_KEY, Steering
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
-from drumlin.errors import BusyError, ConfigError, DrumlinError
+from drumlin.errors import BusyError, ConfigError, DrumlinError, StorageError
 from drumlin.events.options import EventsOptions, SeedsOptions
 from drumlin.garbage_collection import collect_seldom
 from drumlin.logs import Event, event, identify, without_secrets
@@ -51,13 +52,17 @@ from drumlin.serving.seeding import Seeding
 from drumlin.serving.telling import kafka_used
 from drumlin.serving.upkeep import BucketUpkeep
 from drumlin.store.files import StoreFiles
-from drumlin.store.opening import open_store
+from drumlin.store.opening import in_bucket, open_store
 from drumlin.tls import check_validity, server_context
 from drumlin.urls import domain_of
+
+if TYPE_CHECKING:
+    from drumlin.store.objects.files import ObjectFiles
 
 log = logging.getLogger("drumlin.coordinator")
 
 TICK_S = 1.0
+FOUND_AGAIN_S = 5.0
 # Longer than any heartbeat interval: a node's connection is kept, and with it its TLS session.
 KEEP_ALIVE_S = 75
 CONNECTIONS_WAITING_MAX = 4096
@@ -247,6 +252,8 @@ class _Service:
         self._upkeep: BucketUpkeep | None = None
         self._failures = FailureLog()
         self._seeding: Seeding | None = None
+        self._bucket: ObjectFiles | None = None
+        """The store, if it is in a bucket and nobody knows yet whether it is the one of this crawl."""
 
     async def run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -300,25 +307,56 @@ class _Service:
         )
         app.trace(traces)
         if options.store is not None and files is not None:
-            await asyncio.to_thread(sweep, options.store, time.time())
-            self._finisher = Finisher(dispatcher, options.store, files)
-            self._lost = LostBundles(dispatcher, files, options.lost_after_s)
-            self._upkeep = _upkeep(dispatcher, files, options.store) if options.objects else None
+            await self._begin_store(dispatcher, options.store, files)
         collect_seldom(*GC_THRESHOLDS)
         serving = run_server(app, options.listen, self._sockets, app.close, drain=True)
-        kafka = kafka_used(app, dispatcher, options.events, options.seeds, options.store, self.time.now)
+        kafka = kafka_used(app, dispatcher, options.events, options.seeds, options.store, self.time.now, files=files)
         try:
             async with kafka as self._seeding, app.running(), serving, _watching(app, options.listen):
                 on_ready(dispatcher)
                 ticking = asyncio.create_task(self._keep_ticking(app, access, dispatcher))
                 resketching = asyncio.create_task(self._make_sketches_anew(dispatcher))
                 stopping = asyncio.ensure_future(self._stopping.wait())
-                await asyncio.wait([ticking, stopping], return_when="FIRST_COMPLETED")
+                founding = asyncio.create_task(self._keep_founding(dispatcher.crawl_id))
+                await asyncio.wait([ticking, stopping, founding], return_when="FIRST_COMPLETED")
                 await _cancelled(resketching)
+                await _cancelled(founding)
                 await _cancelled(ticking)
         finally:
             await self._leave(dispatcher)
         log.info("stopped", extra=event(Event.STOPPED))
+
+    async def _begin_store(self, dispatcher: Dispatcher, folder: Path, files: StoreFiles) -> None:
+        """Begin what a coordinator with a store does for it. `folder` is one of this machine."""
+        await asyncio.to_thread(sweep, folder, time.time())
+        self._finisher = Finisher(dispatcher, folder, files)
+        lost = self._lost = LostBundles(dispatcher, files, self.options.lost_after_s)
+
+        async def may_end() -> bool:
+            return not await lost.awaits(await self.time.now())
+
+        dispatcher.may_end = may_end
+        bucket = self._bucket = in_bucket(files)
+        await self._found_store(dispatcher.crawl_id)
+        self._upkeep = BucketUpkeep(dispatcher, bucket, folder) if bucket is not None else None
+
+    async def _found_store(self, crawl: str) -> None:
+        """Refuse a bucket that has the pages of another crawl. One that cannot be reached is asked again later: a
+        coordinator begins without it too."""
+        if self._bucket is not None:
+            from drumlin.store.objects.founding import found_store
+
+            try:
+                await asyncio.to_thread(found_store, self._bucket, crawl)
+                self._bucket = None
+            except StorageError as away:
+                log.debug("it is not known yet whether %s is the store of this crawl: %s", self._bucket, away)
+
+    async def _keep_founding(self, crawl: str) -> None:
+        while self._bucket is not None:
+            await asyncio.sleep(FOUND_AGAIN_S)
+            await self._found_store(crawl)
+        await self._stopping.wait()
 
     async def _leave(self, dispatcher: Dispatcher) -> None:
         """Hand over what the others need of this coordinator; also if it ends because of a bug."""
@@ -374,12 +412,6 @@ class _Service:
             app.watch.look_soon()
         # Its traceback is in the log; a coordinator goes on.
         app.bug = None
-
-
-def _upkeep(dispatcher: Dispatcher, files: StoreFiles, folder: Path) -> BucketUpkeep | None:
-    from drumlin.store.objects.files import ObjectFiles
-
-    return BucketUpkeep(dispatcher, files, folder) if isinstance(files, ObjectFiles) else None
 
 
 async def found_crawl(engine: Engine, config: CrawlConfig | None, seeds: list[str]) -> tuple[CrawlConfig, list[str]]:

@@ -24,6 +24,8 @@ CLAIM: Final = "upkeep"
 CLAIM_S: Final = 30.0
 COMPACT_EVERY_S: Final = 60.0
 COLLECT_EVERY_S: Final = 3600.0
+UNTOLD_MAX: Final = 1_000
+"""If Kafka is behind by more entries of the manifest than this, joining segments waits."""
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -70,11 +72,19 @@ class BucketUpkeep:
     def _compact(self) -> None:
         from drumlin.lifecycle.held import held_segments
         from drumlin.store.objects.compaction import compact, due
+        from drumlin.store.objects.mark import read_mark, untold_segments
 
+        contents = self._files.manifest.contents()
+        if not due(contents):
+            return
+        mark = read_mark(self._files)
+        if mark is not None and contents.number - mark > UNTOLD_MAX:
+            return
         # Who is held is asked only if there is something to join: it may take to read every segment.
-        segments = due(self._files.manifest.contents())
+        untold = untold_segments(self._files)
+        segments = due(contents, kept=untold)
         if segments:
-            segments = due(self._files.manifest.contents(), kept=held_segments(self._files))
+            segments = due(contents, kept=untold | held_segments(self._files))
         if segments and compact(self._files, segments, self._folder):
             log.info("joined %d segments of %s into one", len(segments), self._files)
 
@@ -82,9 +92,8 @@ class BucketUpkeep:
         from drumlin.store.objects.collection import find_garbage, remove_garbage
         from drumlin.store.objects.contents import KEPT_S
 
-        now = time.time()
-        garbage = find_garbage(self._files, now, KEPT_S)
-        remove_garbage(self._files, garbage, now)
+        garbage = find_garbage(self._files, self._files.bucket.time(), KEPT_S)
+        remove_garbage(self._files, garbage, time.time())
         if garbage.objects or garbage.uploads:
             sentence = "removed %d objects of %s that nothing needs any more, and %d unfinished uploads"
             log.info(sentence, len(garbage.objects), self._files, len(garbage.uploads))

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from drumlin.errors import ConfigError
+from drumlin.errors import ConfigError, StorageError
 from drumlin.sql.in_bucket import datasets
 from drumlin.sql.views import TABLES, VIEWS
 from drumlin.store.files import StoreFiles
 from drumlin.store.ledger import reading
+from drumlin.store.opening import in_bucket
 from drumlin.store.spools import unfinished_segments
 from drumlin.store.tables.schema import SCHEMAS
 from drumlin.store.tables.segments import PARQUET_SUFFIX
@@ -152,7 +153,25 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
 
 @contextlib.contextmanager
 def answering_from(files: StoreFiles, sql: str) -> Iterator[Answer]:
-    """The answer to a question about the tables of a store in a bucket, which are read in place."""
+    """The answer to a question about the tables of a store in a bucket, which are read in place. `StorageError` if one
+    of them cannot be read."""
+    bucket = in_bucket(files)
+    try:
+        with _answering_from(files, sql) as answer:
+            yield answer
+    except ConfigError:
+        # Those who read files for DuckDB say it in many lines. The bucket knows what it was.
+        trouble = bucket.bucket.trouble if bucket is not None else None
+        if trouble is None:
+            raise
+    else:
+        return
+    # Raised out here, and as another one, so nothing that DuckDB made is held by it when the process ends.
+    raise StorageError(trouble.message, trouble.hint, code=trouble.code)
+
+
+@contextlib.contextmanager
+def _answering_from(files: StoreFiles, sql: str) -> Iterator[Answer]:
     import duckdb
 
     with contextlib.ExitStack() as stack:

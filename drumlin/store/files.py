@@ -47,6 +47,9 @@ class Place(NamedTuple):
 class Inbox(Protocol):
     """Where those who may not write to a store can put files that somebody checks before they are published."""
 
+    valid_s: float
+    """For how long a place can be used."""
+
     def place(self, name: str, size: int, digest: str, now: float) -> Place:
         """A place for one file of exactly this size and SHA-256."""
 

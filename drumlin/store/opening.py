@@ -7,11 +7,14 @@ on there, and those who look at it find what it has stored.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.disk import write_whole
 from drumlin.store.files import DirectoryFiles, StoreFiles
 from drumlin.store.objects.address import is_objects, parse_address
+
+if TYPE_CHECKING:
+    from drumlin.store.objects.files import ObjectFiles
 
 STORE_NAME: Final = "store.address"
 
@@ -35,3 +38,12 @@ def open_store(store: str | Path, by: str = "drumlin") -> StoreFiles:
     from drumlin.store.objects.files import ObjectFiles
 
     return ObjectFiles.open_at(parse_address(str(store)), by)
+
+
+def in_bucket(files: StoreFiles | None) -> ObjectFiles | None:
+    """The files of a store, if it is in a bucket."""
+    if files is None or isinstance(files, DirectoryFiles):
+        return None
+    from drumlin.store.objects.files import ObjectFiles
+
+    return files if isinstance(files, ObjectFiles) else None

@@ -18,6 +18,7 @@ from tests.harness.s3 import BUCKET, S3Server, downloaded, s3_server
 from tests.harness.standing import standing
 
 RUN_S_MAX = 120
+EVENTS = ("--events", "kafka://127.0.0.1:9/x")
 PAGES = 30
 FLAGS = ("--delay", "0", "--allow-private", "--nodes", "1", "--quiet", "--json")
 
@@ -133,6 +134,8 @@ def test_a_node_without_credentials_stores_by_signed_urls(server: S3Server, web:
         wait_until(lambda: crawl.remote.get("/api/v1/crawl")["complete"], RUN_S_MAX, "the store to be complete")
         answer = crawl.remote.get("/api/v1/urls", url=f"{seed}7.html")
         assert "its record at byte" in " ".join(answer["story"])
+        question = {"sql": "SELECT count(*) AS n FROM pages"}
+        assert crawl.remote.post("/api/v1/sql", question)["rows"] == [[PAGES]]
         log = crawl.log("coordinator")
     assert "X-Amz-Signature" not in log
     copy = downloaded(server.store("signed"), tmp_path / "copy")
@@ -148,10 +151,13 @@ def test_a_node_without_credentials_stores_by_signed_urls(server: S3Server, web:
         (("crawl", "http://a.test/", "--store", "s3://there-is-none/x"), "There is no bucket there-is-none"),
         (("node", "--coordinator", "http://127.0.0.1:9", "--store", "s3://crawls/x"), "Give --spool DIR"),
         (
-            ("crawl", "http://a.test/", "--store", "s3://crawls/x", "--events", "kafka://127.0.0.1:9/x"),
-            "cannot be combined with a store in a bucket",
+            ("node", "--coordinator", "http://127.0.0.1:9", "--store", "s3://crawls/x", "--spool", "x", *EVENTS),
+            "coordinators tell of its pages",
         ),
         (("store", "compact"), "Give --store s3://BUCKET/PREFIX"),
+        (("store", "check", "--store", "s3://crawls/mistyped"), "There is no store in s3://crawls/mistyped."),
+        (("store", "collect", "--store", "s3://crawls/mistyped"), "There is no store in s3://crawls/mistyped."),
+        (("query", "outcomes", "--store", "s3://crawls/mistyped"), "There is no store in s3://crawls/mistyped."),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(
@@ -161,6 +167,70 @@ def test_what_is_wrong_is_said_in_one_sentence(
     assert done.returncode != 0
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_mistyped_bucket_can_be_corrected(server: S3Server, web: FakeWeb, tmp_path: Path) -> None:
+    seed, out = shop(web, "corrected"), tmp_path / "out"
+    wrong = drumlin(server, tmp_path, "crawl", seed, "--out", out, "--store", "s3://there-is-none/corrected", *FLAGS)
+    assert (wrong.returncode, "There is no bucket there-is-none" in wrong.stderr) == (3, True)
+    right = drumlin(server, tmp_path, "crawl", seed, "--out", out, "--store", f"s3://{BUCKET}/corrected", *FLAGS)
+    assert right.returncode == 0, right.stderr
+    assert len(stored_urls(downloaded(server.store("corrected"), tmp_path / "copy"))) == PAGES
+
+
+def test_two_crawls_cannot_share_a_prefix(server: S3Server, web: FakeWeb, tmp_path: Path) -> None:
+    seed, store = shop(web, "shared"), f"s3://{BUCKET}/shared"
+    first = drumlin(server, tmp_path, "crawl", seed, "--out", tmp_path / "a", "--store", store, *FLAGS)
+    assert first.returncode == 0, first.stderr
+    number = server.store("shared").manifest.contents().number
+    other = drumlin(server, tmp_path, "crawl", seed, "--out", tmp_path / "b", "--store", store, *FLAGS)
+    assert (other.returncode, "is the store of another crawl" in other.stderr) == (2, True)
+    assert server.store("shared").manifest.contents().number == number
+    # Its own prefix is free to choose afterwards.
+    again = drumlin(server, tmp_path, "crawl", seed, "--out", tmp_path / "b", "--store", f"{store}-b", *FLAGS)
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_node_that_names_another_bucket_than_its_coordinator_is_refused(server: S3Server, tmp_path: Path) -> None:
+    spool = ("--spool", str(tmp_path / "coordinator"))
+    with standing(
+        tmp_path, "http://a.test/", "--store", f"s3://{BUCKET}/one", *spool, environment=server.environment
+    ) as crawl:
+        arguments = ("--store", f"s3://{BUCKET}/two", "--spool", str(tmp_path / "n0"))
+        node = crawl.node("n0", *arguments, store=False, environment=server.environment)
+        wait_until(lambda: node.poll() is not None, RUN_S_MAX, "the end of the node")
+        other = crawl.node("n1", "--store", str(tmp_path / "directory"), store=False)
+        wait_until(lambda: other.poll() is not None, RUN_S_MAX, "the end of the other")
+        assert f"This fleet stores in s3://{BUCKET}/one, and the node in s3://{BUCKET}/two." in crawl.log("n0")
+        assert f"This fleet stores in s3://{BUCKET}/one, and the node in a directory." in crawl.log("n1")
+        assert 0 not in (node.returncode, other.returncode)
+
+
+def test_an_object_that_is_gone_is_named_in_one_sentence(server: S3Server, web: FakeWeb, tmp_path: Path) -> None:
+    seed, store, out = shop(web, "gone"), f"s3://{BUCKET}/gone", tmp_path / "out"
+    assert drumlin(server, tmp_path, "crawl", seed, "--out", out, "--store", store, *FLAGS).returncode == 0
+    files = server.store("gone")
+    tables = [one.name for one in files.manifest.contents().items() if one.path.startswith("tables/pages/")]
+    files.bucket.delete(tables)
+    asked = drumlin(server, tmp_path, "query", "SELECT count(title) FROM pages", "--store", store)
+    assert asked.returncode == 3
+    assert f"drumlin store check --store {store}" in asked.stderr
+    assert not any(odd in asked.stderr for odd in ("<", "Traceback", "obstore"))
+    assert len(asked.stderr.strip().splitlines()) == 1
+    checked = drumlin(server, tmp_path, "store", "check", "--store", store)
+    assert checked.returncode == 3
+
+
+def test_why_says_that_the_bucket_is_away(server: S3Server, web: FakeWeb, tmp_path: Path) -> None:
+    seed, store, out = shop(web, "away"), f"s3://{BUCKET}/away", tmp_path / "out"
+    assert drumlin(server, tmp_path, "crawl", seed, "--out", out, "--store", store, *FLAGS).returncode == 0
+    server.kill()
+    try:
+        told = drumlin(server, tmp_path, "why", f"{seed}7.html", "--out", out)
+    finally:
+        server.start()
+    assert "The store cannot be searched now" in told.stdout, told.stdout + told.stderr
+    assert "there are many" not in told.stdout
 
 
 def test_wrong_credentials_are_named_and_not_shown(server: S3Server, tmp_path: Path) -> None:

@@ -130,6 +130,13 @@ class KafkaBroker:
             self._process.wait()
             self._process = None
 
+    def make_topic(self, topic: str, config: dict[str, str]) -> None:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.brokers})
+        made = admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1, config=config)])
+        made[topic].result(START_S_MAX)
+
     def produce(self, topic: str, values: list[bytes]) -> None:
         from confluent_kafka import Producer
 

@@ -13,12 +13,12 @@ from drumlin.events.schema import EVENTS, Message
 
 class MemoryBroker:
     """A broker in memory: it confirms what it is sent while it is `up`, and refuses while it is `refusing`.
-    Its clients may not send values of more than `bytes_max`."""
+    Its clients may not send values of more than `bytes_max`, and it takes no batch of more than `takes_max`."""
 
     def __init__(self) -> None:
         self.taken: list[Message] = []
         self.up, self.refusing = True, False
-        self.bytes_max = 10**6
+        self.bytes_max = self.takes_max = 10**6
 
     def producer(self) -> MemoryProducer:
         return MemoryProducer(self)
@@ -32,6 +32,7 @@ class MemoryProducer:
         self._queue: list[Message] = []
         self.error, self.failed = "", 0
         self.too_large: list[Message] = []
+        self.refused_large: list[Message] = []
 
     def send(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -43,6 +44,8 @@ class MemoryProducer:
             return
         if self._broker.refusing:
             self.failed, self.error = len(self._queue), "not authorized"
+        elif sum(len(message.value) for message in self._queue) > self._broker.takes_max:
+            self.refused_large += self._queue
         else:
             self._broker.taken += self._queue
         self._queue = []

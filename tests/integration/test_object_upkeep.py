@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -9,15 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.dispatch import Dispatcher
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.model import Outcome
+from drumlin.serving import upkeep
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter
 from drumlin.store.copies import stored_capture
+from drumlin.store.objects import compaction
 from drumlin.store.objects.collection import find_garbage, missing_objects, remove_garbage
 from drumlin.store.objects.compaction import compact, due
+from drumlin.store.objects.contents import KEPT_S
+from drumlin.store.objects.copying import TooLarge, copy_tables
 from drumlin.store.objects.files import ObjectFiles
 from drumlin.store.objects.signing import signed_url
 from drumlin.store.objects.uploads import unfinished_uploads
 from drumlin.store.tables.lookup import StoreReader
+from drumlin.store.warc.cdxj import write_index
 from tests.harness.outputs import check_index_matches_tables, check_rows_lead_to_records, check_warcs, stored_urls
 from tests.harness.s3 import S3Server, downloaded, s3_server
 from tests.unit.store_captures import FETCHED, HTML, make_capture
@@ -104,7 +113,7 @@ def test_only_what_nothing_needs_and_is_old_is_removed(store: ObjectFiles, tmp_p
     now = time.time()
     assert find_garbage(store, now, LATER_S) == ([], [])
     garbage = find_garbage(store, now + 2 * LATER_S, LATER_S)
-    names = [one.name for one in garbage.objects]
+    names = [one.name for one in garbage.objects if not one.name.startswith("probes/")]
     assert {"data/of-a-killed-writer/warc/x.warc.gz", "incoming/n1/x.tar"} < set(names)
     # Each of the two segments had a WARC file, its index and three tables.
     assert len(names) == 2 + 2 * 5
@@ -112,6 +121,56 @@ def test_only_what_nothing_needs_and_is_old_is_removed(store: ObjectFiles, tmp_p
     assert find_garbage(store, now + 2 * LATER_S, LATER_S) == ([], [])
     assert missing_objects(store) == []
     assert stored_urls(downloaded(ObjectFiles(store.bucket), tmp_path / "out")) == sorted(urls)
+
+
+def test_a_coordinator_whose_clock_is_days_ahead_removes_nothing_that_is_new(
+    store: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ahead:
+        @staticmethod
+        def time() -> float:
+            return time.time() + 3 * KEPT_S
+
+    store.bucket.put("data/under-way/warc/x.warc.gz", b"its entry is still to come")
+    monkeypatch.setattr(upkeep, "time", Ahead)
+    dispatcher = Dispatcher(MemoryEngine(1), CrawlConfig(), [], chance=random.Random(1))
+    upkeep.BucketUpkeep(dispatcher, store, Path())._collect()
+    assert store.bucket.head("data/under-way/warc/x.warc.gz") is not None
+
+
+def test_what_has_become_part_of_the_store_since_it_was_looked_at_is_not_removed(
+    store: ObjectFiles, tmp_path: Path
+) -> None:
+    source = tmp_path / "file"
+    source.write_bytes(b"uploaded long ago by a writer that was killed")
+    item = store.upload("warc/x.warc.gz", source, now=time.time())
+    later = time.time() + 2 * LATER_S
+    garbage = find_garbage(store, later, LATER_S)
+    assert item.name in [one.name for one in garbage.objects]
+    assert store.publish("n1-1f-00001", {"warc/x.warc.gz": source})
+    remove_garbage(store, garbage, time.time())
+    assert missing_objects(store) == []
+
+
+def test_compaction_holds_the_index_of_one_segment_at_a_time(
+    store: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls = [url for node in ("a", "b", "c") for url in publish(store, tmp_path, node)]
+    most = 0
+
+    def counted(path: Path, lines: list[bytes]) -> None:
+        nonlocal most
+        most = max(most, len(lines))
+        write_index(path, lines)
+
+    monkeypatch.setattr(compaction, "write_index", counted)
+    assert compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    assert most == PAGES
+    out = downloaded(ObjectFiles(store.bucket), tmp_path / "out")
+    assert check_index_matches_tables(out) == {"indexed": len(urls), "surplus": 0}
+    [index] = (out / "warc").glob("*.cdxj")
+    lines = index.read_bytes().splitlines()
+    assert lines == sorted(lines)
 
 
 def test_an_upload_that_was_never_completed_is_ended(store: ObjectFiles) -> None:
@@ -141,3 +200,14 @@ def test_who_learnt_of_a_file_before_it_was_replaced_can_still_read_it(store: Ob
     compact(store, due(store.manifest.contents(), everything=True), tmp_path)
     with store.open(f"warc/{warc}") as file:
         assert file.read(2) == b"\x1f\x8b"
+
+
+def test_tables_are_copied_for_a_reader_without_a_network_unless_they_are_too_large(
+    store: ObjectFiles, tmp_path: Path
+) -> None:
+    urls = [url for node in ("a", "b") for url in publish(store, tmp_path, node)]
+    copy_tables(store, tmp_path / "copy", 1 << 30, lambda: True)
+    assert stored_urls(tmp_path / "copy") == sorted(urls)
+    with pytest.raises(TooLarge):
+        copy_tables(store, tmp_path / "large", 100, lambda: True)
+    assert not (tmp_path / "large").exists()

@@ -105,6 +105,9 @@ def test_object_storage_and_kafka_run_only_if_asked_for() -> None:
         stored = services("s3", FLEET_STORE="s3://crawl/fleet", **CONTACT)[name]
         assert stored["environment"]["DRUMLIN_COORDINATOR_SPOOL"] == "/var/lib/drumlin/spool"
         assert "--store=s3://crawl/fleet" in stored["command"]
+        both = services("s3", "kafka", FLEET_STORE="s3://crawl/fleet", FLEET_EVENTS="kafka://kafka:9092/x", **CONTACT)
+        assert "--store=s3://crawl/fleet" in both[name]["command"]
+        assert both[name]["environment"]["DRUMLIN_EVENTS"] == "kafka://kafka:9092/x"
 
 
 def test_nodes_in_containers_have_no_keys_and_reach_neither_redis_nor_kafka() -> None:
@@ -266,10 +269,11 @@ def test_nodes_in_pods_reach_no_address_that_nobody_named(more: tuple[str, ...],
     assert {443, 9092} <= {port["port"] for rule in coordinators for port in rule["ports"]}
 
 
-def test_the_chart_refuses_events_of_a_store_in_a_bucket() -> None:
+def test_coordinators_alone_tell_of_a_store_in_a_bucket() -> None:
     done = helm("--set", "store.uri=s3://bucket/news,kafka.events=kafka://kafka:9092/news")
-    assert done.returncode != 0
-    assert "leave out kafka.events or store.uri" in done.stderr
+    assert done.returncode == 0, done.stderr
+    told = [one for one in yaml.safe_load_all(done.stdout) if one and "DRUMLIN_EVENTS" in str(one)]
+    assert [one["metadata"]["name"] for one in told] == ["news-drumlin-coordinator"]
 
 
 # Releases

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from drumlin.config.kafka import parse_kafka
 from drumlin.events import seeds
 from drumlin.events.broker import BrokerProducer, polled
+from drumlin.events.dead import DEAD_NAME
 from drumlin.events.options import SeedsOptions
 from drumlin.events.owed import Cursor, owe, owed_names
 from drumlin.events.rows import batches
@@ -96,7 +98,7 @@ def test_what_the_client_may_not_send_is_sent_in_smaller_messages(place: Place) 
     assert sender.standing(place.now).too_large == 0
 
 
-def test_only_what_cannot_be_made_smaller_is_passed_over_and_counted(
+def test_only_what_cannot_be_made_smaller_is_put_aside_and_counted(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.segment(4)
@@ -107,11 +109,45 @@ def test_only_what_cannot_be_made_smaller_is_passed_over_and_counted(
     assert standing.too_large > 0
     assert standing.produced == len(place.broker.taken) > 0
     assert owed_names(place.spool) == []
-    assert "message.max.bytes" in caplog.text
+    assert "put aside" in caplog.text
+    aside = [json.loads(line) for line in (place.spool / DEAD_NAME).read_text().splitlines()]
+    assert len(aside) == standing.too_large
+    assert all("message.max.bytes" in one["why"] and one["event"] for one in aside)
 
 
 def test_a_message_that_is_no_event_cannot_be_made_smaller() -> None:
     assert smaller(Message(RESULTS, "h", b"{}")) == []
+
+
+def test_what_the_broker_finds_too_large_holds_up_nothing_that_was_sent_with_it(place: Place) -> None:
+    """A broker refuses a whole batch; a client that only waited would wait for ever."""
+    place.segment(40)
+    sizes = [len(message.value) for message in _all_messages(place)]
+    place.broker.takes_max = max(sizes)
+    sender = place.sender()
+    place.run(sender, 30.0)
+    assert sender.drained
+    assert sender.standing(place.now).too_large == 0
+    assert len({one.id for one in place.told(Page)}) == 40
+    # Nothing that the broker takes was cut.
+    assert sorted(len(message.value) for message in place.broker.taken) == sorted(sizes)
+
+
+def test_an_event_that_no_broker_takes_is_put_aside_and_the_rest_goes_on(place: Place) -> None:
+    place.segment(40)
+    place.broker.takes_max = 330
+    sender = place.sender()
+    place.run(sender, 30.0)
+    assert sender.drained
+    aside = [json.loads(line) for line in (place.spool / DEAD_NAME).read_text().splitlines()]
+    assert len(aside) == sender.standing(place.now).too_large > 0
+    assert len(place.broker.taken) > 0
+    ids = {json.loads(one["event"])["id"] for one in aside} | {one.id for one in place.told(Page)}
+    assert ids >= {f"urn:uuid:{number}" for number in range(40)}
+
+
+def _all_messages(place: Place) -> list[Message]:
+    return [message for batch in batches(place.tables, NAME, Cursor(), CRAWL) for message in batch.messages]
 
 
 def test_the_real_client_names_what_is_too_large_and_takes_the_rest() -> None:

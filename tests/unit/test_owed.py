@@ -15,7 +15,7 @@ from drumlin.coordinator.taking.owed import Owed, fetch_again, owed_segments, ow
 from drumlin.coordinator.taking.settling import Kept, Prospects
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.model import NewURLs, Outcome, Settled, Settlement, TaskState, Verdict
-from drumlin.protocol import Result, read_assignment_id
+from drumlin.protocol import CrawlState, Register, Result, read_assignment_id
 from drumlin.serving.lost_bundles import LOOK_EVERY_S, LostBundles
 from drumlin.store.files import DirectoryFiles
 
@@ -123,5 +123,47 @@ def test_a_bundle_counts_as_lost_after_its_time_unless_it_has_arrived(
         assert bool(await owed_segments(engine)) == (not arrived and not queued)
         # It is not looked for all the time.
         await lost.tick(10.0 + after_s + LOOK_EVERY_S / 2)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_crawl_with_nothing_left_waits_for_bundles_of_nodes_that_are_gone(tmp_path: Path, there: bool) -> None:
+    async def run() -> None:
+        engine = MemoryEngine(1)
+        await noted(engine)
+        dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
+        if there:
+            await dispatcher.register(Register(1.0, "n1"), 10.0, address="")
+        lost = LostBundles(dispatcher, DirectoryFiles(tmp_path), LOST_AFTER_S)
+        # A node that is there sends its bundle when the crawl ends.
+        assert await lost.awaits(20.0) is not there
+        assert ("(n1)" in dispatcher.nodes.owed) is not there
+        (tmp_path / "tables" / "pages").mkdir(parents=True)
+        (tmp_path / "tables" / "pages" / f"{SEGMENT}.parquet").touch()
+        assert not await lost.awaits(21.0)
+        assert dispatcher.nodes.owed == ""
+
+    asyncio.run(run())
+
+
+def test_a_crawl_ends_only_when_nothing_is_awaited_any_more(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine = await engine_with_done(len(URLS))
+        await noted(engine)
+        dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
+        await dispatcher.open()
+        lost = LostBundles(dispatcher, DirectoryFiles(tmp_path), LOST_AFTER_S)
+
+        async def may_end() -> bool:
+            return not await lost.awaits(30.0)
+
+        dispatcher.may_end = may_end
+        states = []
+        for now in (30.0, 31.0):
+            await dispatcher.tick(now, now)
+            states.append(dispatcher.state)
+            await paid(engine, SEGMENT)
+        assert states == [CrawlState.RUNNING, CrawlState.FINISHED]
 
     asyncio.run(run())

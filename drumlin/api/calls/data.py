@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,14 +34,17 @@ from drumlin.api.messages.data import (
     TypeShare,
 )
 from drumlin.api.routing import Answer, Call, Route, Text
+from drumlin.config.quantities import format_size
 from drumlin.coordinator.taking.fair_line import FairLine
+from drumlin.errors import StorageError
 from drumlin.http.refusal import Refused
 from drumlin.protocol import paths
 from drumlin.sql.answerer import NOT_CONFINED, Wrong
 from drumlin.sql.asking import ROWS_MAX, SECONDS_MAX, ask
 from drumlin.sql.ready import QUESTIONS
 from drumlin.sql.views import TABLES, VIEWS
-from drumlin.store.files import DirectoryFiles, StoreFiles
+from drumlin.store.files import StoreFiles
+from drumlin.store.opening import in_bucket
 from drumlin.store.tables.contents import EXACT, NEAR, SIZE_BOUNDS, Contents, Summed
 from drumlin.store.tables.reading import has_moved_tables
 from drumlin.store.tables.schema import COLUMNS
@@ -48,6 +52,8 @@ from drumlin.urls import canonical
 
 QUESTIONS_AT_ONCE = 2
 """One of each token: whoever asks one long question after the other leaves a place to others."""
+COPIED_BYTES_MAX = 256 * 1024**2
+"""How much of the tables in a bucket is copied for a question."""
 LAST_ENDS_S = 2.0
 """How long a question waits for the last one of its token to end. The dashboard gives a question up by hanging up,
 which is noticed a moment later, and asks the next one at once."""
@@ -148,21 +154,11 @@ class DataCalls:
     async def ask(self, call: Call, question: SqlQuestion) -> SqlAnswer:
         if self._store is None:
             raise _no_store()
-        if self._files is not None and not isinstance(self._files, DirectoryFiles):
-            # The process that answers is confined: it can reach no network, so it cannot read a bucket.
-            message = f"The tables are in {self._files}, and this coordinator answers no SQL about a bucket."
-            raise Refused(409, "no_tables", message, "Use `drumlin query --store` where its credentials are.")
-        if self._files is not None and await asyncio.to_thread(has_moved_tables, self._files):
-            # For the same reason it cannot read another disk.
-            message = "Retention has moved some tables elsewhere, where questions of the network cannot look."
-            raise Refused(409, "no_tables", message, "Use `drumlin query` where the store is.")
-        if not (self._store / "tables").is_dir():
-            raise Refused(409, "no_tables", "There are no tables yet.", "The first pages bring them.")
-        async with self._place(call.identity.subject):
-            started = time.perf_counter()
+        started = time.perf_counter()
+        async with self._place(call.identity.subject), self._tables(self._store, call) as tables:
             try:
                 found = await ask(
-                    self._store / "tables",
+                    tables,
                     question.sql,
                     question.rows_max,
                     lambda: not call.gone(),
@@ -177,6 +173,43 @@ class DataCalls:
             raise Refused(409 if found.code == NOT_CONFINED else 422, found.code, found.message, found.hint)
         seconds = round(time.perf_counter() - started, 3)
         return SqlAnswer(found.columns, found.types, found.rows, found.complete, seconds)
+
+    @contextlib.asynccontextmanager
+    async def _tables(self, store: Path, call: Call) -> AsyncIterator[Path]:
+        """The folder of the tables. The process that answers is confined and can reach no network, so what is in a
+        bucket is copied for it, if it is not too large."""
+        bucket = in_bucket(self._files)
+        if bucket is None:
+            if self._files is not None and await asyncio.to_thread(has_moved_tables, self._files):
+                # It cannot read another disk either.
+                message = "Retention has moved some tables elsewhere, where questions of the network cannot look."
+                raise Refused(409, "no_tables", message, "Use `drumlin query` where the store is.")
+            if not (store / "tables").is_dir():
+                raise Refused(409, "no_tables", "There are no tables yet.", "The first pages bring them.")
+            yield store / "tables"
+            return
+        from drumlin.store.objects.copying import TooLarge, copy_tables
+
+        deadline = time.monotonic() + SECONDS_MAX
+
+        def is_awaited() -> bool:
+            return time.monotonic() < deadline and not call.gone()
+
+        hint = "Use `drumlin query --store` where its credentials are."
+        with tempfile.TemporaryDirectory(prefix="drumlin-sql-") as copied:
+            try:
+                await asyncio.to_thread(copy_tables, bucket, Path(copied), COPIED_BYTES_MAX, is_awaited)
+            except TooLarge as large:
+                size, most = format_size(large.args[0]), format_size(COPIED_BYTES_MAX)
+                message = f"The tables in {bucket} have {size}, and a coordinator copies {most} at most."
+                raise Refused(409, "too_large", message, hint) from large
+            except (StorageError, OSError) as away:
+                message = f"The tables cannot be read now: {away}"
+                raise Refused(503, "store_away", message, retry_after_s=BUSY_RETRY_S) from away
+            if time.monotonic() >= deadline:
+                message = f"The tables in {bucket} could not be copied within {SECONDS_MAX:.0f} s."
+                raise Refused(422, "too_slow", message, hint)
+            yield Path(copied) / "tables"
 
     @contextlib.asynccontextmanager
     async def _place(self, who: str) -> AsyncIterator[None]:

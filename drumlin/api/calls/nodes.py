@@ -126,7 +126,7 @@ class NodeCalls:
                 node_of=lambda message: message.node_id,
                 takes=Register,
                 gives=Registered,
-                refusals={409: "Another node of this name is at work, or the name is not allowed."},
+                refusals={409: "Another node has this name, it is not allowed, or the node stores elsewhere."},
             ),
             Route(
                 method="POST",
@@ -247,6 +247,7 @@ class NodeCalls:
         wanted = message.node_id or ""
         if wanted in RESERVED_IDS or wanted.startswith(RESERVED_BEGINNINGS):
             raise Refused(409, "bad_node_id", f"A node cannot be called {message.node_id}.", "Choose another name.")
+        self._bundles.check_store(message.metadata)
         try:
             proof = _PROOFS.get(call.identity.role, Proof.NONE) if self._access.signed else Proof.NONE
             record = await self._dispatcher.register(message, call.now, address=call.address, proof=proof)

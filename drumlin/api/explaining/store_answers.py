@@ -55,6 +55,8 @@ class Attempts(NamedTuple):
     """Pages that link to it, if nothing else says where it was found."""
     rows_deleted: float = 0.0
     """When retention deleted rows of the store last; 0 if it never did."""
+    away: str = ""
+    """Why the store could not be searched at all."""
 
 
 class Linkers(NamedTuple):
@@ -108,7 +110,10 @@ class StoreAnswers:
         def look() -> Attempts:
             # Journals first: a segment that is completed meanwhile is then found at least once.
             unshown = unshown_fetches(files, url, in_time)
-            found, complete = reader.fetches(url, in_time)
+            try:
+                found, complete = reader.fetches(url, in_time)
+            except StorageError as away:
+                return Attempts(_each_once([*recent, *unshown]), complete=False, has_store=True, away=away.message)
             told = _each_once([*found, *recent, *unshown])
             with contextlib.suppress(StorageError):
                 _note_retired(files, told)

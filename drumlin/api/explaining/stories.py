@@ -347,6 +347,8 @@ def _unknown(known: Known) -> list[StoryStep]:
         return []
     if not attempts.has_store:
         told = "This coordinator has no store, so it cannot say who fetched it, when, and where its page is."
+    elif attempts.away:
+        told = f"The store cannot be searched now, so who fetched it, and when, is not known. {attempts.away}"
     elif not attempts.complete:
         told = "Only the newest tables of the store were searched for it, because there are many; ask again in a while."
     elif task is not None:

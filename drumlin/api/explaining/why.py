@@ -27,6 +27,7 @@ NODES_NAMED = 5
 BROKER_AWAY = "broker_away"
 EVENTS_FULL = "events_full"
 SEEDS_LOST = "seeds_lost"
+BUNDLES_AWAITED = "bundles_awaited"
 RESUME = "`drumlin resume` goes on."
 TOO_OFTEN = "Some hosts said that they were asked too often (status 429), and are asked less often for a while"
 
@@ -91,6 +92,11 @@ def brokers_away(nodes: Sequence[NodeRecord], kafka: Kafka | None) -> list[Reaso
     if kafka is not None and kafka.seeds_lost:
         reasons.append(Reason(SEEDS_LOST, f"The topic of --seeds-from cannot be read: {kafka.seeds_lost}."))
     return reasons
+
+
+def bundles_awaited(owed: str) -> list[Reason]:
+    """What a crawl waits for that has nothing left to fetch."""
+    return [Reason(BUNDLES_AWAITED, owed)] if owed else []
 
 
 def _stopped(state: CrawlState, stop_reason: str, stopped: bool, left_over: str) -> Reason | None:

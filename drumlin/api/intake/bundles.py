@@ -17,7 +17,6 @@ fetched. It believes it about nothing else.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 import math
@@ -27,28 +26,29 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from drumlin.access.misdeeds import Misdeed
 from drumlin.api.bodies import BODY_GRACE_S, BODY_RATE_MIN
 from drumlin.api.intake.checking import check_bundle
 from drumlin.api.intake.kept import Owe, owe_nothing
+from drumlin.api.intake.places import Places, discard
 from drumlin.api.routing import Call
 from drumlin.config import CoordinatorConfig
 from drumlin.config.quantities import format_size
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.receipts import unsettled
 from drumlin.disk import translated_disk_errors
-from drumlin.errors import StorageError
 from drumlin.http.refusal import Refused
 from drumlin.logs import Event, event
-from drumlin.protocol import BundleOffer, BundlePlace, BundleStored
+from drumlin.protocol import SHARED, BundleOffer, BundlePlace, BundleStored
 from drumlin.protocol.paths import SHA256_HEADER
-from drumlin.protocol.refusals import RefusalCode
+from drumlin.protocol.refusals import NEVER_STORED, RefusalCode
 from drumlin.store.bundles import BODY, BUNDLE_BYTES_MAX, RECEIPTS, RECEIPTS_BYTES_MAX, Verdict, belongs, unpacked
 from drumlin.store.files import OtherContent, StoreFiles
 from drumlin.store.names import node_of_segment
+from drumlin.store.opening import in_bucket
 
 WRITE_BYTES = 1024 * 1024
 BUNDLES_AT_ONCE_MAX = 8
@@ -90,11 +90,22 @@ class Bundles:
         self._folder, self._files = folder, files
         self._quota_bytes = quota_bytes
         self._running = 0
+        self._places = Places(dispatcher.engine)
         self.owe: Owe = owe_nothing
         self.owe_no_more: Owe = owe_nothing
         self._publishing: Counter[str] = Counter()
         """How many attempts at publishing each segment are under way; the lock is held to change what is owed."""
         self._owing = threading.Lock()
+
+    def check_store(self, node: Mapping[str, str]) -> None:
+        """Refuse a node that says of itself (`Register.metadata`) that it stores somewhere else: nobody would find its
+        pages there."""
+        mine, in_mine = str(self._files), in_bucket(self._files) is not None
+        theirs = node.get("bucket", "")
+        if self._files is not None and ((theirs and theirs != mine) or (in_mine and node.get("store") == SHARED)):
+            message = f"This fleet stores in {mine}, and the node in {theirs or 'a directory'}."
+            hint = f"Start it with --spool alone{f', or with --store {mine}' if in_mine else ''}."
+            raise Refused(409, "other_store", message, hint)
 
     async def place(self, call: Call, offer: BundleOffer) -> BundlePlace:
         """Where a node shall put a bundle."""
@@ -106,7 +117,9 @@ class Bundles:
         if files.inbox is None:
             return BundlePlace()
         # The service judges by the calendar how long the place is valid.
-        place = files.inbox.place(_inbox_name(call), offer.bytes, offer.sha256, time.time())
+        now = time.time()
+        await self._places.give(call.node_id, _inbox_name(call), offer, files.inbox, now)
+        place = files.inbox.place(_inbox_name(call), offer.bytes, offer.sha256, now)
         return BundlePlace(place.url, place.headers)
 
     async def take(self, call: Call) -> BundleStored:
@@ -127,11 +140,16 @@ class Bundles:
             except FileNotFoundError:
                 return ""
 
-        stored = await self._take_in_turn(call, offer.sha256, lambda path: asyncio.to_thread(fetch, path))
+        try:
+            stored = await self._take_in_turn(call, offer.sha256, lambda path: asyncio.to_thread(fetch, path))
+        except Refused as refused:
+            if inbox is not None and refused.code in (*NEVER_STORED, RefusalCode.DAMAGED):
+                # Its place stays taken while it is valid: otherwise the same could be put there again and again.
+                await discard(inbox, name, offer.sha256)
+            raise
         if inbox is not None:
-            # If this fails, it is collected later.
-            with contextlib.suppress(StorageError):
-                await asyncio.to_thread(inbox.discard, name, offer.sha256)
+            await discard(inbox, name, offer.sha256)
+            await self._places.free(call.node_id, name, offer.sha256)
         return stored
 
     def _store(self) -> tuple[Path, StoreFiles]:

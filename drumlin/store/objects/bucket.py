@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +28,8 @@ CONNECT_S_MAX: Final = 5.0
 RETRIES_MAX: Final = 4
 RETRY_S_MAX: Final = 20.0
 """For how long one request is repeated. Whoever uploads has the file on disk and tries again later anyway."""
+PROBES: Final = "probes"
+"""The folder of objects that are written to see whether the service answers, or which time it has."""
 PART_BYTES: Final = 8 * 1024**2
 PARTS_AT_ONCE: Final = 4
 COPY_BYTES: Final = 1024**2
@@ -53,6 +56,8 @@ class Bucket:
         obstore, store = _library()
         self.address, self.access = address, access
         self._calls = obstore
+        self.trouble: StorageError | None = None
+        """Why an object could not be read by somebody who took it for a file, if one could not."""
         config: dict[str, Any] = {"region": access.region, "virtual_hosted_style_request": False}
         if access.endpoint:
             config["endpoint"] = access.endpoint
@@ -118,6 +123,16 @@ class Bucket:
                 return _listed(self._calls.head(self._store, name))
             except FileNotFoundError:
                 return None
+
+    def time(self) -> float:
+        """The service's own time, by which objects are dated: clocks of other machines may be wrong by days."""
+        name = f"{PROBES}/time-{secrets.token_hex(8)}"
+        self.put(name, b"")
+        written = self.head(name)
+        self.delete([name])
+        if written is None:
+            raise StorageError(f"Cannot read in {self.address} what was just written.", code=Cause.STORE_FAILED)
+        return written.written
 
     def listed(self, folder: str, after: str = "") -> Iterator[Listed]:
         """The objects below a folder, in the order of their names, only those that come after `after`."""
@@ -209,12 +224,19 @@ class _Ranges(io.RawIOBase):
             return 0
         try:
             content = self._bucket.range(self._name, self._at, end)
-        except StorageError as failed:
+        except (StorageError, FileNotFoundError) as failed:
             # Those who read files expect this of a file that cannot be read.
-            raise OSError(failed.message) from failed
+            trouble = self._gone() if isinstance(failed, FileNotFoundError) else failed
+            self._bucket.trouble = StorageError(trouble.message, trouble.hint, code=trouble.code)
+            raise OSError(trouble.message) from None
         buffer[: len(content)] = content
         self._at += len(content)
         return len(content)
+
+    def _gone(self) -> StorageError:
+        address = self._bucket.address
+        hint = f"Run `drumlin store check --store {address}`, which names everything that is missing."
+        return StorageError(f"The object {self._name} is missing in {address}.", hint, code=Cause.STORE_FAILED)
 
 
 def _listed(found: Any) -> Listed:

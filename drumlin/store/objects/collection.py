@@ -1,19 +1,21 @@
 """Removes what no reader can need any more: objects that the manifest does not name, and uploads that were never ended.
 
 Nothing is removed before it is `older_s` old, or out of the manifest for so long: an upload may be under way, whose
-entry is still to come, and a reader may have begun before its files were replaced. The objects are listed before the
-manifest is read: so one that enters it meanwhile is seen to be in it.
+entry is still to come, and a reader may have begun before its files were replaced. Age is judged by the service's own
+time (`Bucket.time`), since the clock of whoever collects may be wrong. The objects are listed before the manifest is
+read, so one that enters it meanwhile is seen to be in it; and it is read again right before anything is removed.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from drumlin.store.objects.address import parse_address
-from drumlin.store.objects.bucket import Bucket, Listed
+from drumlin.store.objects.bucket import PROBES, Bucket, Listed
 from drumlin.store.objects.contents import Contents
-from drumlin.store.objects.files import DATA, DERIVED, PROBES, ObjectFiles
+from drumlin.store.objects.files import DATA, DERIVED, ObjectFiles
 from drumlin.store.objects.inbox import INCOMING
 from drumlin.store.objects.manifest import CHECKPOINTS
 from drumlin.store.objects.uploads import UnfinishedUpload, end_upload, unfinished_uploads
@@ -34,7 +36,7 @@ class Garbage(NamedTuple):
 
 
 def find_garbage(files: ObjectFiles, now: float, older_s: float) -> Garbage:
-    """What is not needed, and old enough."""
+    """What is not needed, and old enough. `now` is the service's time."""
     bucket = files.bucket
     listed = {folder: list(bucket.listed(folder)) for folder in (DATA, DERIVED, INCOMING, PROBES)}
     checkpoints = list(bucket.listed(CHECKPOINTS))[:-CHECKPOINTS_KEPT]
@@ -42,14 +44,16 @@ def find_garbage(files: ObjectFiles, now: float, older_s: float) -> Garbage:
     garbage = [*_unnamed(listed[DATA], contents, now - older_s), *_underived(listed[DERIVED], contents), *checkpoints]
     garbage += [*listed[INCOMING], *listed[PROBES]]
     old = [one for one in garbage if one.written <= now - older_s]
-    uploads = [one for one in unfinished_uploads(bucket, now) if one.begun <= now - older_s]
+    uploads = [one for one in unfinished_uploads(bucket, time.time()) if one.begun <= now - older_s]
     return Garbage(old, uploads)
 
 
 def remove_garbage(files: ObjectFiles, garbage: Garbage, now: float) -> None:
+    """`now` is by the calendar of this machine: by it requests are signed."""
     names = [one.name for one in garbage.objects]
     for start in range(0, len(names), DELETED_AT_ONCE):
-        files.bucket.delete(names[start : start + DELETED_AT_ONCE])
+        live = {item.name for item in files.manifest.contents().items() if not item.place}
+        files.bucket.delete([name for name in names[start : start + DELETED_AT_ONCE] if name not in live])
     for upload in garbage.uploads:
         end_upload(files.bucket, upload, now)
 

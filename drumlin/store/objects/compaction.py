@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import secrets
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from drumlin.disk import translated_disk_errors
+from drumlin.disk import replace, translated_disk_errors
 from drumlin.store.names import segment_name
 from drumlin.store.objects.contents import Contents, Entry, Item
 from drumlin.store.objects.files import ObjectFiles
@@ -28,7 +27,7 @@ from drumlin.store.objects.manifest import entry_of
 from drumlin.store.tables.reading import compute
 from drumlin.store.tables.schema import COLUMNS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX, gathered_rows, open_table
-from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME, moved_line, write_index
+from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME, merge, moved_line, write_index
 from drumlin.store.warc.file import WARC_SUFFIX
 
 FULL_BYTES: Final = 1024**3
@@ -83,7 +82,7 @@ def due(
 def compact(files: ObjectFiles, segments: Sequence[Segment], folder: Path) -> bool:
     """Join segments into one, working in a folder of this machine. Returns whether it was done."""
     with translated_disk_errors(folder), tempfile.TemporaryDirectory(prefix=".compacting-", dir=folder) as scratch:
-        now = time.time()
+        now = files.bucket.time()
         writer = f"compacted.{secrets.token_hex(6)}"
         name, work = segment_name(writer, now, 1), Path(scratch)
         made = _join(files, segments, work, name, _warc_name(writer, now))
@@ -115,8 +114,7 @@ def _join(files: ObjectFiles, segments: Sequence[Segment], work: Path, name: str
         made[f"warc/{stem}{WARC_SUFFIX}"] = work / "warc"
         made[f"warc/{stem}{CDXJ_SUFFIX}"] = index = work / "cdxj"
         starts = _join_warcs(files, warcs, work / "warc")
-        lines = [line for one in segments for item in one.of(CDXJ_SUFFIX, "warc/") for line in _lines(files, item)]
-        write_index(index, [moved_line(line, starts, stem + WARC_SUFFIX) for line in lines])
+        _join_indexes(files, [item for one in segments for item in one.of(CDXJ_SUFFIX, "warc/")], index, starts, stem)
     for table in COLUMNS:
         made[f"tables/{table}/{name}{PARQUET_SUFFIX}"] = path = work / table
         sources = [item for one in segments for item in one.of(PARQUET_SUFFIX, f"tables/{table}/")]
@@ -135,8 +133,15 @@ def _join_warcs(files: ObjectFiles, warcs: Sequence[Item], target: Path) -> dict
     return starts
 
 
-def _lines(files: ObjectFiles, item: Item) -> list[bytes]:
-    return files.bucket.get(item.name).splitlines(keepends=True)
+def _join_indexes(files: ObjectFiles, indexes: Sequence[Item], target: Path, starts: dict[str, int], stem: str) -> None:
+    """Merge the indexes by way of the disk: in memory are the lines of one segment at a time."""
+    parts = target.with_name("indexes")
+    parts.mkdir()
+    for number, item in enumerate(indexes):
+        lines = files.bucket.get(item.name).splitlines(keepends=True)
+        moved = [moved_line(line, starts, stem + WARC_SUFFIX) for line in lines]
+        write_index(parts / f"{number}{CDXJ_SUFFIX}", moved)
+    replace(merge(parts), target)
 
 
 def _join_tables(

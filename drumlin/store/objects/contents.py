@@ -38,7 +38,8 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One change of the store, which happens as a whole. `id` is unique, so its writer knows it again. `segments` are
     those that it adds, `retired` the files that retention deletes by it, wholly or in part: their old objects are
-    needed by nobody, not even for a while."""
+    needed by nobody, not even for a while. `at` is when: by the service's time if files are joined or replaced,
+    otherwise by its writer's clock."""
 
     id: str
     at: float
@@ -142,7 +143,8 @@ class Contents:
         for segment in entry.segments:
             self.segments.add(segment)
         self._retire(entry)
-        for name in list(self._expired(entry.at)):
+        # Only an entry that joins files has the service's time; a writer's own clock may be wrong by days.
+        for name in list(self._expired(entry.at)) if entry.remove and not entry.retired else ():
             path = self.gone.pop(name)[0].path
             if not path.endswith(WARC_SUFFIX):
                 self.retired.pop(path, None)

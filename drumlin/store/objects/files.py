@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from drumlin.errors import StorageError
 from drumlin.store.files import Inbox, OtherContent, StoredFile
 from drumlin.store.ledger import Retired
 from drumlin.store.objects.address import Address
-from drumlin.store.objects.bucket import Bucket
+from drumlin.store.objects.bucket import COPY_BYTES, PROBES, Bucket
 from drumlin.store.objects.contents import KEPT_S, Contents, Entry, Item
 from drumlin.store.objects.finishing import merged_index
 from drumlin.store.objects.inbox import BucketInbox
@@ -27,7 +28,6 @@ DATA: Final = "data"
 """Where the files of the store lie: `data/SHA256/PATH`."""
 DERIVED: Final = "derived"
 """What can be made again from the store, such as indexes of segments; it is in no manifest."""
-PROBES: Final = "probes"
 FRESH_S: Final = 1.0
 """How old the manifest may be for readers."""
 PROBE_EVERY_S: Final = 10.0
@@ -59,6 +59,11 @@ class ObjectFiles:
     def inbox(self) -> Inbox | None:
         """Without a key of its own, this process cannot sign for others."""
         return BucketInbox(self.bucket) if self.bucket.access.key_id else None
+
+    def check_there(self) -> None:
+        """`StorageError` if no crawl has ever stored anything here: it may be mistyped."""
+        if not self.manifest.contents().number and not any(self.bucket.listed("")):
+            raise StorageError(f"There is no store in {self}.", "Name the --store of the crawl.")
 
     # Reading
 
@@ -97,6 +102,14 @@ class ObjectFiles:
             return open_place(item.place).open(item.name, item.bytes)
         return self.bucket.reader(item.name, item.bytes)
 
+    def fetch_item(self, item: Item, path: Path) -> None:
+        """Copy the object of a file, wherever it is, to a new file of this machine."""
+        if not item.place:
+            self.bucket.fetch(item.name, path, item.bytes)
+            return
+        with self.open_item(item) as source, path.open("xb") as target:
+            shutil.copyfileobj(source, target, COPY_BYTES)
+
     def has_segment(self, segment: str) -> bool:
         return segment in self.manifest.contents(FRESH_S).segments
 
@@ -132,7 +145,7 @@ class ObjectFiles:
         return self.manifest.change(added)
 
     def replace(self, path: str, file: Path) -> None:
-        now = time.time()
+        now = self.bucket.time()
         item = self.upload(path, file, now=now)
 
         def replaced(contents: Contents) -> Entry | None:
@@ -157,7 +170,8 @@ class ObjectFiles:
         be about to be collected."""
         item = self._as_item(path, file, segment=segment, now=now)
         there = self.bucket.head(item.name)
-        if there is None or there.bytes != item.bytes or now - there.written > KEPT_S / 2:
+        usable = there is not None and there.bytes == item.bytes
+        if there is None or not usable or self.bucket.time() - there.written > KEPT_S / 2:
             self.bucket.put_file(item.name, file)
         return item
 

@@ -20,6 +20,8 @@ VALID_S: Final = 3600
 class BucketInbox:
     """The inbox of a store of objects."""
 
+    valid_s: float = VALID_S
+
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
 

@@ -12,6 +12,7 @@ checkpoints are, so writing them costs a constant part.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import secrets
 import threading
@@ -68,6 +69,15 @@ class Manifest:
         with self._lock:
             known = self._contents
             return known if known is not None and monotonic() - self._read_at <= age_s_max else self._follow()
+
+    def entries(self, after: int, count_max: int) -> list[tuple[int, Entry]]:
+        """The entries that follow entry `after`, with their numbers; at most so many."""
+        listed = itertools.islice(self._bucket.listed(ENTRIES, after=_name(after)), count_max)
+        names = [one.name for one in listed]
+        # As in `_follow`: a listing may lack one and have the next.
+        names = [name for place, name in enumerate(names) if _number(name) == after + 1 + place]
+        found = [msgspec.json.decode(content, type=Entry) for content in self._read_all(names)]
+        return list(enumerate(found, after + 1))
 
     def change(self, change: Change) -> bool:
         """Add the entry that `change` wants; returns whether there was one."""

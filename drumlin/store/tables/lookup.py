@@ -183,9 +183,9 @@ class StoreReader:
 
     def fetches(self, url: str, in_time: InTime) -> tuple[list[StoredFetch], bool]:
         """The attempts on a URL, and whether all segments were searched. The search stops when `in_time` says no, or at
-        `FOUND_MAX`."""
+        `FOUND_MAX`. `StorageError` if the store cannot be reached."""
         found: list[StoredFetch] = []
-        with suppress(TimeUp, StorageError):
+        with suppress(TimeUp):
             for versions in self._segments(in_time):
                 check_time(in_time)
                 if len(found) >= FOUND_MAX:

@@ -105,7 +105,4 @@ envFrom:
 {{- $_ := required "engine.existingSecret: name the secret with the address of Redis (docs/how-to/deploy.md)." .Values.engine.existingSecret -}}
 {{- $_ := required "tokens.existingSecret: name the secret with the nodes' join token (docs/how-to/deploy.md)." .Values.tokens.existingSecret -}}
 {{- $_ := required "tls.existingSecret: name the secret with the coordinators' certificate (docs/how-to/deploy.md)." .Values.tls.existingSecret -}}
-{{- if and .Values.store.uri .Values.kafka.events -}}
-{{- fail "kafka.events: a crawl that is stored in a bucket has no events yet; leave out kafka.events or store.uri." -}}
-{{- end -}}
 {{- end }}

@@ -40,6 +40,10 @@ class Narrowing:
             await revive_kind(self._engine, FailureKind.SCOPE_CHANGED, now)
             self._followed = scope
 
+    def is_removed(self, host: str) -> bool:
+        """Whether a host was removed on request, so it is not even visited."""
+        return self._findings.removed.of_host(host) is not None
+
     @property
     def _scope(self) -> Scope | None:
         return self._findings.scope if self._steering.scope_changed else None

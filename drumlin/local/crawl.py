@@ -241,6 +241,7 @@ class LocalCrawl:
         before = msgspec.json.decode(saved, type=CrawlConfig) if saved else None
         in_force = await self.dispatcher.steering.start_with(self.config, await self._time.now())
         await self.dispatcher.open()
+        self._seeds = self.dispatcher.findings.removed.without(self._seeds)
         identify(crawl=self.dispatcher.crawl_id)
         await self._begin_record(before, in_force or before)
         await engine.put_meta(CONFIG_BEFORE_KEY, b"")

@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"frontier", "robots", "dedupe"},
     {"engines", "fetch", "parse", "store"},
     {"config", "tls"},
-    {"client", "contact", "events", "moving", "reading", "plan", "sql"},
+    {"client", "contact", "events", "lifecycle", "moving", "reading", "plan", "sql"},
     {"pipeline"},
     {"access"},
     {"coordinator", "node"},

@@ -14,6 +14,8 @@ from drumlin.disk import AppendFile
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.events.schema import Removal
+from drumlin.lifecycle.book import HOLD, DirectoryBook, Order
+from drumlin.lifecycle.holds import make_hold
 from drumlin.lifecycle.removal import rows, warcs
 from drumlin.lifecycle.removal.counts import Counts
 from drumlin.lifecycle.removal.directory import Directory
@@ -29,6 +31,9 @@ from drumlin.node.keeping.archive import BLACK_BOX
 from drumlin.node.keeping.journal import Answer, FoundJournal, Journal, JournalBatch
 from drumlin.protocol import KnownPage
 from drumlin.store import WarcWriter, read_capture
+from drumlin.store.files import DirectoryFiles
+from drumlin.store.ledger import Ledger, LedgerLine
+from drumlin.store.ledger import Moved as Elsewhere
 from drumlin.store.moves import Moved
 from drumlin.store.names import node_of_warc
 from tests.harness.memory_broker import MemoryBroker, MemoryOptions, decode
@@ -282,13 +287,43 @@ def test_a_plan_that_was_begun_is_ended_and_keeps_crawls_away_until_then(tmp_pat
 def test_a_removal_waits_until_kafka_has_been_told_and_bundles_are_stored(tmp_path: Path) -> None:
     spool = tmp_path / "nodes" / "n1"
     spool.mkdir(parents=True)
-    place = Place("rocksdb:x", str(tmp_path))
-    check_may_go(place, targets())
+    place, files = Place("rocksdb:x", str(tmp_path)), DirectoryFiles(tmp_path)
+    check_may_go(place, files, targets())
     for name, said in (("x.events", "Kafka has not been told"), ("x.tar", "bundles")):
         (spool / name).write_bytes(b"")
         with pytest.raises(BusyError, match=said):
-            check_may_go(place, targets())
+            check_may_go(place, files, targets())
         (spool / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("hold", "refused"),
+    [
+        ({}, True),
+        ({"host": "a.test"}, True),
+        ({"host": "b.test"}, True),
+        ({"host": "www.example.org"}, True),
+        ({"domain": "example.org"}, True),
+        ({"host": "c.test"}, False),
+        ({"domain": "example.net"}, False),
+    ],
+)
+def test_what_is_under_legal_hold_is_not_removed(tmp_path: Path, hold: dict[str, str], refused: bool) -> None:
+    place, files = Place("rocksdb:x", str(tmp_path)), DirectoryFiles(tmp_path)
+    made = make_hold("case", "a reason", "me", 1.0, **hold)
+    DirectoryBook(tmp_path).add(lambda _: Order(1.0, "me", "me", HOLD, hold=made))
+    if refused:
+        with pytest.raises(ConfigError, match="legal hold"):
+            check_may_go(place, files, targets())
+    else:
+        check_may_go(place, files, targets())
+
+
+def test_a_store_whose_files_are_elsewhere_is_refused(tmp_path: Path) -> None:
+    moved = Elsewhere("warc/x.warc.gz", "/cold", 1, "", 1.0)
+    Ledger(tmp_path).append(LedgerLine(1.0, "warc", "x", moved=[moved]))
+    with pytest.raises(ConfigError, match="were moved to /cold"):
+        check_may_go(Place("rocksdb:x", str(tmp_path)), DirectoryFiles(tmp_path), targets())
 
 
 def test_an_empty_directory_has_nothing_to_remove(tmp_path: Path) -> None:

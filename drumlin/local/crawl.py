@@ -170,8 +170,7 @@ class LocalCrawl:
     def _node_options(self) -> NodeOptions:
         """What every node is told; each has a name of its own besides."""
         process, endpoint = self._process, f"unix:{self._socket_path}"
-        pid, log = os.getpid(), process.log
-        traces = process.trace_every > 0
+        pid, log, traces = os.getpid(), process.log, process.trace_every > 0
         return NodeOptions(
             "",
             endpoint,

@@ -1,7 +1,7 @@
 """Where records are after their WARC files were written anew: joined, or without some of their records.
 
 Rows of `pages` and lines of an index name the file and the offset of a record, so they are written anew too
-(`tables/moved.py`, `warc/cdxj.py`).
+(`moved_rows.py`, `warc/cdxj.py`).
 """
 
 from __future__ import annotations

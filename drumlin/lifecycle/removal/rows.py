@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from drumlin.store.moved_rows import moved_rows
 from drumlin.store.moves import Moves
-from drumlin.store.tables.moved import moved_rows
 from drumlin.store.tables.reading import compute
 from drumlin.store.tables.schema import PAGES
 from drumlin.store.tables.segments import gathered_rows, open_table

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from drumlin.disk import translated_disk_errors
+from drumlin.store.moved_rows import moved_rows
 from drumlin.store.moves import Moved, Moves
 from drumlin.store.names import segment_name
 from drumlin.store.objects.contents import Contents, Entry, Item
 from drumlin.store.objects.files import ObjectFiles
 from drumlin.store.objects.manifest import entry_of
-from drumlin.store.tables.moved import moved_rows
 from drumlin.store.tables.schema import COLUMNS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX, gathered_rows, open_table
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME, moved_line, write_index

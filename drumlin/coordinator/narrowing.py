@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import msgspec
 
-from drumlin.coordinator.letters import dead_counter, revive_kind
+from drumlin.coordinator.letters import revive_kind
 from drumlin.coordinator.steering import Steering, scope_of
 from drumlin.coordinator.taking.findings import Findings
 from drumlin.engines.base import Engine
+from drumlin.frontier.backoff import dead_counter
 from drumlin.model import FailureKind, Lease, Renewal, Settled, Settlement, Task, TaskState
 from drumlin.urls import Scope
 

@@ -8,11 +8,12 @@ import msgspec
 
 from drumlin.engines.base import Engine
 from drumlin.engines.kept import KeptHost, KeptTask, KeptValue, Section
+from drumlin.frontier.backoff import dead_counter
 from drumlin.lifecycle.removal.counts import Counts
 from drumlin.lifecycle.removal.targets import Targets
 from drumlin.lifecycle.removal.tombstones import KEY, TABLE
-from drumlin.model import Task
-from drumlin.urls import domain_of
+from drumlin.model import FailureKind, Task
+from drumlin.urls import domain_of, identities, identity
 
 Scrub = Callable[[bytes, Targets], bytes | None]
 """Makes the new value of an entry, which may name the removed; None if the entry goes."""
@@ -63,12 +64,29 @@ async def _remove_host(
     shard = engine.shard_of(host)
     if urls is None:
         counts.notes += bool(await engine.host_note(shard, host))
+    # First they count as done, so the counters of their kinds, which people see, become less in the same step.
+    dropped = 0 if dry_run else await _drop_letters(engine, host, urls)
     removed = await engine.remove(shard, host, urls, now, dry_run=dry_run)
     counts.hosts += removed.hosts
     counts.queued += removed.queued
     counts.scheduled += removed.scheduled
-    counts.dead_letters += removed.dead
-    counts.done += removed.done
+    counts.dead_letters += removed.dead + dropped
+    counts.done += removed.done - dropped
+
+
+async def _drop_letters(engine: Engine, host: str, urls: Sequence[str] | None) -> int:
+    """Count the dead letters of a host, or of some of its URLs, as done; returns how many."""
+    pages = None if urls is None else set(identities(urls))
+    dropped, after = 0, None
+    while letters := await engine.dead_letters_all(host=host, after=after):
+        after = letters[-1].place
+        of_kinds: dict[FailureKind, list[str]] = {}
+        for letter in letters:
+            if pages is None or identity(letter.url) in pages:
+                of_kinds.setdefault(letter.kind, []).append(letter.url)
+        for kind, mine in of_kinds.items():
+            dropped += await engine.drop(engine.shard_of(host), mine, counter=dead_counter(kind))
+    return dropped
 
 
 def _domains(hosts: Mapping[str, object], targets: Targets) -> list[str]:

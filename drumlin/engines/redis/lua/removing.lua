@@ -109,7 +109,7 @@ local function take_url(shard, host, url)
     unschedule(shard, host.name, waiting)
     return 2
   end
-  if #take_dead(shard, {{host.name, url}}) > 0 then return 3 end
+  if #take_dead(shard, {{host.name, url}}, '') > 0 then return 3 end
   local totals = totals_of(shard)
   totals.done = totals.done - 1
   return 4

@@ -140,6 +140,10 @@ class Findings:
         """Whether a link is canonical and in scope, now or by an earlier scope that its node may still follow."""
         if canonical(url) != url:
             return False
+        if self.removed.covers(url):
+            # Its seeds are gone, and with them its scope. Results from before still have links there; they are refused
+            # when they are offered, and the results count.
+            return True
         scopes = (self._scope, *self._former)
         if self._config.assets:
             # Images, scripts and other assets of a page may be on any host, and we cannot see which links are assets.

@@ -97,7 +97,6 @@ def test_the_removed_is_refused_when_it_is_named_or_found_and_people_are_told(
     [task] = node.take()
     result = Result(task["assignment_id"], task["url"], 200, "", ["http://a.test/2", "http://b.test/3"], 1.0)
     result.outcome, result.capture_id = Outcome.FETCHED, "n1:1"
-    # A node says that its links are in scope. It has fetched them before the host was removed, when they were.
     assert node.send(msgspec.json.encode(Results([result], canonical_links=True))).json["accepted_count"] == 1
     engine = coordinator.dispatcher.engine
     found = [drive(engine.story(engine.shard_of(host_of(url)), url)) is not None for url in result.links]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from drumlin.api.intake import kept
+from drumlin.config import CrawlConfig
+from drumlin.coordinator.taking.findings import Findings
 from drumlin.disk import AppendFile
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import BusyError, ConfigError, StorageError
@@ -144,6 +147,19 @@ def test_tombstones_refuse_what_was_removed_and_name_nobody() -> None:
     kept_entries = engine.get_entries(TABLE)
     assert len(kept_entries) == 3
     assert not any(name in repr(kept_entries) for name in ("a.test", "example", "b.test"))
+
+
+def test_links_to_the_removed_do_not_make_a_batch_foreign() -> None:
+    """Without its seed the host is out of scope, but when a node has fetched its results, it was in scope."""
+    engine = open_blocking("memory")
+    engine.run(put(engine.engine, [HOST], b"k" * 32, 1.0))
+    seeds = ["http://a.test/", "http://c.test/"]
+    findings = Findings(engine.engine, CrawlConfig(scope="host"), seeds, random.Random(1))
+    engine.run(findings.open())
+    assert findings.seeds == ["http://c.test/"]
+    assert [findings.allows(f"http://{name}.test/1") for name in "acd"] == [False, True, False]
+    assert [findings._is_own(f"http://{name}.test/1") for name in "acd"] == [True, True, False]
+    assert findings.allowed([NewURLs("a.test", ["http://a.test/1"])]) == []
 
 
 # WARC files

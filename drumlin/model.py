@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -299,6 +299,17 @@ class Renewal(msgspec.Struct, frozen=True, array_like=True):
     host: str
     lease_id: str
     urls_max: int
+
+
+class RemovedURLs(NamedTuple):
+    """How many URLs an engine has removed, by their states; leased ones count as queued. `hosts` is how many hosts it
+    does not know any more."""
+
+    queued: int = 0
+    scheduled: int = 0
+    dead: int = 0
+    done: int = 0
+    hosts: int = 0
 
 
 class TaskStory(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ MENU = {
         (
             *("politeness", "scope", "budgets", "resume", "change-settings", "large-crawls", "dashboard", "ask-why"),
             *("replay", "run-a-fleet", "deploy", "redis-cluster", "object-storage", "keep-and-expire"),
-            *("move-a-frontier", "kafka"),
+            *("remove-a-site", "move-a-frontier", "kafka"),
             *("upgrade", "monitor", "runbook", "trace", "read-logs", "simulate", "release"),
         ),
     ),

@@ -66,13 +66,14 @@ class AuditLog:
         self._until_trim = 0
 
     async def record(
-        self, who: Identity, action: str, target: str, outcome: str, address: str, now: float
+        self, who: Identity, action: str, target: str, outcome: str, address: str, now: float, *, name: str = ""
     ) -> AuditEntry:
-        """Note one change, or the attempt at one. The process's log has it even if the engine cannot store it."""
+        """Note one change, or the attempt at one. The process's log has it even if the engine cannot store it. `name`
+        is for people without a token, who are at work on the engine itself."""
         said = one_line(target[:TEXT_CHARS_MAX])[:TEXT_CHARS_MAX]
         entry = AuditEntry(now, who.id, "", who.role, action, said, outcome, one_line(address))
         try:
-            entry = msgspec.structs.replace(entry, name=one_line(await self._name(who.id)))
+            entry = msgspec.structs.replace(entry, name=one_line(name or await self._name(who.id)))
         finally:
             _log_entry(entry)
         await self._engine.put_entries(AUDIT_TABLE, {_key(now, _share(entry)): msgspec.msgpack.encode(entry)})

@@ -37,20 +37,22 @@ def command(
     if known:
         _reprioritise(loaded, remote, wanted, priority)
         return
-    counts: Counter[str] = Counter(added=0, seen=0, capped=0)
+    counts: Counter[str] = Counter(added=0, seen=0, capped=0, removed=0)
     for start in range(0, len(wanted), BATCH_URLS):
         batch: dict[str, object] = {"urls": wanted[start : start + BATCH_URLS]}
         if priority is not None:
             batch["priority"] = priority
         answer = remote.post(paths.URLS, batch)
-        counts.update({name: answer[name] for name in ("added", "seen", "capped")})
+        counts.update({name: answer[name] for name in ("added", "seen", "capped", "removed")})
     if loaded.process.json:
         write_json(dict(counts))
         return
     if counts["added"]:
         _say_unless_running(loaded, remote)
     capped = f", {counts['capped']:,} over the limit of their host" if counts["capped"] else ""
-    results(loaded.process).print(f"{counted(counts['added'], 'URL')} added, {counts['seen']:,} known before{capped}.")
+    removed = f", {counts['removed']:,} removed on request and not fetched again" if counts["removed"] else ""
+    said = f"{counted(counts['added'], 'URL')} added, {counts['seen']:,} known before{capped}{removed}."
+    results(loaded.process).print(said)
 
 
 def _reprioritise(loaded: Loaded, remote: Remote, urls: list[str], priority: int | None) -> None:

@@ -99,6 +99,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "dead-letters list": (("what timed out?", "drumlin dead-letters --kind timeout --out manual"),),
     "dead-letters retry": (("try a host again", "drumlin dead-letters retry --host example.org --out manual"),),
     "dead-letters drop": (("forget all", "drumlin dead-letters drop --all --out manual"),),
+    "remove": (
+        ("what would go?", "drumlin remove --host example.org --dry-run --out manual"),
+        ("from a fleet", "drumlin remove --domain a.org --engine redis://r/docs --store s3://c/docs"),
+    ),
     "fleet up": (("four nodes on this machine", "drumlin fleet up --nodes 4 https://example.org/"),),
     "fleet status": (("who is there?", "drumlin fleet status"),),
     "fleet down": (("end it; `fleet up` goes on", "drumlin fleet down"),),

@@ -51,6 +51,7 @@ GROUPS = {
         "set": "Change a setting of a running crawl.",
         "enqueue": "Give a crawl further URLs, or queued ones another priority.",
         "dead-letters": "List, retry or drop the URLs that were given up.",
+        "remove": "Remove a URL, a host or a domain from a crawl, on request.",
     },
     "Run a fleet": {
         "fleet": "Run a whole fleet on this machine.",

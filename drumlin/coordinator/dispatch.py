@@ -103,7 +103,6 @@ class Dispatcher:
         self.latest = add_up([])
         """The totals of the last tick."""
         self.ends = ends
-        self._seeds = seeds
         self.lanes = Lanes()
         """Let other requests have their turn between the parts of long work. Calls to an embedded engine never wait, so
         without this a long request would block all others. Whoever runs an event loop sets it."""
@@ -148,7 +147,7 @@ class Dispatcher:
         await self._follow_state()
         await self._follow_orders()
         await self._follow_settings()
-        await self.findings.refresh()
+        await self.findings.open()
         await self.seals.refresh(self.engine)
         await self.losses.follow()
 
@@ -198,8 +197,9 @@ class Dispatcher:
         return new
 
     async def enqueue(self, offered: Sequence[NewURLs], now: float) -> list[Added]:
-        """Offer URLs that a person or another program names; returns for each what became of it. They widen the scope:
-        whoever names a URL wants the pages around it too."""
+        """Offer URLs that a person or another program names; returns for each what became of it, unless it was removed
+        on request. They widen the scope: whoever names a URL wants the pages around it too."""
+        offered = self.findings.allowed(offered)
         outside = [url for new in offered for url in new.urls if not self.findings.allows(url)]
         if outside and self.config.scope != "page":
             await self.findings.widen(outside)
@@ -214,7 +214,7 @@ class Dispatcher:
     async def _offer(self, offered: Sequence[NewURLs], now: float) -> dict[int, list[Added]]:
         """Offer URLs to the frontier; returns by shard, in the order given, what became of them."""
         answers: dict[int, list[Added]] = defaultdict(list)
-        for number, part in enumerate(parts(offered, self._part_weight)):
+        for number, part in enumerate(parts(self.findings.allowed(offered), self._part_weight)):
             if number:
                 await self.lanes.breathe()
             batches: dict[int, list[NewURLs]] = defaultdict(list)
@@ -397,7 +397,7 @@ class Dispatcher:
 
     def scope_of_seeds(self) -> list[str]:
         """The seeds from which a node can work out the scope; none if the scope does not depend on them."""
-        return [] if self.config.scope in ("any", "page") else self._seeds
+        return [] if self.config.scope in ("any", "page") else self.findings.seeds
 
     # Time
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from drumlin.engines.base import Engine
+from drumlin.frontier.backoff import dead_counter
 from drumlin.model import DeadLetter, FailureKind
 
 LETTERS_AT_ONCE = 10_000
 LETTERS_OF_HOST_MAX = 1_000_000
 """How many dead letters of one host are searched for given URLs."""
-
-
-def dead_counter(kind: FailureKind) -> str:
-    """The name of the counter of dead letters of a kind."""
-    return f"dead.{kind}"
 
 
 async def revive_kind(engine: Engine, kind: FailureKind, now: float) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import msgspec
 
-from drumlin.coordinator.letters import dead_counter, revive_kind
+from drumlin.coordinator.letters import revive_kind
 from drumlin.coordinator.steering import Steering, scope_of
 from drumlin.coordinator.taking.findings import Findings
 from drumlin.engines.base import Engine
+from drumlin.frontier.backoff import dead_counter
 from drumlin.model import FailureKind, Lease, Renewal, Settled, Settlement, Task, TaskState
 from drumlin.urls import Scope
 
@@ -39,6 +40,10 @@ class Narrowing:
         if self._steering.scope_changed and scope != self._followed:
             await revive_kind(self._engine, FailureKind.SCOPE_CHANGED, now)
             self._followed = scope
+
+    def is_removed(self, host: str) -> bool:
+        """Whether a host was removed on request, so it is not even visited."""
+        return self._findings.removed.of_host(host) is not None
 
     @property
     def _scope(self) -> Scope | None:

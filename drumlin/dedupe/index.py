@@ -10,8 +10,9 @@ Keys: `c` + domain (8 bytes of hash) + first 8 bytes of the digest: an entry, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 from xxhash import xxh3_64_digest
@@ -47,6 +48,15 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Entry).decode
 
 
+class Forgotten(NamedTuple):
+    """The changes by which contents are forgotten, and how many contents and sketches that are."""
+
+    written: dict[bytes, bytes]
+    deleted: list[bytes]
+    contents: int
+    sketches: int
+
+
 class ContentIndex:
     """Finds earlier captures with the same or nearly the same content. One writer, and one instance, per store."""
 
@@ -78,6 +88,28 @@ class ContentIndex:
             keys = [_content_key(_domain_key(content.domain), content.digest) for content in batch]
             known = self._entries(keys)
             self._place_sketches({key: one for key, one in zip(keys, batch, strict=True) if key in known})
+
+    # Removing
+
+    def without(self, domain: str, is_removed: Callable[[str], bool], scan: Scan) -> Forgotten:
+        """What to write and what to delete, so the contents of a domain with such URLs, and their sketches, are gone.
+        Call `forget` once it is written."""
+        key = _domain_key(domain)
+        written: dict[bytes, bytes] = {}
+        deleted: list[bytes] = []
+        for place, value in scan(b"c" + key[1:]):
+            entry = _decode(value)
+            if is_removed(entry.url):
+                deleted.append(place)
+            elif entry.near is not None and is_removed(entry.near.url):
+                written[place] = _encode(msgspec.structs.replace(entry, near=None))
+        contents = len(deleted)
+        chunks, emptied, sketches = self._near.without(key, {one[DOMAIN_KEY_BYTES:] for one in deleted}, scan)
+        return Forgotten(written | chunks, deleted + emptied, contents, sketches)
+
+    def forget(self) -> None:
+        """Drop the copies in memory, because the store was changed."""
+        self._near.forget()
 
     # Moving
 

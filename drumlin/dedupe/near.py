@@ -143,6 +143,19 @@ class NearIndex:
                     end = at + SKETCH_BYTES
                     yield Sketched(key[:DOMAIN_KEY_BYTES], chunk[at:end], chunk[end : at + _ENTRY_BYTES])
 
+    def without(self, domain: bytes, gone: set[bytes], scan: Scan) -> tuple[dict[bytes, bytes], list[bytes], int]:
+        """What to write and what to delete, so the sketches with these references are gone from a domain, and how many
+        they are. The others keep their order. Call `forget` once it is written."""
+        stored = list(scan(domain))
+        before = [one for one in self.told(lambda _: iter(stored)) if one.domain == domain]
+        kept = [one.sketch + one.reference for one in before if one.reference not in gone]
+        if len(kept) == len(before):
+            return {}, [], 0
+        chunks = [b"".join(kept[at : at + CHUNK_ENTRIES]) for at in range(0, len(kept), CHUNK_ENTRIES)]
+        written = {_chunk_key(domain, number): chunk for number, chunk in enumerate(chunks)}
+        # Sketches of earlier versions go too: nobody reads them, and nobody can tell whose they are.
+        return written, [key for key, _ in stored if key not in written], len(before) - len(kept)
+
     def forget(self) -> None:
         """Drop the copies in memory, which may be ahead of the store after a failed write."""
         self._domains.clear()

@@ -17,13 +17,13 @@ the URL's own (`drumlin.urls.host_of`), and a priority is within `PRIORITY_MIN..
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
 import xxhash
 
-from drumlin.engines.kept import Kept, Section
+from drumlin.engines.kept import Kept, KeptTask, Section
 from drumlin.model import (
     Content,
     DeadGroup,
@@ -38,6 +38,7 @@ from drumlin.model import (
     LetterPlace,
     NewURLs,
     Preview,
+    RemovedURLs,
     Renewal,
     Settlement,
     ShardStats,
@@ -348,6 +349,30 @@ class Engine(Protocol):
         `step` is 1 for the first call on a shard, then 2, and so on. A call whose step was done before changes nothing,
         so an import that was broken off can be made again from its beginning. `now` is the engine time of the crawl.
         """
+
+    # Removal on request: nothing else may use the frontier meanwhile, so no coordinator runs
+
+    async def remove(
+        self, shard: int, host: str, urls: Sequence[str] | None, now: float, *, dry_run: bool = False
+    ) -> RemovedURLs:
+        """Forget a host with all its URLs, or only these URLs of it, in whatever state, as if they had never been
+        accepted. A lease of the host ends as if it were lost. What the shard counts (`count`) stays: it names nobody.
+        With `dry_run` nothing changes, and the answer is the same."""
+
+    async def rewrite(self, shard: int, kept: Sequence[KeptTask]) -> None:
+        """Replace tasks of this shard, as `read_kept` told them, by others that differ only in where they were found
+        (`found_on` and `redirects`)."""
+
+    async def remove_contents(
+        self, domain: str, is_removed: Callable[[str], bool], *, dry_run: bool = False
+    ) -> tuple[int, int]:
+        """Forget the contents of a domain whose first captures have such URLs, with their sketches, and what names them
+        in other contents. Returns how many contents and how many sketches were forgotten; see `remove` for
+        `dry_run`."""
+
+    async def expunge(self) -> None:
+        """Make what was removed disappear from the engine's files and memory too, as far as the engine can do that
+        itself: a database keeps what was deleted until it is compacted."""
 
     async def snapshot(self, name: str) -> str:
         """Write a copy as it is at this moment beside the engine, in the folder `checkpoints`, under this name, which

@@ -102,6 +102,10 @@ class BlockingEngine:
     keep_time = _blocking(Engine.keep_time)
     check = _blocking(Engine.check)
     fill = _blocking(Engine.fill)
+    remove = _blocking(Engine.remove)
+    rewrite = _blocking(Engine.rewrite)
+    remove_contents = _blocking(Engine.remove_contents)
+    expunge = _blocking(Engine.expunge)
     snapshot = _blocking(Engine.snapshot)
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop | None = None) -> None:

@@ -5,7 +5,7 @@ The small tables are values under prefixed keys; each engine brings its own stor
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Protocol
 
@@ -65,10 +65,13 @@ class Values(Protocol):
 
 
 class ScannedKeyValue(KeyValue, Protocol):
-    """`drumlin.dedupe.KeyValue` that can be told."""
+    """`drumlin.dedupe.KeyValue` that can be told, and from which something can be removed."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys that begin with `prefix`, in order, with their values."""
+
+    def change(self, put: Mapping[bytes, bytes], delete: Sequence[bytes]) -> None:
+        """Set and remove values, all or none."""
 
 
 def verdict_on(settled: Settled, task_id: int, attempt_id: bytes, live: bool, leased: bool, ended: bool) -> Verdict:
@@ -99,6 +102,14 @@ class EmbeddedContents:
 
     async def adopt(self, contents: Sequence[Content]) -> None:
         self._index.adopt(contents)
+
+    def remove(self, domain: str, is_removed: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:
+        """See `base.Engine.remove_contents`."""
+        found = self._index.without(domain, is_removed, self._values.scan)
+        if not dry_run and (found.written or found.deleted):
+            self._values.change(found.written, found.deleted)
+            self._index.forget()
+        return found.contents, found.sketches
 
     def told(self) -> Iterator[Kept]:
         return (KeptContent(*one) for one in self._index.contents(self._values.scan))
@@ -184,6 +195,11 @@ class Embedded:
     async def read_kept(self, section: Section) -> AsyncIterator[list[Kept]]:
         for page in pages(self._told(section)):
             yield page
+
+    async def remove_contents(
+        self, domain: str, is_removed: Callable[[str], bool], *, dry_run: bool = False
+    ) -> tuple[int, int]:
+        return self.contents.remove(domain, is_removed, dry_run=dry_run)
 
     def _told(self, section: Section) -> Iterator[Kept]:
         if section is Section.VALUES:

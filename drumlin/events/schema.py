@@ -119,7 +119,8 @@ class Links(Event, tag="links"):
 
 class Removal(Event, tag="removal"):
     """What was stored of a URL, a host or a domain has been removed: whoever keeps copies removes them too. `what` is
-    `url`, `host` or `domain`, and `name` which. (Nothing produces it yet.)"""
+    `url`, `host` or `domain`, and `name` which. `drumlin remove --events` produces it; that of a domain is keyed by the
+    domain."""
 
     what: str
     name: str

@@ -65,3 +65,8 @@ def next_step(
     wait_s = min(base_s * rule.wait_factor * 2.0 ** (attempts - 1), max_s)
     jittered_s = wait_s * (1.0 - JITTER_SHARE + 2.0 * JITTER_SHARE * chance)
     return max(jittered_s, min(retry_after_s, ASKED_MAX_S))
+
+
+def dead_counter(kind: FailureKind) -> str:
+    """The name of the counter of dead letters of a kind."""
+    return f"dead.{kind}"

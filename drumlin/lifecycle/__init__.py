@@ -1,9 +1,11 @@
-"""What becomes of stored data when it is old, or when somebody must have it kept.
+"""What becomes of stored data when it is old, when somebody must have it kept, or when somebody wants it removed.
 
 How it works
     People order: how long each kind of data is kept (`retention`), and what is held whatever its age (`holds`). Orders
     are entries of a `book` that lies in the store itself, with who gave them and when. What retention carried out is
     there too, with its numbers. So the book is the audit log of all this, and it cannot be separated from the data.
+
+    `removal` takes a URL, a host or a domain out of a whole crawl on request, its frontier too.
 
 Where to read
     `holds` first, then `book`, then `retention/`: `policy` and `planning` decide, without a clock or a file; `found`,

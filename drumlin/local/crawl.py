@@ -165,8 +165,7 @@ class LocalCrawl:
     def _node_options(self) -> NodeOptions:
         """What every node is told; each has a name of its own besides."""
         process, endpoint = self._process, f"unix:{self._socket_path}"
-        pid, log = os.getpid(), process.log
-        traces = process.trace_every > 0
+        pid, log, traces = os.getpid(), process.log, process.trace_every > 0
         return NodeOptions(
             "",
             endpoint,
@@ -232,6 +231,7 @@ class LocalCrawl:
         before = msgspec.json.decode(saved, type=CrawlConfig) if saved else None
         in_force = await self.dispatcher.steering.start_with(self.config, await self._time.now())
         await self.dispatcher.open()
+        self._seeds = self.dispatcher.findings.removed.without(self._seeds)
         identify(crawl=self.dispatcher.crawl_id)
         await found_crawl_store(self._files, self.dispatcher.crawl_id)
         await self._begin_record(before, in_force or before)

@@ -13,6 +13,7 @@ from drumlin.api.explaining.report import REPORT_NAME
 from drumlin.config.record import RECORD_NAME
 from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.lifecycle.book import holds_in
+from drumlin.lifecycle.removal.plan import PLAN_NAME, check_none_pending
 from drumlin.lines import tell
 from drumlin.local.moved import MOVED_NAME
 from drumlin.node.keeping.archive import CrawlPaths
@@ -23,7 +24,7 @@ from drumlin.store.opening import STORE_NAME, note_address, open_store, store_ad
 
 LOCK_WAIT_S = 10.0
 FRONTIER = "frontier"
-OWN_FOLDERS = (FRONTIER, "warc", "tables", "nodes", "logs", "run", LIFECYCLE)
+OWN_FOLDERS = (FRONTIER, "warc", "tables", "nodes", "logs", "run", LIFECYCLE, "removals")
 
 
 def crawl_files(root: Path) -> StoreFiles:
@@ -101,12 +102,13 @@ class CrawlDirectory:
             raise ConfigError(f"The crawl in {self.root} is held ({held[0].name}), so it is not removed.", hint)
         for name in OWN_FOLDERS:
             shutil.rmtree(self.root / name, ignore_errors=True)
-        for name in (REPORT_NAME, STORE_NAME, MOVED_NAME, RECORD_NAME):
+        for name in (REPORT_NAME, STORE_NAME, MOVED_NAME, PLAN_NAME, RECORD_NAME):
             (self.root / name).unlink(missing_ok=True)
 
     def check_frontier(self) -> None:
         """Refuse a crawl whose frontier was removed: nobody knows what it has fetched, so it would all be fetched and
-        stored again."""
+        stored again. Refuse one, too, from which a removal has only half removed something."""
+        check_none_pending(self.root)
         if self._has_record and not self._has_frontier:
             hint = "Restore it from a copy, remove the whole crawl with --fresh, or choose another --out."
             raise StorageError(f"The crawl in {self.root} has lost its queue (the folder frontier).", hint)

@@ -77,7 +77,7 @@ def test_pause_and_resume(running: Fleet) -> None:
 def test_enqueue_tells_what_is_new(running: Fleet, web: Web) -> None:
     seed = web.seeds.read_text().splitlines()[0]
     answer = json.loads(ask(running, "enqueue", seed, f"{seed}not-there", "--json"))
-    assert answer == {"added": 1, "seen": 1, "capped": 0}
+    assert answer == {"added": 1, "seen": 1, "capped": 0, "removed": 0}
     wait_until(lambda: not running.stats()["totals"]["pending"], END_S_MAX, "the new URL to be done", poll_s=0.2)
 
 

@@ -120,6 +120,10 @@ SCENES: dict[str, Scene] = {
         },
         slow=True,
     ),
+    "docs/how-to/remove-a-site.md": Scene(
+        before=CRAWLED,
+        left_out={"drumlin remove --domain": "it needs Redis and an S3 service; tests/slow/test_removal.py has both"},
+    ),
     "docs/how-to/read-logs.md": Scene(
         before="mkdir -p fleet/logs\n"
         """echo '{"time":"now","level":"error","node":"n1","message":"m","request":"9ec1d4-5180"}' > fleet/logs/a.log"""

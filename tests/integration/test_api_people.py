@@ -70,7 +70,7 @@ def test_stats_follow_the_crawl(coordinator: RunningCoordinator) -> None:
 def test_a_batch_of_urls_says_what_became_of_them(coordinator: RunningCoordinator) -> None:
     urls = ["http://b.example/", "http://b.example/#again", "no address", "http://c.example/"]
     answer = coordinator.post("/api/v1/urls", {"urls": urls, "priority": 8}).json
-    assert answer == {"added": 2, "seen": 1, "capped": 0, "invalid": ["no address"]}
+    assert answer == {"added": 2, "seen": 1, "capped": 0, "invalid": ["no address"], "removed": 0}
 
 
 def test_hosts_are_listed_by_state_and_looked_at(coordinator: RunningCoordinator) -> None:

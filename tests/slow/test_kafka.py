@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from drumlin.events.owed import owed_names
-from drumlin.events.schema import LINKS, NODES, RESULTS, WORK, Fetch, Lease, Page, row_id
+from drumlin.events.schema import LINKS, NODES, RESULTS, WORK, Fetch, Lease, Page, Removal, row_id
 from drumlin.fleet.layout import ProcessRole
 from tests.harness.crawls import DRUMLIN, Crawl, Web, benchmark_web, kill_process, wait_until
 from tests.harness.fleet import drumlin, fleet, kill, needs_redis
@@ -220,3 +220,18 @@ def _pages_of(web: Web, folder: Path) -> list[str]:
     assert report["pages"] == len(set(urls)) == len(urls)
     listed: list[str] = urls
     return listed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_removal_on_request_is_told(broker: KafkaBroker, tmp_path: Path) -> None:
+    out, events = tmp_path / "crawl", ("--events", broker.address("removed"))
+    with benchmark_web(tmp_path, 3, 5) as web:
+        Crawl(out, "-i", str(web.seeds), "--nodes", "1", *events).run(CRAWL_S_MAX)
+        host = web.seeds.read_text().split()[0].split("/")[2]
+    command = [DRUMLIN, "remove", "--host", host, "--yes", "--out", str(out), *events, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=STALL_S_MAX, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["counts"]["pages"] == 5
+    told = [(key, event) for key, event in broker.events("removed", RESULTS) if isinstance(event, Removal)]
+    assert [(key, event.what, event.name) for key, event in told] == [(host, "host", host)]

@@ -307,7 +307,8 @@ class PeopleCalls:
         self._work_may_have_come()
         invalid = [href for href, url in urls if not url]
         added, seen, capped = (answers.count(answer) for answer in (Added.ADDED, Added.SEEN, Added.CAPPED))
-        return AddedURLs(added, seen, capped, invalid[:INVALID_SHOWN_MAX])
+        removed = len(urls) - len(invalid) - len(answers)
+        return AddedURLs(added, seen, capped, invalid[:INVALID_SHOWN_MAX], removed)
 
 
 def _look(path: str, summary: str, answer: Answer, gives: type, takes: type | None = None) -> Route:

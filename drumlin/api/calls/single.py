@@ -164,6 +164,8 @@ class SingleCalls:
             self._dispatcher.misdeeds.note(call.identity.id, Misdeed.FOREIGN_URL)
             hint = "An operator may enqueue it, and so widen the scope."
             raise Refused(403, "out_of_scope", "This URL is out of the crawl's scope.", hint)
+        if self._dispatcher.findings.removed.covers(url):
+            raise Refused(409, "removed", "This URL was removed from the crawl on request.", "It is not fetched again.")
         # A URL of depth 0 is a seed, and its redirects widen the scope. A node must not do that.
         depth = 1 if of_node else 0
         new = NewURLs(host, [url], message.priority, depth, canonical(message.discovered_from) or "")

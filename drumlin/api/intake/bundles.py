@@ -194,12 +194,31 @@ class Bundles:
                 verdict = await check_bundle(folder, segment)
                 await asyncio.to_thread(self._check_settled, folder, segment, verdict)
                 members = {member: unpacked(folder, member) for member in verdict.members}
-                added = await asyncio.to_thread(self._publish, files, segment, members)
+                added = False
+                if await asyncio.to_thread(self._take_out_removed, files, segment, members):
+                    added = await asyncio.to_thread(self._publish, files, segment, members)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if added:
             await self._dispatcher.engine.count(COUNTER_SHARD, {COUNTER + call.node_id: verdict.bytes})
         return BundleStored()
+
+    def _take_out_removed(self, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
+        """Take out what was removed on request while the node was away. False if the store has the segment already:
+        then it may have been written anew since, and must not be compared."""
+        removed = self._dispatcher.findings.removed
+        if not removed:
+            return True
+        if files.has_segment(segment):
+            return False
+        # It loads what only a crawl needs from which something was removed.
+        from drumlin.lifecycle.removal.bundles import take_out
+
+        counts = take_out(members, removed.covers)
+        if counts.removed:
+            said = "took %d records and %d rows out of bundle %s, because they were removed on request"
+            log.info(said, counts.warc_records, counts.pages + counts.links + counts.fetches, segment)
+        return True
 
     def _publish(self, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
         with self._owing:

@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow.parquet as pq
 
 from drumlin.coordinator.taking.settling import Taken
 from drumlin.disk import AppendFile, remove, translated_disk_errors
+from drumlin.lifecycle.removal.texts import Filtered
 from drumlin.model import Capture
 from drumlin.protocol import KnownPage, Result, Results
 from drumlin.store import FetchRecord, SegmentWriter, repair
@@ -29,6 +31,10 @@ from drumlin.store.frames import framed, frames
 from drumlin.store.spools import KEPT_SUFFIX, SPOOLS, SpoolLock
 from drumlin.store.tables.counted import add_counted
 from drumlin.store.tables.rows import micros
+
+if TYPE_CHECKING:
+    from drumlin.lifecycle.removal.targets import Targets
+    from drumlin.store.moves import Moves
 
 NAME_PREFIX = "coordinator-"
 
@@ -141,6 +147,45 @@ class FoundJournal:
             for place, entry in enumerate(entries):
                 if place not in left_out:
                     yield entry.row, verdict is not None
+
+
+def without(data: bytes, targets: Targets, moves: Moves) -> Filtered:
+    """The journal without what is removed on request (`drumlin.lifecycle.removal`), and with the new places of
+    captures that have moved."""
+    frames_left: list[bytes] = []
+    places: list[dict[int, int]] = []
+    removed = mentions = 0
+    for content, _ in frames(data):
+        frame = _decoder.decode(content)
+        if isinstance(frame, TakenBatch):
+            kept = [place for place, entry in enumerate(frame.entries) if not targets.covers(entry.result.url)]
+            removed += len(frame.entries) - len(kept)
+            places.append({place: at for at, place in enumerate(kept)})
+            frame = TakenBatch([frame.entries[place] for place in kept])
+            for entry in frame.entries:
+                _follow(entry.capture, targets, moves)
+                mentions += targets.names(_encoder.encode(entry))
+        else:
+            frame = _verdict_without(frame, places[frame.batch], targets)
+        frames_left.append(framed(_encoder.encode(frame)))
+    changed = b"".join(frames_left)
+    return Filtered(changed, removed, mentions, changes=changed != data)
+
+
+def _follow(capture: Capture | None, targets: Targets, moves: Moves) -> None:
+    if capture is None:
+        return
+    if (moved := moves.get(capture.warc_filename)) is not None:
+        capture.warc_filename, capture.warc_offset = moved.filename, moved.offset(capture.warc_offset)
+    if targets.covers(capture.found_on):
+        capture.found_on = ""
+
+
+def _verdict_without(verdict: Verdict, places: dict[int, int], targets: Targets) -> Verdict:
+    """What became of a batch whose results have these places now."""
+    left_out = [places[place] for place in verdict.left_out if place in places]
+    known = [one for one in verdict.duplicates if one.index in places and not targets.covers(one.duplicate.url)]
+    return Verdict(verdict.batch, left_out, [KnownPage(places[one.index], one.duplicate) for one in known])
 
 
 def add_rows(tables: SegmentWriter, entries: list[Entry], verdict: Verdict) -> int:

@@ -81,13 +81,14 @@ class Intake:
         return tellings
 
     async def _look_up(self, telling: Telling) -> None:
-        """Add what the frontier knows about the URL. If no coordinator gave it out, the result will not count, so its
-        page is dropped before it costs work or room."""
+        """Add what the frontier knows about the URL. If no coordinator gave it out, or it was removed on request, the
+        result will not count, so its page is dropped before it costs work or room."""
         capture, result = telling.capture, telling.result
         if capture is None:
             return
         seals, engine = self._dispatcher.seals, self._dispatcher.engine
-        if not await seals.gave_out(engine, result.assignment_id, result.url, await self._time.now()):
+        removed = self._dispatcher.findings.removed.covers(result.url)
+        if removed or not await seals.gave_out(engine, result.assignment_id, result.url, await self._time.now()):
             telling.capture, result.links = None, []
             return
         story = await engine.story(engine.shard_of(capture.host), capture.url)

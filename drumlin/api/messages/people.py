@@ -322,12 +322,14 @@ class AddURLs(msgspec.Struct):
 
 
 class AddedURLs(msgspec.Struct):
-    """How many were new, known before, or too many for their host; and which are not web addresses."""
+    """How many were new, known before, or too many for their host; which are not web addresses; and how many were
+    removed from the crawl on request."""
 
     added: int
     seen: int
     capped: int
     invalid: list[str]
+    removed: int = 0
 
 
 class Reason(msgspec.Struct, frozen=True):

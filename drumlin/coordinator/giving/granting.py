@@ -253,7 +253,7 @@ class Granting:
             return
         shard, config = self._engine.shard_of(host), self._config
         lease = None
-        if host not in self._orders.blocked:
+        if host not in self._orders.blocked and not self._narrowing.is_removed(host):
             lease_id = self._lease_request(record, request, shard, unlike_others=True) + ".0"
             until, due_by = self._until(now), now + self._ahead_s
             visit = Visit(host, record.node_id, lease_id, until, due_by, config.delay_s)

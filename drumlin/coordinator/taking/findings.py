@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from drumlin.coordinator.steering import scope_of
 from drumlin.coordinator.taking.settling import Kept, Prospects, ResultBatch, canonical_links
 from drumlin.engines.base import Engine
 from drumlin.frontier import OUT_OF_SCOPE, priority_of
+from drumlin.lifecycle.removal.tombstones import Tombstones
 from drumlin.model import NewURLs, Task, Verdict
 from drumlin.protocol import NAMED_BY_ROBOTS, SITEMAPS_ELSEWHERE_MAX, Result
 from drumlin.urls import Scope, are_well_spelled, by_host, canonical, host_of, origin_of
@@ -48,8 +49,10 @@ class Findings:
     def __init__(self, engine: Engine, config: CrawlConfig, seeds: list[str], chance: random.Random) -> None:
         self._engine = engine
         self._config = config
-        self._seeds = seeds
+        self.seeds = seeds
         self._chance = chance
+        self.removed = Tombstones()
+        """What was removed on request, and must not come back."""
         self.scope_seeds: list[str] = []
         """Seeds that joined the scope during the crawl, in the same order at all coordinators."""
         self._scope = self._make_scope()
@@ -61,7 +64,7 @@ class Findings:
 
     def _make_scope(self) -> Scope:
         config = self._config
-        return Scope(config.scope, [*self._seeds, *self.scope_seeds], config.include, config.exclude)
+        return Scope(config.scope, [*self.seeds, *self.scope_seeds], config.include, config.exclude)
 
     @property
     def scope(self) -> Scope:
@@ -77,6 +80,19 @@ class Findings:
         if changed:
             self._former.append(self._scope)
             self._scope = self._make_scope()
+
+    async def open(self) -> None:
+        """Read what the engine knows. What was removed is read only here: nothing is removed while a coordinator
+        runs."""
+        self.removed = await Tombstones.read(self._engine)
+        if self.removed:
+            self.seeds = self.removed.without(self.seeds)
+            self._scope = self._make_scope()
+        await self.refresh()
+
+    def allowed(self, offered: Sequence[NewURLs]) -> Sequence[NewURLs]:
+        """What may be offered to the frontier: all but what was removed on request."""
+        return self.removed.refuse(offered) if self.removed else offered
 
     async def refresh(self) -> None:
         """Learn which seeds have joined the scope through any coordinator."""
@@ -124,6 +140,10 @@ class Findings:
         """Whether a link is canonical and in scope, now or by an earlier scope that its node may still follow."""
         if canonical(url) != url:
             return False
+        if self.removed.covers(url):
+            # Its seeds are gone, and with them its scope. Results from before still have links there; they are refused
+            # when they are offered, and the results count.
+            return True
         scopes = (self._scope, *self._former)
         if self._config.assets:
             # Images, scripts and other assets of a page may be on any host, and we cannot see which links are assets.
@@ -259,6 +279,8 @@ class Findings:
         seed becomes a seed too, because the site has moved, for instance to `www.`. And if assets are fetched, an
         out-of-scope source is an asset, whose target may be anywhere as well. If other redirects could widen the scope,
         any site could send the crawl wherever it likes."""
+        if self.removed.covers(target):
+            return False
         if self._scope.allows(target):
             return True
         if self._scope.excludes(target):

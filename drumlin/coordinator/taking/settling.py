@@ -19,11 +19,11 @@ from xxhash import xxh3_128_hexdigest
 
 from drumlin.access.seals import Seals, without_seal
 from drumlin.coordinator.engine_time import agreed_s
-from drumlin.coordinator.letters import dead_counter
 from drumlin.coordinator.steering import Steering
 from drumlin.coordinator.taking.host_reports import NEXT_CONTACT_MAX_S, bounded, needs_before
 from drumlin.engines.base import Engine
 from drumlin.frontier import REFUSALS, next_step
+from drumlin.frontier.backoff import dead_counter
 from drumlin.logs import Event, event
 from drumlin.model import (
     KINDS,

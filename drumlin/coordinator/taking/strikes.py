@@ -7,9 +7,9 @@ nevertheless: otherwise one page could end the nodes of a fleet one after the ot
 
 from __future__ import annotations
 
-from drumlin.coordinator.letters import dead_counter
 from drumlin.coordinator.taking.settling import Kept, ResultBatch, Taken
 from drumlin.engines.base import Engine
+from drumlin.frontier.backoff import dead_counter
 from drumlin.model import FailureKind
 from drumlin.protocol import KILLED, KILLS_MAX, Rejection
 from drumlin.urls import host_of

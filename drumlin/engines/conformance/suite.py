@@ -25,7 +25,7 @@ from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance.base import settled, settlement, url_of, urls_of
 from drumlin.engines.conformance.listing import ListingConformance
 from drumlin.engines.conformance.machine import check_against_the_specification
-from drumlin.engines.conformance.moving import MovingConformance
+from drumlin.engines.conformance.removing import RemovingConformance
 from drumlin.engines.conformance.settling import SettlingConformance
 from drumlin.engines.conformance.shared import SharedConformance
 from drumlin.engines.conformance.spellings import SpellingConformance
@@ -46,7 +46,7 @@ from drumlin.model import (
 
 
 class EngineConformance(
-    ListingConformance, MovingConformance, SettlingConformance, SharedConformance, SpellingConformance
+    ListingConformance, RemovingConformance, SettlingConformance, SharedConformance, SpellingConformance
 ):
     """The whole suite: subclass this one and define `open` (see `base.ConformanceBase`)."""
 

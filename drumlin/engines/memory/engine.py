@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from drumlin.engines.base import EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
 from drumlin.engines.embedded import Embedded, EmbeddedContents
-from drumlin.engines.kept import SHORT_BITS, Kept, Section
+from drumlin.engines.kept import SHORT_BITS, Kept, KeptTask, Section
 from drumlin.engines.memory.keeping import fill, has_short_marks, told
+from drumlin.engines.memory.removing import remove, rewrite
 from drumlin.engines.memory.shard import AFTER_EVERY_NAME, Entry, Grant, Host, Shard, host_state, verdict_of
 from drumlin.engines.memory.values import DictKeyValue, DictValues
 from drumlin.errors import EngineError
@@ -32,6 +33,7 @@ from drumlin.model import (
     LetterPlace,
     NewURLs,
     Preview,
+    RemovedURLs,
     Renewal,
     Settled,
     Settlement,
@@ -409,6 +411,17 @@ class MemoryEngine(Embedded):
             fill(state, kept)
             self._kv.put_many(self.contents.written(kept))
             state.step = step
+
+    async def remove(
+        self, shard: int, host: str, urls: Sequence[str] | None, now: float, *, dry_run: bool = False
+    ) -> RemovedURLs:
+        return remove(self._shards[shard], host, urls, now, dry_run=dry_run)
+
+    async def rewrite(self, shard: int, kept: Sequence[KeptTask]) -> None:
+        rewrite(self._shards[shard], kept)
+
+    async def expunge(self) -> None:
+        """Does nothing: what was removed is nowhere."""
 
     @property
     def mark_bits(self) -> int:

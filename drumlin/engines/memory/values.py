@@ -55,5 +55,10 @@ class DictKeyValue:
     def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
         self._values.update(pairs)
 
+    def change(self, put: Mapping[bytes, bytes], delete: Sequence[bytes]) -> None:
+        for key in delete:
+            self._values.pop(key, None)
+        self._values.update(put)
+
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return ((key, self._values[key]) for key in sorted(self._values) if key.startswith(prefix))

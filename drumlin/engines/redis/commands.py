@@ -16,7 +16,7 @@ fill the cache."""
 
 LUA_FILES = (
     *("layout", "hosts", "records", "queues", "leases"),
-    *("adding", "leasing", "settling", "upkeep", "letters", "known", "contents", "filling"),
+    *("adding", "leasing", "settling", "upkeep", "letters", "known", "contents", "filling", "removing"),
     "functions",
 )
 """The parts of the program in the order in which they are joined: a part uses only those before it."""

@@ -323,6 +323,22 @@ def read_entry(domain: str, digest: bytes, raw: bytes, raw_nearest: bytes) -> tu
     return content, _nearest_of(entry, raw_nearest)
 
 
+def entry_url(raw: bytes) -> str:
+    """The URL of the first capture of an entry's content."""
+    return _read(raw).url
+
+
+def nearest_url(raw: bytes) -> str:
+    """The URL of the content that an entry is near to, where the entry itself names it; otherwise empty."""
+    near = _read(raw).near
+    return near.url if near is not None else ""
+
+
+def without_nearest(raw: bytes) -> bytes:
+    """The entry without the content that it is near to."""
+    return b"\0" + encode(msgspec.structs.replace(_read(raw), overlap=0.0, near=None))
+
+
 def read_log(log: bytes) -> list[tuple[bytes, bytes]]:
     """The digests and sketches in a part of a domain's log."""
     entries = np.frombuffer(log, _LOGGED)

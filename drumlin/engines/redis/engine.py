@@ -36,7 +36,6 @@ from drumlin.engines.redis.client import PATIENCE_S, RedisClient
 from drumlin.engines.redis.commands import Command, ShardCommands, load_library, packed
 from drumlin.engines.redis.contents import RedisContents
 from drumlin.engines.redis.founding import check_exists, found_frontier
-from drumlin.engines.redis.keeping import RedisKeeping
 from drumlin.engines.redis.records import (
     encode,
     hosts_and_shorts,
@@ -53,6 +52,7 @@ from drumlin.engines.redis.records import (
     write_settlements,
     write_urls,
 )
+from drumlin.engines.redis.removing import RedisRemoving
 from drumlin.engines.redis.topology import slot_of
 from drumlin.errors import EngineError
 from drumlin.model import (
@@ -106,7 +106,7 @@ async def open_redis(
     return RedisEngine(client, address, shards, version)
 
 
-class RedisEngine(RedisKeeping):
+class RedisEngine(RedisRemoving):
     """See `drumlin.engines.base.Engine`, whose methods these are."""
 
     shared = True

@@ -198,7 +198,7 @@ class Change:
 
     def commit(self) -> None:
         for host in self.touched.values():
-            self._write_host(host)
+            self.write_host(host)
         self.shard.listing.count(self.batch, self.groups)
         if self.counted or self.touched or not self.batch.is_empty():
             self.batch.put(b"shard" + self.shard.prefix, encode(self.record), self.handles["meta"])
@@ -240,7 +240,8 @@ class Change:
             self.batch.delete(key, self.handles["meta"])
         self.record.hosts_in_backoff += 1 if in_backoff else -1
 
-    def _write_host(self, host: Host) -> None:
+    def write_host(self, host: Host) -> None:
+        """Write a host and its entries in the indexes by time."""
         record, lease = host.record, host.lease
         ready_at = record.next_contact if record.queued and lease is None else None
         if ready_at != record.ready_at:

@@ -18,7 +18,7 @@ from rocksdict import Checkpoint
 from xxhash import xxh3_128_digest
 
 from drumlin.engines.base import EXPIRE_LIMIT, Added
-from drumlin.engines.embedded import Embedded, EmbeddedContents
+from drumlin.engines.embedded import EmbeddedContents
 from drumlin.engines.kept import MARK_BYTES, SHORT_BITS, Kept, KeptDone, Section
 from drumlin.engines.rocksdb.change import HOSTS_CACHED_MAX, Change, Shard
 from drumlin.engines.rocksdb.founding import found_frontier
@@ -36,6 +36,7 @@ from drumlin.engines.rocksdb.layout import (
     decode_scheduled,
     short_key,
 )
+from drumlin.engines.rocksdb.removing import RocksRemoving
 from drumlin.engines.rocksdb.settling import letter_of, preview, settle
 from drumlin.engines.rocksdb.storage import RocksKeyValue, RocksValues, Storage, translated
 from drumlin.errors import EngineError
@@ -70,7 +71,7 @@ _ADDED, _SEEN, _CAPPED = Added.ADDED, Added.SEEN, Added.CAPPED
 _STATES = {SCHEDULED: TaskState.SCHEDULED, DONE: TaskState.DONE, DEAD: TaskState.DEAD}
 
 
-class RocksEngine(Embedded):
+class RocksEngine(RocksRemoving):
     """See `drumlin.engines.base.Engine`, whose methods these are."""
 
     def __init__(
@@ -484,8 +485,7 @@ class RocksEngine(Embedded):
 
     def at_rest(self) -> bool:
         """Whether RocksDB is idle in the background. Benchmarks wait for this before they begin to measure."""
-        with translated():
-            return self._storage.at_rest()
+        return self._storage.at_rest()
 
     async def close(self) -> None:
         self._shards.clear()

@@ -17,8 +17,10 @@ from rocksdict import (
     AccessType,
     BlockBasedIndexType,
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
     ColumnFamily,
+    CompactOptions,
     DBCompactionStyle,
     DBCompressionType,
     Options,
@@ -192,6 +194,19 @@ class Storage:
         if not batch.is_empty():
             self.database.write(batch, self._write_options)
 
+    def expunge(self) -> None:
+        """Rewrite all files, so what was deleted is in none of them. Blob files, which are rewritten little by little
+        otherwise, are rewritten as a whole too."""
+        options = CompactOptions()
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        for family in self.families.values():
+            family.flush(True)
+        self.families["queue"].set_options({"blob_garbage_collection_age_cutoff": "1.0"})
+        for family in self.families.values():
+            family.compact_range(None, None, options)
+        share = f"{BLOB_COLLECTED_SHARE}"
+        self.families["queue"].set_options({"blob_garbage_collection_age_cutoff": share})
+
     def at_rest(self) -> bool:
         """Whether RocksDB has nothing to do in the background."""
         busy = ("rocksdb.num-running-compactions", "rocksdb.num-running-flushes")
@@ -248,6 +263,16 @@ class RocksKeyValue:
         batch = WriteBatch(raw_mode=True)
         handle = self._storage.handles[self._family]
         for key, value in pairs:
+            batch.put(key, value, handle)
+        with translated():
+            self._storage.write(batch)
+
+    def change(self, put: Mapping[bytes, bytes], delete: Sequence[bytes]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        handle = self._storage.handles[self._family]
+        for key in delete:
+            batch.delete(key, handle)
+        for key, value in put.items():
             batch.put(key, value, handle)
         with translated():
             self._storage.write(batch)

@@ -84,7 +84,7 @@ class CrawlPaths(msgspec.Struct, frozen=True):
         return self.spools / node
 
     def blackbox(self, node: str) -> Path:
-        return self.spool(node) / "parsing"
+        return self.spool(node) / BLACK_BOX
 
 
 class SegmentLimits(msgspec.Struct, frozen=True):
@@ -95,6 +95,8 @@ class SegmentLimits(msgspec.Struct, frozen=True):
     age_s: float = float("inf")
 
 
+BLACK_BOX = "parsing"
+"""The name of the file in a spool that has the URL that its node reads (`blackbox`)."""
 BUNDLE_LIMITS = SegmentLimits(1_000, 64 * 1024 * 1024, 60.0)
 SHOWN_WITHIN_S = 30.0
 """After how long a row is shown to readers. With the wait for its answer, it is visible within a minute."""

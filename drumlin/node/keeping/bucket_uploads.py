@@ -18,6 +18,7 @@ from typing import Final
 from drumlin.clock import monotonic
 from drumlin.disk import remove, translated_disk_errors
 from drumlin.errors import DrumlinError
+from drumlin.lifecycle.removal.tombstones import stored
 from drumlin.logs import Event, event
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import FOREVER
@@ -83,11 +84,27 @@ class BucketUploads:
             tempfile.TemporaryDirectory(prefix=".upload-", dir=self._folder) as scratch,
         ):
             try:
-                self._files.publish(segment, _unpacked(bundle, Path(scratch)))
+                members = _unpacked(bundle, Path(scratch))
+                if self._may_publish(segment, members):
+                    self._files.publish(segment, members)
             except OtherContent as other:
                 put_aside(bundle, Refusal(RefusalCode.BUNDLE_EXISTS, other.message, other.hint))
                 return
             remove(bundle)
+
+    def _may_publish(self, segment: str, members: dict[str, Path]) -> bool:
+        """Take out what was removed on request while this node was away. False if the store has the segment already:
+        then it may have been written anew since, and must not be compared."""
+        removed = stored(self._files)
+        if not removed:
+            return True
+        if self._files.has_segment(segment):
+            return False
+        # It loads what only a crawl needs from which something was removed.
+        from drumlin.lifecycle.removal.bundles import take_out
+
+        take_out(members, removed.covers)
+        return True
 
 
 def _unpacked(bundle: Path, folder: Path) -> dict[str, Path]:

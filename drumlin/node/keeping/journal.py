@@ -13,15 +13,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import msgspec
 
 from drumlin.disk import AppendFile, remove
+from drumlin.lifecycle.removal.texts import Filtered
 from drumlin.protocol import Accepted, KnownPage, Rejection, Result
 from drumlin.store import FetchRecord
 from drumlin.store.frames import framed, frames, frames_in
 from drumlin.store.tables.reading import InTime, check_time
+
+if TYPE_CHECKING:
+    from drumlin.lifecycle.removal.targets import Targets
+    from drumlin.store.moves import Moves
 
 NOTHING_SENT = Accepted(0, 0, [])
 """The answer to a batch that has only contacts, about which no coordinator is asked."""
@@ -170,6 +175,49 @@ def read_journal(data: bytes) -> tuple[list[JournalBatch], dict[int, Answer], in
         else:
             answers[frame.batch] = frame
     return batches, answers, last_end
+
+
+def without(data: bytes, targets: Targets, moves: Moves) -> Filtered:
+    """The journal without what is removed on request (`drumlin.lifecycle.removal`), and with the new places of
+    captures that have moved."""
+    frames_left: list[bytes] = []
+    places: list[dict[int, int]] = []
+    removed = mentions = 0
+    for content, _ in frames(data):
+        frame = _decoder.decode(content)
+        if isinstance(frame, JournalBatch):
+            kept = [place for place, entry in enumerate(frame.entries) if not targets.covers(entry.result.url)]
+            contacts = [one for one in frame.contacts if not targets.covers_host(one.fetch.host)]
+            contacts = [one for one in contacts if not targets.covers(one.fetch.url)]
+            removed += len(frame.entries) - len(kept) + len(frame.contacts) - len(contacts)
+            places.append({place: at for at, place in enumerate(kept)})
+            frame = JournalBatch([frame.entries[place] for place in kept], contacts)
+            left: list[Entry | ContactEntry] = [*frame.entries, *frame.contacts]
+            for one in left:
+                _follow(one, targets, moves)
+                mentions += targets.names(_encoder.encode(one))
+        else:
+            frame = _answer_without(frame, places[frame.batch], targets)
+        frames_left.append(_frame(frame))
+    changed = b"".join(frames_left)
+    return Filtered(changed, removed, mentions, changes=changed != data)
+
+
+def _follow(entry: Entry | ContactEntry, targets: Targets, moves: Moves) -> None:
+    moved = moves.get(entry.warc_filename)
+    if moved is not None:
+        entry.warc_filename, entry.warc_offset = moved.filename, moved.offset(entry.warc_offset)
+    if isinstance(entry, Entry) and targets.covers(entry.found_on):
+        entry.found_on = ""
+
+
+def _answer_without(answer: Answer, places: dict[int, int], targets: Targets) -> Answer:
+    """The answer to a batch whose results have these places now."""
+    rejected = [places[place] for place in answer.rejected if place in places]
+    known = [one for one in answer.duplicates if one.index in places and not targets.covers(one.duplicate.url)]
+    return Answer(
+        answer.batch, rejected, [KnownPage(places[one.index], one.duplicate) for one in known], answer.receipts
+    )
 
 
 def look_through(

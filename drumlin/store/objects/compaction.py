@@ -17,14 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
 from drumlin.disk import replace, translated_disk_errors
+from drumlin.store.moved_rows import moved_rows
+from drumlin.store.moves import Moved, Moves
 from drumlin.store.names import segment_name
 from drumlin.store.objects.contents import Contents, Entry, Item
 from drumlin.store.objects.files import ObjectFiles
 from drumlin.store.objects.manifest import entry_of
-from drumlin.store.tables.reading import compute
 from drumlin.store.tables.schema import COLUMNS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX, gathered_rows, open_table
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME, merge, moved_line, write_index
@@ -109,68 +108,50 @@ def _join(files: ObjectFiles, segments: Sequence[Segment], work: Path, name: str
     """Make the files of the new segment; returns them by their paths in the store."""
     warcs = [item for one in segments for item in one.of(WARC_SUFFIX, "warc/")]
     made: dict[str, Path] = {}
-    starts: dict[str, int] = {}
+    moves: Moves = {}
     if warcs:
         made[f"warc/{stem}{WARC_SUFFIX}"] = work / "warc"
         made[f"warc/{stem}{CDXJ_SUFFIX}"] = index = work / "cdxj"
-        starts = _join_warcs(files, warcs, work / "warc")
-        _join_indexes(files, [item for one in segments for item in one.of(CDXJ_SUFFIX, "warc/")], index, starts, stem)
+        moves = _join_warcs(files, warcs, work / "warc", stem + WARC_SUFFIX)
+        _join_indexes(files, [item for one in segments for item in one.of(CDXJ_SUFFIX, "warc/")], index, moves)
     for table in COLUMNS:
         made[f"tables/{table}/{name}{PARQUET_SUFFIX}"] = path = work / table
         sources = [item for one in segments for item in one.of(PARQUET_SUFFIX, f"tables/{table}/")]
-        _join_tables(files, sources, table, path, starts, stem + WARC_SUFFIX)
+        _join_tables(files, sources, table, path, moves)
     return made
 
 
-def _join_warcs(files: ObjectFiles, warcs: Sequence[Item], target: Path) -> dict[str, int]:
-    """Write WARC files one after the other; returns where each begins."""
-    starts: dict[str, int] = {}
+def _join_warcs(files: ObjectFiles, warcs: Sequence[Item], target: Path, filename: str) -> Moves:
+    """Write WARC files one after the other; returns where their records are then."""
+    moves: dict[str, Moved] = {}
     with target.open("xb") as out:
         for item in warcs:
-            starts[Path(item.path).name] = out.tell()
+            moves[Path(item.path).name] = Moved(filename, [0], [out.tell()])
             for chunk in files.bucket.chunks(item.name):
                 out.write(chunk)
-    return starts
+    return moves
 
 
-def _join_indexes(files: ObjectFiles, indexes: Sequence[Item], target: Path, starts: dict[str, int], stem: str) -> None:
+def _join_indexes(files: ObjectFiles, indexes: Sequence[Item], target: Path, moves: Moves) -> None:
     """Merge the indexes by way of the disk: in memory are the lines of one segment at a time."""
     parts = target.with_name("indexes")
     parts.mkdir()
     for number, item in enumerate(indexes):
         lines = files.bucket.get(item.name).splitlines(keepends=True)
-        moved = [moved_line(line, starts, stem + WARC_SUFFIX) for line in lines]
-        write_index(parts / f"{number}{CDXJ_SUFFIX}", moved)
+        write_index(parts / f"{number}{CDXJ_SUFFIX}", [moved_line(line, moves) for line in lines])
     replace(merge(parts), target)
 
 
-def _join_tables(
-    files: ObjectFiles, sources: Sequence[Item], table: str, target: Path, starts: dict[str, int], filename: str
-) -> None:
+def _join_tables(files: ObjectFiles, sources: Sequence[Item], table: str, target: Path, moves: Moves) -> None:
     with open_table(target, table) as writer:
-        for rows in gathered_rows(_row_groups(files, sources), table):
-            writer.write_table(_moved(rows, starts, filename) if table == PAGES else rows)
+        for rows in gathered_rows(row_groups(files, sources), table):
+            writer.write_table(moved_rows(rows, moves) if table == PAGES else rows)
 
 
-def _row_groups(files: ObjectFiles, sources: Sequence[Item]) -> Iterator[Any]:
+def row_groups(files: ObjectFiles, sources: Sequence[Item]) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     for item in sources:
         with files.bucket.reader(item.name, item.bytes) as opened, pq.ParquetFile(opened) as file:
             for group in range(file.num_row_groups):
                 yield file.read_row_group(group)
-
-
-def _moved(rows: Any, starts: dict[str, int], filename: str) -> Any:
-    """The rows with the new places of their records."""
-    pc = compute()
-    names, offsets = rows["warc_filename"].combine_chunks(), rows["warc_record_offset"].combine_chunks()
-    plain = names.cast(pa.string())
-    known = pa.array(list(starts), pa.string())
-    places = pc.index_in(plain, value_set=known)
-    moves = pc.take(pa.array(list(starts.values()), pa.int64()), places) if starts else pa.nulls(len(rows), pa.int64())
-    # A WARC file that is not among them was deleted by retention; its rows say what they said.
-    moved = pc.coalesce(pc.add(offsets.cast(pa.int64()), moves), offsets.cast(pa.int64())).cast(offsets.type)
-    named = pc.if_else(pc.is_valid(places), filename, plain).cast(names.type)
-    rows = rows.set_column(rows.schema.get_field_index("warc_filename"), "warc_filename", named)
-    return rows.set_column(rows.schema.get_field_index("warc_record_offset"), "warc_record_offset", moved)

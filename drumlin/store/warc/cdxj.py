@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ import msgspec
 
 from drumlin.disk import PARTIAL_SUFFIX, AppendFile, remove, replace, storage_error, write_whole
 from drumlin.http.mime import extract_mime_type
+from drumlin.store.moves import Moves
 from drumlin.store.warc.surt import surt
 
 CDXJ_SUFFIX: Final = ".cdxj"
@@ -55,10 +56,11 @@ def parse_line(line: bytes) -> IndexEntry:
     return msgspec.json.decode(line[line.find(b"{") :], type=IndexEntry)
 
 
-def moved_line(line: bytes, starts: Mapping[str, int], filename: str) -> bytes:
-    """The line of a record whose file has become a part of another: where each file begins there is in `starts`."""
+def moved_line(line: bytes, moves: Moves) -> bytes:
+    """The line of a record whose file was written anew."""
     entry = parse_line(line)
-    moved = msgspec.structs.replace(entry, offset=str(int(entry.offset) + starts[entry.filename]), filename=filename)
+    there = moves[entry.filename]
+    moved = msgspec.structs.replace(entry, offset=str(there.offset(int(entry.offset))), filename=there.filename)
     return line[: line.find(b"{")] + _encode(moved) + b"\n"
 
 

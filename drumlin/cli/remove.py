@@ -1,0 +1,99 @@
+"""`drumlin remove`: take URLs, hosts or domains out of a crawl, on request."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drumlin.cli.console import line, results, say, write_json
+from drumlin.cli.help import Verb
+from drumlin.config import Loaded, config_options
+from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK, ConfigError
+
+if TYPE_CHECKING:
+    from drumlin.lifecycle.removal.targets import Targets
+    from drumlin.local.removing import Place, Report
+
+
+@click.command("remove", cls=Verb)
+@click.option("--url", "urls", multiple=True, metavar="URL", help="remove a URL; may be repeated")
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="remove a host; may be repeated")
+@click.option("--domain", "domains", multiple=True, metavar="DOMAIN", help="remove all hosts of a registrable domain")
+@click.option("--dry-run", is_flag=True, help="say what would be removed, and change nothing")
+@click.option("--yes", is_flag=True, help="do not ask")
+@click.option("--by", default="", metavar="WHO", help="who wants it, for the audit log [default: this user]")
+@config_options("out", "engine", "store", "events", "events_config", "json", "quiet", "color")
+def command(
+    loaded: Loaded,
+    urls: tuple[str, ...],
+    hosts: tuple[str, ...],
+    domains: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    by: str,
+) -> int:
+    """Remove URLs, hosts or domains from a crawl that does not run: from its queue, its pages and all its indexes.
+
+    They are not fetched again: the crawl remembers a keyed hash of each name. What pages of others say of them stays,
+    and is counted. If it is broken off, the same command ends it.
+    """
+    import asyncio
+
+    from drumlin.events.options import EventsOptions
+    from drumlin.local.removing import remove
+
+    targets, place = _targets(urls, hosts, domains), _place(loaded)
+    events = EventsOptions.of(loaded.process)
+    if not dry_run and not yes and not _is_sure(loaded, targets, place):
+        return EXIT_INTERRUPTED
+    report = asyncio.run(remove(place, targets, dry_run=dry_run, by=by, events=events))
+    _tell(loaded, report)
+    return EXIT_OK
+
+
+def _targets(urls: tuple[str, ...], hosts: tuple[str, ...], domains: tuple[str, ...]) -> Targets:
+    from drumlin.lifecycle.removal.targets import Targets, What, parse_target
+
+    named = [(What.URL, one) for one in urls] + [(What.HOST, one) for one in hosts]
+    named += [(What.DOMAIN, one) for one in domains]
+    if not named:
+        raise ConfigError("It is not said what to remove.", "Give --url URL, --host HOST or --domain DOMAIN.")
+    return Targets([parse_target(*one) for one in named])
+
+
+def _place(loaded: Loaded) -> Place:
+    from drumlin.local.removing import Place
+    from drumlin.store.opening import store_address
+
+    process = loaded.process
+    if process.engine:
+        if process.store is None:
+            hint = "Give --store DIR, or s3://BUCKET/PREFIX. For a crawl of one machine give --out DIR alone."
+            raise ConfigError("It is not said where the crawl has stored its pages.", hint)
+        return Place(process.engine, process.store)
+    out = Path(process.out).absolute()
+    return Place(f"rocksdb:{out / 'frontier'}", store_address(out) or str(out), out)
+
+
+def _is_sure(loaded: Loaded, targets: Targets, place: Place) -> bool:
+    names = ", ".join(f"{one.what} {one.name}" for one in targets.each)
+    if not sys.stdin.isatty():
+        raise ConfigError(f"This would remove {names} from the crawl for good.", "Add --yes, or --dry-run to look.")
+    return click.confirm(f"Remove {names} from the crawl for good?", default=False, err=True)
+
+
+def _tell(loaded: Loaded, report: Report) -> None:
+    import msgspec
+
+    if loaded.process.json:
+        write_json(report)
+        return
+    counts, console = report.counts, results(loaded.process)
+    said = "would be removed" if report.dry_run else "removed"
+    say(loaded.process, f"{counts.removed:,} things {said}; {counts.mentions:,} of others name it and stay.")
+    for name, number in msgspec.to_builtins(counts).items():
+        if number:
+            line(console, f"{name.replace('_', ' '):<26}{number:>12,}")

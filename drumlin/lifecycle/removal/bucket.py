@@ -1,0 +1,158 @@
+"""Removal from a store in a bucket: new objects first, then one entry of the manifest that replaces the old ones, then
+the old ones are deleted.
+
+If it is killed before the entry, the new objects are in no manifest, and are collected. If it is killed after it, the
+next removal deletes what is left: whatever is in no manifest goes at once, because nobody writes or reads meanwhile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow.parquet as pq
+
+from drumlin.disk import translated_disk_errors
+from drumlin.errors import BusyError
+from drumlin.lifecycle.removal import rows, warcs
+from drumlin.lifecycle.removal.counts import KEPT_ROWS, Counts
+from drumlin.lifecycle.removal.names import free_stem
+from drumlin.lifecycle.removal.targets import Targets
+from drumlin.lifecycle.removal.texts import scrubbed
+from drumlin.store.moves import Moved
+from drumlin.store.objects.collection import find_garbage, remove_garbage
+from drumlin.store.objects.contents import Contents, Entry, Item
+from drumlin.store.objects.files import DERIVED, ObjectFiles
+from drumlin.store.objects.manifest import entry_of
+from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
+from drumlin.store.tables.segments import PARQUET_SUFFIX
+from drumlin.store.tables.url_index import INDEXES
+from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME
+from drumlin.store.warc.file import WARC_SUFFIX
+
+BY: Final = "removal"
+WARC_BYTES_MAX: Final = 1 << 40
+CLOCKS_APART_S: Final = 3600.0
+"""The service dates objects by its own clock."""
+
+
+class BucketRemoval:
+    """A removal from one bucket, which works in a folder of this machine."""
+
+    def __init__(self, files: ObjectFiles, targets: Targets, folder: Path, now: float) -> None:
+        self._files, self._targets, self._folder, self._now = files, targets, folder, now
+        self._contents = files.manifest.contents()
+        self._moves: dict[str, Moved] = {}
+        self._added: list[Item] = []
+        self._replaced: list[Item] = []
+        self.counts = Counts()
+
+    def remove(self, *, dry_run: bool) -> Counts:
+        with (
+            translated_disk_errors(self._folder),
+            tempfile.TemporaryDirectory(prefix=".removing-", dir=self._folder) as scratch,
+        ):
+            work = Path(scratch)
+            for item in self._of("warc/", WARC_SUFFIX):
+                self._warc(item, work, dry_run=dry_run)
+            for table in (FETCHES, LINKS, PAGES):
+                for item in self._of(f"tables/{table}/", PARQUET_SUFFIX):
+                    self._table(item, table, work, dry_run=dry_run)
+            self._report(work, dry_run=dry_run)
+        self.counts.files = len(self._replaced)
+        if not dry_run:
+            self._publish()
+            self._delete()
+        return self.counts
+
+    def _of(self, folder: str, suffix: str) -> list[Item]:
+        found = [one for one in self._contents.items() if one.path.startswith(folder) and one.path.endswith(suffix)]
+        return sorted(found, key=lambda item: item.path)
+
+    def _warc(self, item: Item, work: Path, *, dry_run: bool) -> None:
+        local, fresh = work / "old", work / "new"
+        self._files.bucket.fetch(item.name, local, WARC_BYTES_MAX)
+        found = warcs.look(local, self._targets.covers, self._targets.names)
+        self.counts.add(found.counts)
+        old = item.path.removeprefix("warc/")
+        index = self._contents.item(f"warc/{old.removesuffix(WARC_SUFFIX)}{CDXJ_SUFFIX}")
+        if found.changes:
+            stem = free_stem(old.removesuffix(WARC_SUFFIX), self._is_taken)
+            self._moves[old] = found.moved(stem + WARC_SUFFIX)
+            if not dry_run:
+                warcs.write(local, fresh, found.parts)
+            self._put(item, f"warc/{stem}{WARC_SUFFIX}", fresh, dry_run=dry_run)
+            if index is not None:
+                lines = iter(self._files.bucket.get(index.name).splitlines(keepends=True))
+                kept, removed = warcs.index_without(lines, self._targets.covers, self._moves)
+                self.counts.index_lines += removed
+                if not dry_run:
+                    fresh.write_bytes(b"".join(kept))
+                self._put(index, f"warc/{stem}{CDXJ_SUFFIX}", fresh, dry_run=dry_run)
+        local.unlink()
+
+    def _is_taken(self, stem: str) -> bool:
+        name = stem + WARC_SUFFIX
+        return self._contents.item(f"warc/{name}") is not None or any(
+            moved.filename == name for moved in self._moves.values()
+        )
+
+    def _table(self, item: Item, table: str, work: Path, *, dry_run: bool) -> None:
+        moves = self._moves if table == PAGES else {}
+        with self._opened(item) as file:
+            found = rows.look(rows.groups_of(file), self._targets.covers, moves, self._targets)
+        for name, number in ((table, found.removed), (KEPT_ROWS[table], found.mentions)):
+            setattr(self.counts, name, getattr(self.counts, name) + number)
+        if found.changes:
+            if not dry_run:
+                with self._opened(item) as file:
+                    rows.write(rows.groups_of(file), work / "new", table, self._targets.covers, moves)
+            self._put(item, item.path, work / "new", dry_run=dry_run)
+
+    def _opened(self, item: Item) -> Any:
+        return pq.ParquetFile(self._files.bucket.reader(item.name, item.bytes))
+
+    def _report(self, work: Path, *, dry_run: bool) -> None:
+        item = self._contents.item("report.json")
+        if item is None:
+            return
+        cleaned, removed = scrubbed(msgspec.json.decode(self._files.bucket.get(item.name)), self._targets.names)
+        self.counts.log_lines += removed
+        if removed:
+            if not dry_run:
+                (work / "new").write_bytes(msgspec.json.format(msgspec.json.encode(cleaned), indent=2) + b"\n")
+            self._put(item, item.path, work / "new", dry_run=dry_run)
+
+    def _put(self, old: Item, path: str, file: Path, *, dry_run: bool) -> None:
+        self._replaced.append(old)
+        if not dry_run:
+            self._added.append(self._files.upload(path, file, segment=old.segment, now=self._now))
+            file.unlink()
+
+    def _publish(self) -> None:
+        """Replace all files in one entry, if they are still what they were."""
+        if not self._replaced:
+            return
+        gone = [item.path for item in self._replaced]
+
+        def replaced(contents: Contents) -> Entry | None:
+            there = all(contents.item(item.path) == item for item in self._replaced)
+            return entry_of(BY, self._now, self._added, gone) if there else None
+
+        if not self._files.manifest.change(replaced):
+            raise BusyError(
+                f"Somebody else has changed {self._files} meanwhile.", "End all who write there, and repeat."
+            )
+        if self._files.manifest.contents().item(f"warc/{INDEX_NAME}") is not None:
+            self._files.complete(self._folder)
+
+    def _delete(self) -> None:
+        """Delete what is in no manifest now, and the indexes of segments, which have hashes of URLs: they are made
+        again when they are needed."""
+        derived = [one.name for one in self._files.bucket.listed(f"{DERIVED}/{INDEXES}")]
+        if derived:
+            self._files.bucket.delete(derived)
+        later = self._now + CLOCKS_APART_S
+        remove_garbage(self._files, find_garbage(self._files, later, 0.0), later)

@@ -1,0 +1,320 @@
+"""Removal on request from a crawl that nobody works on: its engine, its store, and the directory of a crawl on one
+machine.
+
+First the tombstones are written, so nothing of the removed comes back. Then store and frontier are gone through,
+and checkpoints too; then report and audit log are written. If it is killed, the same command made again ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import zstandard
+
+from drumlin.access.audit import AUDIT_TABLE, AuditEntry, AuditLog
+from drumlin.access.tokens import Identity, Role
+from drumlin.api.calls.marks import TABLE as MARKS_TABLE
+from drumlin.api.intake import kept
+from drumlin.coordinator.dispatch import CRAWL_ID_KEY
+from drumlin.coordinator.giving.visiting import STRANGERS_TABLE
+from drumlin.coordinator.orders import BUDGETS_TABLE, HOSTS_TABLE
+from drumlin.coordinator.taking.findings import SCOPE_SEEDS_TABLE
+from drumlin.coordinator.taking.owed import NOTE_BYTES_MAX
+from drumlin.coordinator.taking.owed import TABLE as OWED_TABLE
+from drumlin.engines import open_engine
+from drumlin.engines.base import Engine
+from drumlin.engines.kept import CLOSED_KEY
+from drumlin.engines.rocksdb.engine import CHECKPOINTS
+from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
+from drumlin.events.options import EventsOptions
+from drumlin.events.schema import RESULTS, VERSION, Message, Removal, encode, row_id
+from drumlin.lifecycle.book import holds_in
+from drumlin.lifecycle.removal.bucket import BucketRemoval
+from drumlin.lifecycle.removal.counts import Counts
+from drumlin.lifecycle.removal.directory import Directory, Filter
+from drumlin.lifecycle.removal.frontier import Scrub, goes, remove_from
+from drumlin.lifecycle.removal.plan import check_none_pending, finish
+from drumlin.lifecycle.removal.targets import Targets, What
+from drumlin.lifecycle.removal.texts import REMOVED
+from drumlin.lifecycle.removal.tombstones import IN_STORE, KEY_BYTES, Tombstones, copy_to, packed, put
+from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at
+from drumlin.moving.sources import at_rest
+from drumlin.node.keeping import journal
+from drumlin.node.keeping.archive import BLACK_BOX
+from drumlin.node.keeping.bundles import BUNDLE_SUFFIX
+from drumlin.serving.service import SEEDS_KEY
+from drumlin.store.bundles import TABLES
+from drumlin.store.files import DirectoryFiles, StoreFiles
+from drumlin.store.finish import alone
+from drumlin.store.frames import decompressed
+from drumlin.store.ledger import Ledger
+from drumlin.store.objects.address import is_objects
+from drumlin.store.opening import open_store
+from drumlin.store.spools import EVENTS_SUFFIX, JOURNAL_SUFFIX, KEPT_SUFFIX, SPOOLS, SpoolLock
+from drumlin.urls import host_of
+
+REPORTS: Final = "removals"
+ACTION: Final = "removal"
+FOLDERS: Final = ("warc", "logs", *(f"tables/{table}" for table in TABLES))
+"""The folders whose files retention may move."""
+BEGUN: Final = b"\n".join(
+    (
+        b"A removal from this crawl was broken off, or is under way.",
+        b"Run the same `drumlin remove` command again: it ends what was begun.",
+    )
+)
+"""What an engine says of itself until a removal is done (`CLOSED_KEY`)."""
+TELL_S: Final = 30.0
+TELL_POLL_S: Final = 0.05
+JOURNALS: Final[Mapping[str, Filter]] = {JOURNAL_SUFFIX: journal.without, KEPT_SUFFIX: kept.without}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a crawl is: its engine, its store, and the directory of a crawl on one machine, if it is one."""
+
+    engine: str
+    store: str
+    out: Path | None = None
+
+    @property
+    def folders(self) -> list[Path]:
+        """The directories of this machine that have something of the crawl."""
+        found = [] if is_objects(self.store) else [Path(self.store).absolute()]
+        return list(dict.fromkeys([*found, *([self.out.absolute()] if self.out is not None else [])]))
+
+
+class Report(msgspec.Struct):
+    """What was removed, by the keyed hashes of its names, when, and how much."""
+
+    removed: list[str]
+    at: str
+    dry_run: bool
+    counts: Counts
+
+
+async def remove(
+    place: Place, targets: Targets, *, dry_run: bool, by: str = "", events: EventsOptions | None = None
+) -> Report:
+    """Remove everything of these targets, or only count."""
+    today = time.time()
+    async with frontier_at(place.engine, closed=True) as engine, at_rest(engine, today):
+        with _alone(place):
+            await _check_open(engine)
+            report = await _remove(place, engine, targets, today, dry_run=dry_run, by=by)
+            crawl = (await engine.get_meta(CRAWL_ID_KEY) or b"").decode()
+    if not dry_run and place.engine.startswith(ROCKSDB):
+        # A database lists the first and last keys of its files. It begins a new list when it is opened.
+        async with frontier_at(place.engine):
+            pass
+    if not dry_run and events is not None:
+        tell(events, targets, crawl, today)
+    return report
+
+
+async def _check_open(engine: Engine) -> None:
+    """Refuse a frontier that was moved elsewhere or is half imported; one from which somebody began to remove is meant
+    to be opened here."""
+    reason = await engine.get_meta(CLOSED_KEY)
+    if reason and reason != BEGUN:
+        raise EngineError(*reason.decode().split("\n")[:2])
+
+
+async def _remove(place: Place, engine: Engine, targets: Targets, today: float, *, dry_run: bool, by: str) -> Report:
+    now, stones, files = await engine.keep_time(0.0), Tombstones(), open_store(place.store, ACTION)
+    check_may_go(place, files, targets)
+    if not dry_run:
+        stones = await put(engine, targets.each, secrets.token_bytes(KEY_BYTES), today)
+        # Until it is done, nobody crawls on.
+        await engine.put_meta(CLOSED_KEY, BEGUN)
+        if is_objects(place.store):
+            _replace(files, IN_STORE, await packed(engine))
+    counts = Counts()
+    for folder in place.folders:
+        check_none_pending(folder) if dry_run else finish(folder)
+        counts.add(Directory(folder, targets, JOURNALS, BLACK_BOX).remove(dry_run=dry_run))
+    if is_objects(place.store):
+        counts.add(_from_bucket(files, targets, today, dry_run=dry_run))
+    counts.add(await remove_from(engine, targets, SCRUBS, now, dry_run=dry_run))
+    counts.checkpoints = await _from_checkpoints(place, targets, await packed(engine), dry_run=dry_run)
+    names = [] if dry_run else [stones.name_of(one) for one in targets.each]
+    moment = datetime.fromtimestamp(today, UTC)
+    report = Report(names, f"{moment:%Y-%m-%dT%H:%M:%SZ}", dry_run, counts)
+    if not dry_run:
+        await engine.expunge()
+        await _note(engine, files, report, by or getpass.getuser(), now)
+        await engine.put_meta(CLOSED_KEY, b"")
+    return report
+
+
+def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
+    """Refuse what must not be removed, or cannot be now."""
+    _check_holds(files, targets)
+    _check_here(files)
+    for folder in place.folders:
+        owed = [*folder.glob(f"{SPOOLS}/*/*{EVENTS_SUFFIX}"), *folder.glob(f"events/*/*{EVENTS_SUFFIX}")]
+        if owed:
+            hint = "Start the crawl or its coordinators again with --events until all is sent, end them, and repeat."
+            raise BusyError(f"Kafka has not been told of everything in {folder} yet.", hint)
+        suffixes = [BUNDLE_SUFFIX, *((JOURNAL_SUFFIX,) if is_objects(place.store) else ())]
+        if any(any(folder.glob(f"{SPOOLS}/*/*{suffix}")) for suffix in suffixes):
+            hint = "Start the crawl again, let it send them, stop it, and repeat."
+            raise BusyError(f"Nodes have left bundles in {folder} that are not in the store yet.", hint)
+
+
+def _check_holds(files: StoreFiles, targets: Targets) -> None:
+    """Refuse what is under legal hold, also in part: a domain of which one host is held."""
+    for hold in holds_in(files).all:
+        names = [host_of(one.name) if one.what is What.URL else one.name for one in targets.each]
+        if any(hold.covers(name) for name in names) or targets.covers_host(hold.host or hold.domain):
+            hint = f"Have it lifted first: drumlin hold lift {hold.name}."
+            raise ConfigError(f"There is a legal hold on {hold.what} ({hold.name}), so it is not removed.", hint)
+
+
+def _check_here(files: StoreFiles) -> None:
+    """Refuse a store whose files retention has moved elsewhere: what is there would stay."""
+    if isinstance(files, DirectoryFiles):
+        ledger = Ledger(files.root)
+        elsewhere = [one.place for folder in FOLDERS for one in ledger.moved_in(folder)]
+    else:
+        from drumlin.store.objects.files import ObjectFiles
+
+        items = files.manifest.contents().items() if isinstance(files, ObjectFiles) else []
+        elsewhere = [item.place for item in items if item.place]
+    if elsewhere:
+        hint = "Removing from other places is not built yet: look there yourself, or bring the files back first."
+        raise ConfigError(f"Files of {files} were moved to {elsewhere[0]}, where a removal does not reach them.", hint)
+
+
+@contextlib.contextmanager
+def _alone(place: Place) -> Iterator[None]:
+    """Hold the lock of every writer of the store, so none of them is at work."""
+    with contextlib.ExitStack() as held:
+        for folder in place.folders:
+            held.enter_context(alone(folder))
+            for spool in sorted(path for path in (folder / SPOOLS).glob("*") if path.is_dir()):
+                lock = SpoolLock.take(spool)
+                if lock is None:
+                    raise BusyError(f"The node {spool.name} is at work in {folder}.", "Stop it, and repeat.")
+                held.callback(lock.free)
+        yield
+
+
+# Where it is removed from
+
+
+def _from_bucket(files: StoreFiles, targets: Targets, today: float, *, dry_run: bool) -> Counts:
+    from drumlin.store.objects.files import ObjectFiles
+
+    if not isinstance(files, ObjectFiles):
+        raise ConfigError("This store is not in a bucket.")
+    with tempfile.TemporaryDirectory(prefix="drumlin-remove-") as folder:
+        return BucketRemoval(files, targets, Path(folder), today).remove(dry_run=dry_run)
+
+
+async def _from_checkpoints(place: Place, targets: Targets, stones: bytes, *, dry_run: bool) -> int:
+    """Remove it from every checkpoint too; returns how many had something of it."""
+    if not place.engine.startswith(ROCKSDB):
+        return 0
+    folder = Path(place.engine.removeprefix(ROCKSDB)).absolute()
+    beside = folder / CHECKPOINTS if (folder / CHECKPOINTS).is_dir() else folder.parent / CHECKPOINTS
+    changed = 0
+    for current in sorted(beside.glob(f"*/{CURRENT}")):
+        async with _opened(f"{ROCKSDB}{current.parent}") as engine:
+            now = await engine.keep_time(0.0)
+            found = await remove_from(engine, targets, SCRUBS, now, dry_run=dry_run)
+            changed += found.removed > 0
+            if not dry_run:
+                # Whoever goes back to it must not lose the tombstones.
+                await copy_to(engine, stones)
+                if found.removed:
+                    await engine.expunge()
+    return changed
+
+
+@contextlib.asynccontextmanager
+async def _opened(spec: str) -> AsyncIterator[Engine]:
+    engine = await open_engine(spec, closed=True)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+# Values in the engine that name hosts and URLs
+
+
+def _seeds_without(value: bytes, targets: Targets) -> bytes | None:
+    seeds = msgspec.msgpack.decode(value, type=list[str])
+    left = [seed for seed in seeds if not targets.covers(seed) and not targets.names(seed)]
+    return value if left == seeds else msgspec.msgpack.encode(left)
+
+
+def _owed_without(value: bytes, targets: Targets) -> bytes | None:
+    urls = msgspec.msgpack.decode(decompressed(value, NOTE_BYTES_MAX), type=list[tuple[str, int]])
+    left = [one for one in urls if not targets.covers(one[0])]
+    return value if left == urls else zstandard.compress(msgspec.msgpack.encode(left))
+
+
+def _audit_without(value: bytes, targets: Targets) -> bytes | None:
+    entry = msgspec.msgpack.decode(value, type=AuditEntry)
+    if not targets.names(entry.target):
+        return value
+    return msgspec.msgpack.encode(msgspec.structs.replace(entry, target=REMOVED))
+
+
+SCRUBS: Final[Mapping[str, Scrub]] = {
+    SEEDS_KEY: _seeds_without,
+    f"{OWED_TABLE}.": _owed_without,
+    AUDIT_TABLE: _audit_without,
+    **dict.fromkeys((SCOPE_SEEDS_TABLE, HOSTS_TABLE, BUDGETS_TABLE, STRANGERS_TABLE, MARKS_TABLE), goes),
+}
+"""What becomes of values that name the removed. Settings are their operators' words, and stay."""
+
+
+# Who is told
+
+
+def tell(events: EventsOptions, targets: Targets, crawl: str, today: float) -> None:
+    """Tell Kafka, so whoever keeps copies removes them too, and wait until the broker has it."""
+    producer = events.producer()
+    micros = int(today * 1_000_000)
+    for one in targets.each:
+        said = row_id(None, one.name, micros, ACTION)
+        event = Removal(id=said, crawl=crawl, v=VERSION, what=one.what, name=one.name, time_us=micros)
+        host = host_of(one.name) if one.what is What.URL else one.name
+        producer.send([Message(RESULTS, host, encode(event))])
+    deadline = time.monotonic() + TELL_S
+    while producer.unconfirmed and not producer.failed and time.monotonic() < deadline:
+        producer.poll()
+        time.sleep(TELL_POLL_S)
+    if producer.unconfirmed or producer.failed:
+        hint = "Everything is removed; run the same command again to tell it."
+        raise StorageError(f"Kafka was not told of the removal: {producer.error or 'it does not answer'}.", hint)
+
+
+def _replace(files: StoreFiles, path: str, content: bytes) -> None:
+    with tempfile.TemporaryDirectory(prefix="drumlin-remove-") as folder:
+        file = Path(folder) / "file"
+        file.write_bytes(content)
+        files.replace(path, file)
+
+
+async def _note(engine: Engine, files: StoreFiles, report: Report, by: str, now: float) -> None:
+    """Write the report and the audit log. Neither has a name in it."""
+    content = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+    first = report.removed[0].partition(":")[2][:8]
+    _replace(files, f"{REPORTS}/{report.at.replace(':', '')}-{first}.json", content)
+    numbers = {name: count for name, count in msgspec.to_builtins(report.counts).items() if count}
+    said = " ".join(f"{name}={count}" for name, count in numbers.items())
+    log = AuditLog(engine)
+    for name in report.removed:
+        await log.record(Identity(Role.OPERATOR, by), ACTION, f"{name} {said}".rstrip(), "done", "", now, name=by)

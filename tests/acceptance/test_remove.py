@@ -1,0 +1,164 @@
+"""`drumlin remove` as a person uses it: nothing of a host is left, nothing of others is lost, nothing comes back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumlin.testing import FakeWeb, Response
+from tests.acceptance.commands import TIMEOUT_S, crawl, drumlin, environment, stored_urls
+from tests.harness.outputs import check_index_matches_tables, check_rows_lead_to_records, check_warcs
+from tests.harness.searching import found_in
+
+NO_TRIES = ("--retries-max", "0")
+
+
+@pytest.fixture
+def web() -> Iterator[FakeWeb]:
+    """Two hosts that link to each other; one of them has a page that fails, and more than a budget allows."""
+    with FakeWeb(hosts=0) as made:
+        gone, kept = made.url("gone"), made.url("kept")
+        more = "".join(f'<a href="/more{number}">more</a> ' for number in range(6))
+        made.page("gone", "/", f'<title>Gone</title><a href="{kept}one">one</a> <a href="/broken">b</a> {more}')
+        made.page("kept", "/", f'<title>Kept</title><p>See {gone} for more.</p><a href="{gone}">gone</a>')
+        made.page("kept", "/one", f'<title>One</title><a href="/two">two</a> <a href="{gone}more1">more</a>')
+        made.page("kept", "/two", "<title>Two</title><p>Nothing else.</p>")
+        made.respond("kept", "/away", Response(status=302, headers={"Location": gone}))
+        made.respond("gone", "/broken", Response(status=500))
+        for number in range(6):
+            made.page("gone", f"/more{number}", f"<title>More {number}</title><p>{'word ' * number}</p>")
+        yield made
+
+
+def removed(folder: Path, *arguments: str | Path) -> dict[str, Any]:
+    done = drumlin(folder, "remove", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def kept_in(counts: dict[str, int]) -> dict[str, int]:
+    """The mentions that a report tells, as `found_in` counts them."""
+    rows = {"pages": "kept_page_rows", "links": "kept_link_rows", "fetches": "kept_fetch_rows"}
+    found = {name: counts[kept] for name, kept in rows.items()}
+    return {"warc": counts["kept_warc_records"], **found, "frontier": 0, "raw": 0}
+
+
+def test_a_removed_host_is_found_nowhere_but_in_pages_of_others_and_does_not_come_back(
+    tmp_path: Path, web: FakeWeb
+) -> None:
+    host, out = web.url("gone").split("/")[2], tmp_path / "crawl"
+    wanted = (web.url("gone"), web.url("kept"), web.url("kept", "/away"), *NO_TRIES, "--out", "crawl")
+    assert crawl(tmp_path, *wanted, "--pages-max", "7").returncode == 0
+    before = stored_urls(out)
+    assert any(host in url for url in before)
+    dry = removed(tmp_path, "--host", host, "--dry-run", "--out", out)
+    assert stored_urls(out) == before
+    run = removed(tmp_path, "--host", host, "--yes", "--by", "the lawyers", "--out", out)
+    assert run["counts"] == dry["counts"]
+    assert all(run["counts"][name] for name in ("hosts", "notes", "captures", "pages", "fetches", "index_lines"))
+    assert run["counts"]["queued"] + run["counts"]["dead_letters"] > 0
+    assert found_in(out, host) == kept_in(run["counts"])
+    assert run["counts"]["kept_link_rows"] > 0
+    assert stored_urls(out) == [url for url in before if host not in url]
+    check_rows_lead_to_records(out)
+    check_warcs(out)
+    check_index_matches_tables(out)
+    asked = len([one for one in web.requests if one.host == "gone"])
+    again = crawl(tmp_path, *wanted, "--pages-max", "50")
+    assert again.returncode == 0, again.stderr
+    assert len([one for one in web.requests if one.host == "gone"]) == asked
+    assert {url for url in stored_urls(out) if host in url} == set()
+    said = drumlin(tmp_path, "why", web.url("gone"), "--out", out).stderr
+    assert "was removed from the crawl on request" in said
+    audit = drumlin(tmp_path, "audit", "--out", out).stdout
+    assert "the lawyers" in audit
+    assert run["removed"][0] in audit
+    assert host not in audit
+    (report,) = (out / "removals").iterdir()
+    assert host not in report.read_text()
+    refused = drumlin(tmp_path, "enqueue", web.url("gone", "/new"), "--out", out)
+    assert "1 removed on request" in refused.stdout
+
+
+def test_one_url_is_removed_and_the_rest_of_its_host_stays(tmp_path: Path, web: FakeWeb) -> None:
+    out, url = tmp_path / "crawl", web.url("kept", "/two")
+    wanted = (web.url("kept"), web.url("kept", "/one"), "--scope", "host", "--out", "crawl")
+    assert crawl(tmp_path, *wanted).returncode == 0
+    before = stored_urls(out)
+    assert drumlin(tmp_path, "frontier", "checkpoint", "early", "--out", out).returncode == 0
+    dry = removed(tmp_path, "--url", url, "--dry-run", "--out", out)
+    run = removed(tmp_path, "--url", url, "--yes", "--out", out)
+    assert run["counts"] == dry["counts"]
+    assert stored_urls(out) == [one for one in before if one != url]
+    counted = ("hosts", "done", "captures", "pages", "fetches", "checkpoints")
+    assert [run["counts"][name] for name in counted] == [0, 1, 1, 1, 1, 1]
+    check_rows_lead_to_records(out)
+    check_index_matches_tables(out)
+    assert drumlin(tmp_path, "frontier", "restore", "early", "--out", out).returncode == 0
+    assert crawl(tmp_path, *wanted).returncode == 0
+    assert url not in stored_urls(out)
+
+
+KILLER = """
+import os, signal, sys
+left = int(sys.argv[1])
+def hook(name, arguments):
+    global left
+    if name in ("os.rename", "os.remove") and any(part in str(arguments[0]) for part in ("crawl", ".removing-")):
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+from drumlin.cli.main import run
+sys.exit(run(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(("option", "files"), [("--host", 0), ("--domain", 7)])
+def test_a_removal_that_is_killed_is_ended_by_the_same_command(
+    tmp_path: Path, web: FakeWeb, option: str, files: int
+) -> None:
+    """It is killed after it has renamed or deleted so many files. The domain of an address is the address."""
+    host, out = web.url("gone").split("/")[2], tmp_path / "crawl"
+    name = host if option == "--host" else host.partition(":")[0]
+    wanted = (web.url("gone"), web.url("kept"), *NO_TRIES, "--out", "crawl")
+    assert crawl(tmp_path, *wanted).returncode == 0
+    before = stored_urls(out)
+    arguments = ["remove", option, name, "--yes", "--out", str(out), "--quiet"]
+    command = [sys.executable, "-c", KILLER, str(files), *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), timeout=TIMEOUT_S, check=False)
+    assert done.returncode == -9
+    check_rows_lead_to_records(out)
+    assert "was broken off" in crawl(tmp_path, *wanted).stderr
+    assert drumlin(tmp_path, *arguments).returncode == 0
+    counts = removed(tmp_path, option, name, "--dry-run", "--out", out)["counts"]
+    assert not any(number for name, number in counts.items() if not name.startswith("kept_"))
+    assert found_in(out, host) == kept_in(counts)
+    assert stored_urls(out) == [url for url in before if host not in url]
+    check_rows_lead_to_records(out)
+    check_warcs(out)
+    check_index_matches_tables(out)
+    assert not list(out.rglob("*.removing"))
+
+
+def test_bad_requests_get_one_sentence(tmp_path: Path, web: FakeWeb) -> None:
+    assert crawl(tmp_path, web.url("kept", "/two"), "--scope", "page", "--out", "crawl").returncode == 0
+    for arguments, said in {
+        (): "It is not said what to remove.",
+        ("--url", "nothing at all"): "is not a web address.",
+        ("--host", "a/b"): "is not the name of a host.",
+        ("--domain", "www.example.org"): "is not a registrable domain.",
+        ("--host", "example.org"): "Add --yes, or --dry-run to look.",
+        ("--host", "example.org", "--engine", "redis://127.0.0.1:1/x"): "where the crawl has stored its pages",
+    }.items():
+        done = drumlin(tmp_path, "remove", *arguments, "--out", "crawl", stdin=subprocess.DEVNULL)
+        assert said in done.stderr, done.stderr
+        assert (done.stdout, len(done.stderr.strip().splitlines())) == ("", 1)
+        assert done.returncode != 0

@@ -1,0 +1,125 @@
+"""Bundles of nodes that were away while something was removed: it is taken out before they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from drumlin.access.tokens import Role
+from drumlin.config import CrawlConfig
+from drumlin.engines.blocking import drive
+from drumlin.lifecycle.removal.targets import Target, What
+from drumlin.lifecycle.removal.tombstones import IN_STORE, packed, put
+from drumlin.model import Outcome
+from drumlin.node.keeping.bucket_uploads import BucketUploads
+from drumlin.protocol import Result, Results
+from drumlin.store import merge
+from drumlin.urls import host_of
+from tests.harness.bundles import BundlingNode, stored
+from tests.harness.bundles import packed as tarred
+from tests.harness.coordinators import RemoteNode, RunningCoordinator
+from tests.harness.outputs import (
+    check_index_matches_tables,
+    check_rows_lead_to_records,
+    check_warcs,
+    query,
+    stored_urls,
+)
+from tests.harness.s3 import downloaded, s3_server
+from tests.harness.searching import found_in
+
+URLS = ("http://a.test/1", "http://b.test/", "http://a.test/2")
+GONE = Target(What.HOST, "b.test")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def coordinator(store: Path) -> Iterator[RunningCoordinator]:
+    with RunningCoordinator(config=CrawlConfig(scope="host"), store=store, controlled=True) as running:
+        yield running
+
+
+@pytest.fixture
+def node(coordinator: RunningCoordinator, tmp_path: Path) -> BundlingNode:
+    return BundlingNode(RemoteNode(coordinator, "n1"), tmp_path / "n1")
+
+
+def remove_host(coordinator: RunningCoordinator) -> None:
+    """As if the coordinator had been started after the removal."""
+    dispatcher = coordinator.dispatcher
+    dispatcher.findings.removed = drive(put(dispatcher.engine, [GONE], b"k" * 32, 1_000.0))
+
+
+def test_a_late_bundle_is_stored_without_what_was_removed(
+    coordinator: RunningCoordinator, node: BundlingNode, store: Path
+) -> None:
+    segment, members = node.bundle(*URLS, asked={"a.test": "", "b.test": ""})
+    remove_host(coordinator)
+    assert node.put(segment, members).json == {"status": "stored"}
+    assert stored_urls(store) == ["http://a.test/1", "http://a.test/2"]
+    assert query(store, "SELECT DISTINCT host FROM {fetches}") == [("a.test",)]
+    assert not any(found_in(store, "b.test").values())
+    check_warcs(store)
+    merge(store / "warc")
+    check_rows_lead_to_records(store)
+    check_index_matches_tables(store)
+
+
+def test_the_same_late_bundle_again_changes_nothing(
+    coordinator: RunningCoordinator, node: BundlingNode, store: Path
+) -> None:
+    segment, members = node.bundle(*URLS)
+    remove_host(coordinator)
+    assert node.put(segment, members).status == 200
+    before = stored(store)
+    assert node.put(segment, members).json == {"status": "stored"}
+    assert stored(store) == before
+
+
+def test_the_removed_is_refused_when_it_is_named_or_found_and_people_are_told(
+    coordinator: RunningCoordinator, tmp_path: Path
+) -> None:
+    remove_host(coordinator)
+    token = coordinator.tokens[Role.OPERATOR]
+    urls = ["http://a.test/1", "http://b.test/new"]
+    told = coordinator.post("/api/v1/urls", {"urls": urls}, token=token).json
+    assert (told["added"], told["removed"]) == (1, 1)
+    asked = coordinator.get("/api/v1/urls?url=http://b.test/new", token=token)
+    assert (asked.status, asked.code) == (404, "removed")
+    node = RemoteNode(coordinator, "n1")
+    [task] = node.take()
+    result = Result(task["assignment_id"], task["url"], 200, "", ["http://a.test/2", "http://b.test/3"], 1.0)
+    result.outcome, result.capture_id = Outcome.FETCHED, "n1:1"
+    assert node.send(msgspec.json.encode(Results([result], canonical_links=True))).json["accepted_count"] == 1
+    engine = coordinator.dispatcher.engine
+    found = [drive(engine.story(engine.shard_of(host_of(url)), url)) is not None for url in result.links]
+    assert found == [True, False]
+
+
+def test_a_node_with_credentials_takes_it_out_before_it_uploads(
+    coordinator: RunningCoordinator, node: BundlingNode, tmp_path: Path
+) -> None:
+    segment, members = node.bundle(*URLS)
+    remove_host(coordinator)
+    with s3_server(tmp_path / "s3") as server:
+        files = server.store("late")
+        (tmp_path / "stones").write_bytes(drive(packed(coordinator.dispatcher.engine)))
+        files.replace(IN_STORE, tmp_path / "stones")
+        spool = tmp_path / "spool"
+        spool.mkdir()
+        (spool / f"{segment}.tar").write_bytes(tarred(members))
+        uploads = BucketUploads(files, spool)
+        for _ in range(2):
+            uploads._upload_all(uploads.waiting())
+            assert not uploads.waiting()
+            (spool / f"{segment}.tar").write_bytes(tarred(members))
+        copy = downloaded(files, tmp_path / "copy")
+    assert stored_urls(copy) == ["http://a.test/1", "http://a.test/2"]
+    assert not any(found_in(copy, "b.test").values())

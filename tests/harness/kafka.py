@@ -131,7 +131,8 @@ class KafkaBroker:
             self._process = None
 
     def make_topic(self, topic: str, config: dict[str, str]) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
 
         admin = AdminClient({"bootstrap.servers": self.brokers})
         made = admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1, config=config)])

@@ -251,13 +251,7 @@ class LocalCrawl:
             await self._try_again()
             discard_unfinished(self.directory.paths.tables)
             await self._crawl_noted()
-            # The crawl counts as complete only after its index is merged: if we are killed before, the next run merges.
-            if self._objects:
-                await self._fetch_lost_again()
-                await asyncio.to_thread(self._files.complete, self._out)
-            else:
-                merge(self.directory.paths.warc)
-            await engine.put_meta(COMPLETE_KEY, YES if self.dispatcher.state is CrawlState.FINISHED else b"")
+            await self._make_complete(engine)
         else:
             self.dispatcher.state = CrawlState.FINISHED
         elapsed_s = self.elapsed_before_s if already_finished else self.elapsed_s
@@ -274,6 +268,15 @@ class LocalCrawl:
         report.write(self._out / REPORT_NAME)
         await asyncio.to_thread(self._files.replace, REPORT_NAME, self._out / REPORT_NAME)
         return report
+
+    async def _make_complete(self, engine: Engine) -> None:
+        """Merge the index, and only then count the crawl as complete: if we are killed before, the next run merges."""
+        if self._objects:
+            await self._fetch_lost_again()
+            await asyncio.to_thread(self._files.complete, self._out)
+        else:
+            merge(self.directory.paths.warc)
+        await engine.put_meta(COMPLETE_KEY, YES if self.dispatcher.state is CrawlState.FINISHED else b"")
 
     async def _try_again(self) -> None:
         """Try hosts that were out of reach at once, because the user has started the crawl again. (What a site asked

@@ -96,6 +96,9 @@ class Finisher:
             report.crawl = CrawlRecord.of(dispatcher.scope_of_seeds(), dispatcher.config).told()
             await asyncio.to_thread(report.write, self._folder / REPORT_NAME)
             await asyncio.to_thread(self._files.replace, REPORT_NAME, self._folder / REPORT_NAME)
+            if dispatcher.state not in ENDED:
+                # It was resumed meanwhile, so what was merged is not all.
+                return
             await dispatcher.engine.put_meta(COMPLETE_KEY, YES)
         except DrumlinError as waits:
             self._tell(f"The store is not complete yet. {waits}", {})

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from drumlin.api.calls.people import STOPPED_BY_PERSON
-from drumlin.api.explaining.report import REPORT_NAME, Report, make_report
+from drumlin.api.explaining.report import COMPLETE_KEY, REPORT_NAME, Report, make_report
 from drumlin.cli.figures import pace
 from drumlin.cli.store import _report
 from drumlin.cli.summary import ending, print_report
@@ -133,6 +133,21 @@ def test_a_fleets_report_says_when_a_host_is_tried_next(tmp_path: Path) -> None:
 
     asyncio.run(finished())
     assert told(tmp_path) == ["a.test: no such host, next try in 1 min 30 s"]
+
+
+def test_a_crawl_that_is_resumed_while_its_index_is_merged_is_not_called_complete(tmp_path: Path) -> None:
+    async def finish() -> bytes | None:
+        engine = MemoryEngine(1)
+        dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
+        dispatcher.state = CrawlState.DRAINING
+        finisher = Finisher(dispatcher, tmp_path, DirectoryFiles(tmp_path))
+        await finisher.tick(NOW)
+        dispatcher.state = CrawlState.RUNNING
+        assert finisher._work is not None
+        await finisher._work
+        return await engine.get_meta(COMPLETE_KEY)
+
+    assert asyncio.run(finish()) is None
 
 
 def test_store_finish_says_when_a_host_is_tried_next(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from drumlin.coordinator.taking.owed import NOTE_BYTES_MAX
 from drumlin.coordinator.taking.owed import TABLE as OWED_TABLE
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
-from drumlin.engines.kept import CLOSED_KEY
+from drumlin.engines.kept import CLOSED_KEY, Closed
 from drumlin.engines.rocksdb.engine import CHECKPOINTS
 from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
 from drumlin.events.options import EventsOptions
@@ -45,7 +45,7 @@ from drumlin.lifecycle.removal.frontier import Scrub, goes, remove_from
 from drumlin.lifecycle.removal.plan import check_none_pending, finish
 from drumlin.lifecycle.removal.targets import Targets, What
 from drumlin.lifecycle.removal.texts import REMOVED
-from drumlin.lifecycle.removal.tombstones import IN_STORE, KEY_BYTES, Tombstones, copy_to, packed, put
+from drumlin.lifecycle.removal.tombstones import IN_STORE, KEY_BYTES, Tombstones, copy_to, packed, put, with_key
 from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at
 from drumlin.moving.sources import at_rest
 from drumlin.node.keeping import journal
@@ -66,13 +66,12 @@ REPORTS: Final = "removals"
 ACTION: Final = "removal"
 FOLDERS: Final = ("warc", "logs", *(f"tables/{table}" for table in TABLES))
 """The folders whose files retention may move."""
-BEGUN: Final = b"\n".join(
-    (
-        b"A removal from this crawl was broken off, or is under way.",
-        b"Run the same `drumlin remove` command again: it ends what was begun.",
-    )
+BEGUN: Final = Closed(
+    "A removal from this crawl was broken off, or is under way.",
+    "Run the same `drumlin remove` command again: it ends what was begun.",
 )
-"""What an engine says of itself until a removal is done (`CLOSED_KEY`)."""
+"""What an engine says of itself until a removal is done (`CLOSED_KEY`); its name is that of the tombstones."""
+NAMES_SHOWN_MAX: Final = 5
 TELL_S: Final = 30.0
 TELL_POLL_S: Final = 0.05
 JOURNALS: Final[Mapping[str, Filter]] = {JOURNAL_SUFFIX: journal.without, KEPT_SUFFIX: kept.without}
@@ -108,7 +107,7 @@ async def remove(
     today = time.time()
     async with frontier_at(place.engine, closed=True) as engine, at_rest(engine, today):
         with _alone(place):
-            await _check_open(engine)
+            await _check_open(engine, targets, dry_run=dry_run)
             report = await _remove(place, engine, targets, today, dry_run=dry_run, by=by)
             crawl = (await engine.get_meta(CRAWL_ID_KEY) or b"").decode()
     if not dry_run and place.engine.startswith(ROCKSDB):
@@ -120,21 +119,31 @@ async def remove(
     return report
 
 
-async def _check_open(engine: Engine) -> None:
-    """Refuse a frontier that was moved elsewhere or is half imported; one from which somebody began to remove is meant
-    to be opened here."""
-    reason = await engine.get_meta(CLOSED_KEY)
-    if reason and reason != BEGUN:
-        raise EngineError(*reason.decode().split("\n")[:2])
+async def _check_open(engine: Engine, targets: Targets, *, dry_run: bool) -> None:
+    """Refuse a frontier that was moved elsewhere or is half imported. One from which somebody began to remove is meant
+    to be opened here, but only to end that: after another removal nobody would know that the first is not done."""
+    closed = Closed.read(await engine.get_meta(CLOSED_KEY))
+    if closed is None:
+        return
+    if closed.sentence != BEGUN.sentence:
+        raise EngineError(closed.sentence, closed.hint)
+    stones = await Tombstones.read(engine)
+    others = sorted(set(closed.name.split()) - {stones.name_of(one) for one in targets.each})
+    if others and not dry_run:
+        hint = "End that first, by the command that was given then. `drumlin why` tells whether a name was one of them."
+        raise BusyError(f"A removal of something else was broken off ({', '.join(others[:NAMES_SHOWN_MAX])}).", hint)
 
 
 async def _remove(place: Place, engine: Engine, targets: Targets, today: float, *, dry_run: bool, by: str) -> Report:
     now, stones, files = await engine.keep_time(0.0), Tombstones(), open_store(place.store, ACTION)
     check_may_go(place, files, targets)
     if not dry_run:
-        stones = await put(engine, targets.each, secrets.token_bytes(KEY_BYTES), today)
-        # Until it is done, nobody crawls on.
-        await engine.put_meta(CLOSED_KEY, BEGUN)
+        candidate = secrets.token_bytes(KEY_BYTES)
+        stones = await with_key(engine, candidate)
+        # Until it is done, nobody crawls on, and whoever finds a tombstone knows that not all may be gone.
+        begun = msgspec.structs.replace(BEGUN, name=" ".join(map(stones.name_of, targets.each)))
+        await engine.put_meta(CLOSED_KEY, begun.written())
+        stones = await put(engine, targets.each, candidate, today)
         if is_objects(place.store):
             _replace(files, IN_STORE, await packed(engine))
     counts = Counts()

@@ -137,7 +137,13 @@ def test_a_removal_that_is_killed_is_ended_by_the_same_command(
     assert done.returncode == -9
     check_rows_lead_to_records(out)
     assert "was broken off" in crawl(tmp_path, *wanted).stderr
+    assert "was broken off" in drumlin(tmp_path, "why", "--out", out).stdout
+    assert "Not all of it may be gone." in drumlin(tmp_path, "why", web.url("gone"), "--out", out).stderr
+    other = drumlin(tmp_path, "remove", "--host", "other.test", "--yes", "--out", out)
+    assert "A removal of something else was broken off" in other.stderr
+    assert "was broken off" in crawl(tmp_path, *wanted).stderr
     assert drumlin(tmp_path, *arguments).returncode == 0
+    assert "Nothing of it is kept" in drumlin(tmp_path, "why", web.url("gone"), "--out", out).stderr
     counts = removed(tmp_path, option, name, "--dry-run", "--out", out)["counts"]
     assert not any(number for name, number in counts.items() if not name.startswith("kept_"))
     assert found_in(out, host) == kept_in(counts)

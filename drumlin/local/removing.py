@@ -46,7 +46,8 @@ from drumlin.lifecycle.removal.plan import check_none_pending, finish
 from drumlin.lifecycle.removal.targets import Targets, What
 from drumlin.lifecycle.removal.texts import REMOVED
 from drumlin.lifecycle.removal.tombstones import IN_STORE, KEY_BYTES, Tombstones, copy_to, packed, put, with_key
-from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at
+from drumlin.local.directory import FRONTIER
+from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at, frontier_folder
 from drumlin.moving.sources import at_rest
 from drumlin.node.keeping import journal
 from drumlin.node.keeping.archive import BLACK_BOX
@@ -106,17 +107,34 @@ async def remove(
     """Remove everything of these targets, or only count."""
     today = time.time()
     async with frontier_at(place.engine, closed=True) as engine, at_rest(engine, today):
+        _check_store(place, (await engine.get_meta(CRAWL_ID_KEY) or b"").decode())
         with _alone(place):
             await _check_open(engine, targets, dry_run=dry_run)
             report = await _remove(place, engine, targets, today, dry_run=dry_run, by=by)
             crawl = (await engine.get_meta(CRAWL_ID_KEY) or b"").decode()
     if not dry_run and place.engine.startswith(ROCKSDB):
-        # A database lists the first and last keys of its files. It begins a new list when it is opened.
-        async with frontier_at(place.engine):
-            pass
+        await _begin_anew(f"{ROCKSDB}{frontier_folder(Path(place.engine.removeprefix(ROCKSDB)))}")
     if not dry_run and events is not None:
         tell(events, targets, crawl, today)
     return report
+
+
+def _check_store(place: Place, crawl: str) -> None:
+    """Refuse a store that is not there, or is that of another crawl: it may be mistyped, and then all would stay."""
+    hint = "Name the --store that coordinators have."
+    if is_objects(place.store):
+        from drumlin.store.objects.files import ObjectFiles
+        from drumlin.store.objects.founding import founder_of
+
+        files = open_store(place.store, ACTION)
+        other = founder_of(files) if isinstance(files, ObjectFiles) else crawl
+        if other not in ("", crawl):
+            raise ConfigError(f"{files} is the store of another crawl ({other}).", hint)
+        is_there = bool(other)
+    else:
+        is_there = any((Path(place.store) / part).is_dir() for part in ("warc", "tables", SPOOLS))
+    if not is_there and place.out is None:
+        raise ConfigError(f"There is no store in {place.store}.", hint)
 
 
 async def _check_open(engine: Engine, targets: Targets, *, dry_run: bool) -> None:
@@ -153,7 +171,7 @@ async def _remove(place: Place, engine: Engine, targets: Targets, today: float, 
     if is_objects(place.store):
         counts.add(_from_bucket(files, targets, today, dry_run=dry_run))
     counts.add(await remove_from(engine, targets, SCRUBS, now, dry_run=dry_run))
-    counts.checkpoints = await _from_checkpoints(place, targets, await packed(engine), dry_run=dry_run)
+    counts.checkpoints = await _from_others(place, targets, await packed(engine), dry_run=dry_run)
     names = [] if dry_run else [stones.name_of(one) for one in targets.each]
     moment = datetime.fromtimestamp(today, UTC)
     report = Report(names, f"{moment:%Y-%m-%dT%H:%M:%SZ}", dry_run, counts)
@@ -229,15 +247,12 @@ def _from_bucket(files: StoreFiles, targets: Targets, today: float, *, dry_run: 
         return BucketRemoval(files, targets, Path(folder), today).remove(dry_run=dry_run)
 
 
-async def _from_checkpoints(place: Place, targets: Targets, stones: bytes, *, dry_run: bool) -> int:
-    """Remove it from every checkpoint too; returns how many had something of it."""
-    if not place.engine.startswith(ROCKSDB):
-        return 0
-    folder = Path(place.engine.removeprefix(ROCKSDB)).absolute()
-    beside = folder / CHECKPOINTS if (folder / CHECKPOINTS).is_dir() else folder.parent / CHECKPOINTS
+async def _from_others(place: Place, targets: Targets, stones: bytes, *, dry_run: bool) -> int:
+    """Remove it from every checkpoint too, and from the frontier that a crawl had before it was moved to another
+    engine; returns how many had something of it."""
     changed = 0
-    for current in sorted(beside.glob(f"*/{CURRENT}")):
-        async with _opened(f"{ROCKSDB}{current.parent}") as engine:
+    for folder in _other_frontiers(place):
+        async with _opened(f"{ROCKSDB}{folder}") as engine:
             now = await engine.keep_time(0.0)
             found = await remove_from(engine, targets, SCRUBS, now, dry_run=dry_run)
             changed += found.removed > 0
@@ -246,7 +261,26 @@ async def _from_checkpoints(place: Place, targets: Targets, stones: bytes, *, dr
                 await copy_to(engine, stones)
                 if found.removed:
                     await engine.expunge()
+        if not dry_run and found.removed:
+            await _begin_anew(f"{ROCKSDB}{folder}")
     return changed
+
+
+def _other_frontiers(place: Place) -> list[Path]:
+    """The frontiers in these directories that are not the engine's."""
+    own, beside = None, [folder / CHECKPOINTS for folder in place.folders]
+    if place.engine.startswith(ROCKSDB):
+        own = frontier_folder(Path(place.engine.removeprefix(ROCKSDB)).absolute())
+        beside += [own / CHECKPOINTS, own.parent / CHECKPOINTS]
+    found = [path.parent for folder in dict.fromkeys(beside) for path in sorted(folder.glob(f"*/{CURRENT}"))]
+    left = [folder / FRONTIER for folder in place.folders if (folder / FRONTIER / CURRENT).exists()]
+    return [*found, *(folder for folder in left if folder != own)]
+
+
+async def _begin_anew(spec: str) -> None:
+    """A database lists the first and last keys of its files. It begins a new list when it is opened."""
+    async with _opened(spec):
+        pass
 
 
 @contextlib.asynccontextmanager

@@ -128,7 +128,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "store collect": (("what would be removed?", "drumlin store collect --store s3://crawls/docs --dry-run"),),
     "store check": (
         ("is everything there?", "drumlin store check --store s3://crawls/docs"),
-        ("a disk is lost", "drumlin store check --store s3://c/docs --engine redis://r/docs --refetch"),
+        ("a disk is lost", "drumlin store check --store s3://c/d --engine redis://r/d --refetch --node n1"),
     ),
     "retention show": (("what is kept for how long?", "drumlin retention show --out manual"),),
     "retention set": (

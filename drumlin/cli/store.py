@@ -10,11 +10,13 @@ import click
 from drumlin.cli.console import print_result, say, write_json
 from drumlin.cli.help import VerbFamily
 from drumlin.config import Loaded, config_options
-from drumlin.errors import ConfigError
+from drumlin.errors import BusyError, ConfigError
 from drumlin.lines import counted
 
 if TYPE_CHECKING:
     from drumlin.api.explaining.report import Report
+    from drumlin.protocol import NodeRecord
+    from drumlin.store.files import StoreFiles
     from drumlin.store.objects.files import ObjectFiles
 
 NAMES_SHOWN_MAX = 10
@@ -130,8 +132,9 @@ def collect_command(loaded: Loaded, dry_run: bool, older: str) -> None:
 @command.command("check")
 @click.option("--refetch", is_flag=True, help="have fetched again what never arrived")
 @click.option("--after", default="1h", metavar="DURATION", help="what was fetched later may be on its way; 1h")
+@click.option("--node", "nodes", multiple=True, metavar="NAME", help="a node that never comes back: do not wait for it")
 @config_options("store", "engine", "json", "quiet", "color")
-def check_command(loaded: Loaded, refetch: bool, after: str) -> int:
+def check_command(loaded: Loaded, refetch: bool, after: str, nodes: tuple[str, ...]) -> int:
     """Check that a store has everything that it should have.
 
     Of a store in a bucket, every file that its manifest names must be there. With --engine, every page that counts as
@@ -142,14 +145,17 @@ def check_command(loaded: Loaded, refetch: bool, after: str) -> int:
 
     store, after_s = loaded.process.store, _duration("--after", after)
     missing = _missing(loaded) if is_objects(store) else []
-    lost = _lost(loaded, after_s, refetch=refetch) if loaded.process.engine else {}
+    lost, awaited = _lost(loaded, after_s, nodes, refetch=refetch) if loaded.process.engine else ({}, 0)
     for name in missing[:NAMES_SHOWN_MAX]:
         say(loaded.process, f"Missing: {name}")
     for name, urls in list(lost.items())[:NAMES_SHOWN_MAX]:
         said = "to be fetched again" if refetch else "that never arrived"
         say(loaded.process, f"{counted(urls, 'URL')} of {name} {said}.")
     found = f"Missing: {counted(len(missing), 'file')}. Never arrived: {counted(len(lost), 'bundle')}."
-    print_result(loaded.process, found, {"missing": missing, "lost": lost, "refetched": refetch})
+    if awaited:
+        found += f" Not yet arrived, and not older than --after: {counted(awaited, 'bundle')}."
+    told = {"missing": missing, "lost": lost, "awaited": awaited, "refetched": refetch}
+    print_result(loaded.process, found, told)
     return EXIT_STORAGE if missing or (lost and not refetch) else EXIT_OK
 
 
@@ -179,19 +185,47 @@ def _missing(loaded: Loaded) -> list[str]:
     return missing_objects(_bucket(loaded))
 
 
-def _lost(loaded: Loaded, after_s: float, *, refetch: bool) -> dict[str, int]:
-    """How many URLs of each bundle were settled and are not in the store."""
+def _lost(loaded: Loaded, after_s: float, gone: tuple[str, ...], *, refetch: bool) -> tuple[dict[str, int], int]:
+    """How many URLs of each bundle were settled and are not in the store, and how many bundles may still come."""
     from drumlin.cli.tokens import open_crawl
+    from drumlin.coordinator.nodes import NodeRegistry
     from drumlin.coordinator.taking.owed import fetch_again, owed_segments, owed_urls
-    from drumlin.store.opening import open_store
 
-    if loaded.process.store is None or loaded.process.engine is None:
-        raise ConfigError("It is not said which store is meant.", "Give --store DIR, or s3://BUCKET/PREFIX.")
-    files, lost = open_store(loaded.process.store), dict[str, int]()
-    with open_crawl(loaded.process.engine) as opened:
+    files, lost, awaited = _files(loaded), dict[str, int](), 0
+    with open_crawl(loaded.process.engine or "") as opened:
+        _check_gone(opened.run(NodeRegistry().all(opened.engine)), gone)
         now = opened.run(opened.engine.keep_time(0.0))
         for owed in opened.run(owed_segments(opened.engine)):
-            if now - owed.since >= after_s and not files.has_segment(owed.name):
-                again = opened.run(fetch_again(opened.engine, owed.name, now)) if refetch else None
-                lost[owed.name] = len(opened.run(owed_urls(opened.engine, owed.name))) if again is None else again
-    return lost
+            if files.has_segment(owed.name):
+                continue
+            if now - owed.since < after_s and owed.node not in gone:
+                awaited += 1
+                continue
+            again = opened.run(fetch_again(opened.engine, owed.name, now)) if refetch else None
+            lost[owed.name] = len(opened.run(owed_urls(opened.engine, owed.name))) if again is None else again
+    return lost, awaited
+
+
+def _files(loaded: Loaded) -> StoreFiles:
+    """The store in which bundles are looked for. In one that is not there, all of them would be missing."""
+    from drumlin.store.objects.address import is_objects
+    from drumlin.store.opening import open_store
+
+    store = loaded.process.store
+    if store is None:
+        raise ConfigError("It is not said which store is meant.", "Give --store DIR, or s3://BUCKET/PREFIX.")
+    if not is_objects(store) and not Path(store).is_dir():
+        raise ConfigError(f"There is no store in {store}.", "Name the folder that coordinators have as --store.")
+    return open_store(store)
+
+
+def _check_gone(records: list[NodeRecord], gone: tuple[str, ...]) -> None:
+    """Refuse to give up nodes that are at work, or that nobody knows."""
+    from drumlin.protocol import PRESENT
+
+    known = {one.node_id: one.status in PRESENT for one in records}
+    for name in gone:
+        if name not in known:
+            raise ConfigError(f"There is no node {name}.", "`drumlin nodes` lists those of a crawl.")
+        if known[name]:
+            raise BusyError(f"The node {name} is there.", "It sends what it has by itself. End it first if it cannot.")

@@ -20,7 +20,7 @@ NO_CAUSE = "Nothing that the figures of the last seconds show keeps it from fetc
 WAITING = frozenset({"queued", "scheduled"})
 """The states of a URL whose turn has yet to come."""
 WHOLE_CRAWL = frozenset(
-    {"paused", "draining", "stopped", "finished", "moved", "not_running", "no_nodes", "no_active_nodes"}
+    {"paused", "draining", "stopped", "finished", "moved", "closed", "not_running", "no_nodes", "no_active_nodes"}
 )
 """The reasons for which no URL of a crawl is fetched, whatever its host waits for."""
 

@@ -32,7 +32,7 @@ from drumlin.coordinator.taking.owed import NOTE_BYTES_MAX
 from drumlin.coordinator.taking.owed import TABLE as OWED_TABLE
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
-from drumlin.engines.kept import CLOSED_KEY
+from drumlin.engines.kept import CLOSED_KEY, Closed
 from drumlin.engines.rocksdb.engine import CHECKPOINTS
 from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
 from drumlin.events.options import EventsOptions
@@ -45,8 +45,9 @@ from drumlin.lifecycle.removal.frontier import Scrub, goes, remove_from
 from drumlin.lifecycle.removal.plan import check_none_pending, finish
 from drumlin.lifecycle.removal.targets import Targets, What
 from drumlin.lifecycle.removal.texts import REMOVED
-from drumlin.lifecycle.removal.tombstones import IN_STORE, KEY_BYTES, Tombstones, copy_to, packed, put
-from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at
+from drumlin.lifecycle.removal.tombstones import IN_STORE, KEY_BYTES, Tombstones, copy_to, packed, put, with_key
+from drumlin.local.directory import FRONTIER
+from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at, frontier_folder
 from drumlin.moving.sources import at_rest
 from drumlin.node.keeping import journal
 from drumlin.node.keeping.archive import BLACK_BOX
@@ -66,13 +67,12 @@ REPORTS: Final = "removals"
 ACTION: Final = "removal"
 FOLDERS: Final = ("warc", "logs", *(f"tables/{table}" for table in TABLES))
 """The folders whose files retention may move."""
-BEGUN: Final = b"\n".join(
-    (
-        b"A removal from this crawl was broken off, or is under way.",
-        b"Run the same `drumlin remove` command again: it ends what was begun.",
-    )
+BEGUN: Final = Closed(
+    "A removal from this crawl was broken off, or is under way.",
+    "Run the same `drumlin remove` command again: it ends what was begun.",
 )
-"""What an engine says of itself until a removal is done (`CLOSED_KEY`)."""
+"""What an engine says of itself until a removal is done (`CLOSED_KEY`); its name is that of the tombstones."""
+NAMES_SHOWN_MAX: Final = 5
 TELL_S: Final = 30.0
 TELL_POLL_S: Final = 0.05
 JOURNALS: Final[Mapping[str, Filter]] = {JOURNAL_SUFFIX: journal.without, KEPT_SUFFIX: kept.without}
@@ -107,34 +107,61 @@ async def remove(
     """Remove everything of these targets, or only count."""
     today = time.time()
     async with frontier_at(place.engine, closed=True) as engine, at_rest(engine, today):
+        _check_store(place, (await engine.get_meta(CRAWL_ID_KEY) or b"").decode())
         with _alone(place):
-            await _check_open(engine)
+            await _check_open(engine, targets, dry_run=dry_run)
             report = await _remove(place, engine, targets, today, dry_run=dry_run, by=by)
             crawl = (await engine.get_meta(CRAWL_ID_KEY) or b"").decode()
     if not dry_run and place.engine.startswith(ROCKSDB):
-        # A database lists the first and last keys of its files. It begins a new list when it is opened.
-        async with frontier_at(place.engine):
-            pass
+        await _begin_anew(f"{ROCKSDB}{frontier_folder(Path(place.engine.removeprefix(ROCKSDB)))}")
     if not dry_run and events is not None:
         tell(events, targets, crawl, today)
     return report
 
 
-async def _check_open(engine: Engine) -> None:
-    """Refuse a frontier that was moved elsewhere or is half imported; one from which somebody began to remove is meant
-    to be opened here."""
-    reason = await engine.get_meta(CLOSED_KEY)
-    if reason and reason != BEGUN:
-        raise EngineError(*reason.decode().split("\n")[:2])
+def _check_store(place: Place, crawl: str) -> None:
+    """Refuse a store that is not there, or is that of another crawl: it may be mistyped, and then all would stay."""
+    hint = "Name the --store that coordinators have."
+    if is_objects(place.store):
+        from drumlin.store.objects.files import ObjectFiles
+        from drumlin.store.objects.founding import founder_of
+
+        files = open_store(place.store, ACTION)
+        other = founder_of(files) if isinstance(files, ObjectFiles) else crawl
+        if other not in ("", crawl):
+            raise ConfigError(f"{files} is the store of another crawl ({other}).", hint)
+        is_there = bool(other)
+    else:
+        is_there = any((Path(place.store) / part).is_dir() for part in ("warc", "tables", SPOOLS))
+    if not is_there and place.out is None:
+        raise ConfigError(f"There is no store in {place.store}.", hint)
+
+
+async def _check_open(engine: Engine, targets: Targets, *, dry_run: bool) -> None:
+    """Refuse a frontier that was moved elsewhere or is half imported. One from which somebody began to remove is meant
+    to be opened here, but only to end that: after another removal nobody would know that the first is not done."""
+    closed = Closed.read(await engine.get_meta(CLOSED_KEY))
+    if closed is None:
+        return
+    if closed.sentence != BEGUN.sentence:
+        raise EngineError(closed.sentence, closed.hint)
+    stones = await Tombstones.read(engine)
+    others = sorted(set(closed.name.split()) - {stones.name_of(one) for one in targets.each})
+    if others and not dry_run:
+        hint = "End that first, by the command that was given then. `drumlin why` tells whether a name was one of them."
+        raise BusyError(f"A removal of something else was broken off ({', '.join(others[:NAMES_SHOWN_MAX])}).", hint)
 
 
 async def _remove(place: Place, engine: Engine, targets: Targets, today: float, *, dry_run: bool, by: str) -> Report:
     now, stones, files = await engine.keep_time(0.0), Tombstones(), open_store(place.store, ACTION)
     check_may_go(place, files, targets)
     if not dry_run:
-        stones = await put(engine, targets.each, secrets.token_bytes(KEY_BYTES), today)
-        # Until it is done, nobody crawls on.
-        await engine.put_meta(CLOSED_KEY, BEGUN)
+        candidate = secrets.token_bytes(KEY_BYTES)
+        stones = await with_key(engine, candidate)
+        # Until it is done, nobody crawls on, and whoever finds a tombstone knows that not all may be gone.
+        begun = msgspec.structs.replace(BEGUN, name=" ".join(map(stones.name_of, targets.each)))
+        await engine.put_meta(CLOSED_KEY, begun.written())
+        stones = await put(engine, targets.each, candidate, today)
         if is_objects(place.store):
             _replace(files, IN_STORE, await packed(engine))
     counts = Counts()
@@ -144,7 +171,7 @@ async def _remove(place: Place, engine: Engine, targets: Targets, today: float, 
     if is_objects(place.store):
         counts.add(_from_bucket(files, targets, today, dry_run=dry_run))
     counts.add(await remove_from(engine, targets, SCRUBS, now, dry_run=dry_run))
-    counts.checkpoints = await _from_checkpoints(place, targets, await packed(engine), dry_run=dry_run)
+    counts.checkpoints = await _from_others(place, targets, await packed(engine), dry_run=dry_run)
     names = [] if dry_run else [stones.name_of(one) for one in targets.each]
     moment = datetime.fromtimestamp(today, UTC)
     report = Report(names, f"{moment:%Y-%m-%dT%H:%M:%SZ}", dry_run, counts)
@@ -220,15 +247,12 @@ def _from_bucket(files: StoreFiles, targets: Targets, today: float, *, dry_run: 
         return BucketRemoval(files, targets, Path(folder), today).remove(dry_run=dry_run)
 
 
-async def _from_checkpoints(place: Place, targets: Targets, stones: bytes, *, dry_run: bool) -> int:
-    """Remove it from every checkpoint too; returns how many had something of it."""
-    if not place.engine.startswith(ROCKSDB):
-        return 0
-    folder = Path(place.engine.removeprefix(ROCKSDB)).absolute()
-    beside = folder / CHECKPOINTS if (folder / CHECKPOINTS).is_dir() else folder.parent / CHECKPOINTS
+async def _from_others(place: Place, targets: Targets, stones: bytes, *, dry_run: bool) -> int:
+    """Remove it from every checkpoint too, and from the frontier that a crawl had before it was moved to another
+    engine; returns how many had something of it."""
     changed = 0
-    for current in sorted(beside.glob(f"*/{CURRENT}")):
-        async with _opened(f"{ROCKSDB}{current.parent}") as engine:
+    for folder in _other_frontiers(place):
+        async with _opened(f"{ROCKSDB}{folder}") as engine:
             now = await engine.keep_time(0.0)
             found = await remove_from(engine, targets, SCRUBS, now, dry_run=dry_run)
             changed += found.removed > 0
@@ -237,7 +261,26 @@ async def _from_checkpoints(place: Place, targets: Targets, stones: bytes, *, dr
                 await copy_to(engine, stones)
                 if found.removed:
                     await engine.expunge()
+        if not dry_run and found.removed:
+            await _begin_anew(f"{ROCKSDB}{folder}")
     return changed
+
+
+def _other_frontiers(place: Place) -> list[Path]:
+    """The frontiers in these directories that are not the engine's."""
+    own, beside = None, [folder / CHECKPOINTS for folder in place.folders]
+    if place.engine.startswith(ROCKSDB):
+        own = frontier_folder(Path(place.engine.removeprefix(ROCKSDB)).absolute())
+        beside += [own / CHECKPOINTS, own.parent / CHECKPOINTS]
+    found = [path.parent for folder in dict.fromkeys(beside) for path in sorted(folder.glob(f"*/{CURRENT}"))]
+    left = [folder / FRONTIER for folder in place.folders if (folder / FRONTIER / CURRENT).exists()]
+    return [*found, *(folder for folder in left if folder != own)]
+
+
+async def _begin_anew(spec: str) -> None:
+    """A database lists the first and last keys of its files. It begins a new list when it is opened."""
+    async with _opened(spec):
+        pass
 
 
 @contextlib.asynccontextmanager

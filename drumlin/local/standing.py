@@ -34,6 +34,7 @@ from drumlin.coordinator.engine_time import StandingTime
 from drumlin.coordinator.steering import CONFIG_KEY
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
+from drumlin.engines.kept import CLOSED_KEY, Closed
 from drumlin.errors import BusyError, EngineError, StorageError
 from drumlin.local.directory import FRONTIER, CrawlDirectory, crawl_files
 from drumlin.local.moved import moved_from, tell_moved
@@ -218,6 +219,8 @@ class StandingCrawl(Remote):
         if (moved := moved_from(self._out)) is not None:
             return WhyIdle(idle=True, reasons=[Reason("moved", f"{moved.sentence} {moved.hint}")])
         dispatcher = self._dispatcher
+        if (closed := Closed.read(await dispatcher.engine.get_meta(CLOSED_KEY))) is not None:
+            return WhyIdle(idle=True, reasons=[Reason("closed", f"{closed.sentence} {closed.hint}")])
         if dispatcher.state is not CrawlState.FINISHED:
             said = f"No process of this crawl runs. {await self._go_on()}"
             return WhyIdle(idle=True, reasons=[Reason("not_running", said)])

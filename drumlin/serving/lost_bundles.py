@@ -16,6 +16,7 @@ from drumlin.config.quantities import show_duration
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.owed import OwedSegment, fetch_again, owed_segments, paid
 from drumlin.errors import StorageError
+from drumlin.lines import counted
 from drumlin.logs import Event, event
 from drumlin.protocol import PRESENT, CrawlState
 from drumlin.store.files import StoreFiles
@@ -63,9 +64,10 @@ class LostBundles:
             return False
         nodes = ", ".join(sorted({one.node for one in awaited})[:NAMES_SHOWN_MAX])
         left_s = max(0.0, min(one.since for one in awaited) + self._lost_after_s - now)
-        told = f"{len(awaited)} bundles of nodes that are gone ({nodes}) have not arrived in the store."
+        told = f"Not yet in the store: {counted(len(awaited), 'bundle')} of nodes that are gone ({nodes})."
         hint = (
-            f"Start these nodes again; if they do not come, their pages are fetched again in {show_duration(left_s)}."
+            f"Start these nodes again; if they do not come, their pages are fetched again in {show_duration(left_s)}. "
+            "If a disk is lost: `drumlin store check --refetch --node NAME`, with --engine and --store, does it now."
         )
         if not dispatcher.nodes.owed:
             log.warning("the crawl does not end yet: %s %s", told, hint)

@@ -102,12 +102,19 @@ class LineFile(Generic[Line]):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 line = decide(self.read())
                 os.ftruncate(descriptor, self._end)
-                os.pwrite(descriptor, msgspec.json.encode(line) + b"\n", self._end)
+                _write_all(descriptor, msgspec.json.encode(line) + b"\n", self._end)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
             sync_directory(self._path.parent)
             return line
+
+
+def _write_all(descriptor: int, content: bytes, at: int) -> None:
+    """Write all of it. A disk that is almost full takes a part without complaint, and refuses only the rest."""
+    done = 0
+    while done < len(content):
+        done += os.pwrite(descriptor, content[done:], at + done)
 
 
 class Ledger:

@@ -13,7 +13,9 @@ import pytest
 
 from drumlin.testing import FakeWeb, Response
 from tests.acceptance.commands import TIMEOUT_S, crawl, drumlin, environment, stored_urls
+from tests.harness.fleet import needs_redis
 from tests.harness.outputs import check_index_matches_tables, check_rows_lead_to_records, check_warcs
+from tests.harness.redis import redis_server, url_of
 from tests.harness.searching import found_in
 
 NO_TRIES = ("--retries-max", "0")
@@ -137,7 +139,13 @@ def test_a_removal_that_is_killed_is_ended_by_the_same_command(
     assert done.returncode == -9
     check_rows_lead_to_records(out)
     assert "was broken off" in crawl(tmp_path, *wanted).stderr
+    assert "was broken off" in drumlin(tmp_path, "why", "--out", out).stdout
+    assert "Not all of it may be gone." in drumlin(tmp_path, "why", web.url("gone"), "--out", out).stderr
+    other = drumlin(tmp_path, "remove", "--host", "other.test", "--yes", "--out", out)
+    assert "A removal of something else was broken off" in other.stderr
+    assert "was broken off" in crawl(tmp_path, *wanted).stderr
     assert drumlin(tmp_path, *arguments).returncode == 0
+    assert "Nothing of it is kept" in drumlin(tmp_path, "why", web.url("gone"), "--out", out).stderr
     counts = removed(tmp_path, option, name, "--dry-run", "--out", out)["counts"]
     assert not any(number for name, number in counts.items() if not name.startswith("kept_"))
     assert found_in(out, host) == kept_in(counts)
@@ -146,6 +154,27 @@ def test_a_removal_that_is_killed_is_ended_by_the_same_command(
     check_warcs(out)
     check_index_matches_tables(out)
     assert not list(out.rglob("*.removing"))
+
+
+@needs_redis
+def test_the_frontier_that_a_moved_crawl_left_is_cleaned_too_and_another_store_is_refused(
+    tmp_path: Path, web: FakeWeb
+) -> None:
+    host, out = web.url("gone").split("/")[2], tmp_path / "crawl"
+    wanted = (web.url("gone"), web.url("kept"), *NO_TRIES, "--out", "crawl")
+    assert crawl(tmp_path, *wanted, "--pages-max", "5").returncode == 0
+    assert drumlin(tmp_path, "frontier", "checkpoint", "early", "--out", out).returncode == 0
+    with redis_server(tmp_path / "redis") as server:
+        engine = ("--engine", url_of(server, namespace="moved"))
+        moved = drumlin(tmp_path, "frontier", "migrate", "--from", f"rocksdb:{out}", "--to", engine[1])
+        assert moved.returncode == 0, moved.stderr
+        for store in ("nothing", "redis"):
+            refused = drumlin(tmp_path, "remove", "--host", host, "--yes", *engine, "--store", tmp_path / store)
+            assert "There is no store in" in refused.stderr
+        run = removed(tmp_path, "--host", host, "--yes", *engine, "--store", out)
+    assert run["counts"]["checkpoints"] == 2
+    assert found_in(out, host) == kept_in(run["counts"])
+    assert "was moved to" in crawl(tmp_path, *wanted).stderr
 
 
 def test_bad_requests_get_one_sentence(tmp_path: Path, web: FakeWeb) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drumlin.cli.main import run
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.owed import Owed, fetch_again, owed_segments, owed_urls, paid
 from drumlin.coordinator.taking.settling import Kept, Prospects
+from drumlin.engines import open_engine
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.model import NewURLs, Outcome, Settled, Settlement, TaskState, Verdict
 from drumlin.protocol import CrawlState, Register, Result, read_assignment_id
@@ -167,3 +170,38 @@ def test_a_crawl_ends_only_when_nothing_is_awaited_any_more(tmp_path: Path) -> N
         assert states == [CrawlState.RUNNING, CrawlState.FINISHED]
 
     asyncio.run(run())
+
+
+def checked(capsys: pytest.CaptureFixture[str], place: Path, *arguments: str) -> tuple[int, Any, str]:
+    code = run(["store", "check", "--engine", f"rocksdb:{place / 'frontier'}", "--json", *arguments])
+    said = capsys.readouterr()
+    return code, json.loads(said.out) if said.out else None, said.err
+
+
+def test_a_check_tells_of_what_is_new_and_gives_up_a_node_that_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fill(*, there: bool) -> None:
+        engine = await open_engine(f"rocksdb:{tmp_path / 'frontier'}")
+        await engine.keep_time(20.0)
+        await Owed(engine).note(SEGMENT, [kept(0)], 19.0)
+        dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
+        await dispatcher.register(Register(1.0, "n1"), 10.0, address="")
+        if not there:
+            await dispatcher.nodes.lose_all(engine)
+        await engine.close()
+
+    asyncio.run(fill(there=True))
+    store = ("--store", str(tmp_path))
+    assert checked(capsys, tmp_path, *store, "--node", "n1")[0] != 0
+    asyncio.run(fill(there=False))
+    code, told, _ = checked(capsys, tmp_path, *store)
+    assert (code, told["lost"], told["awaited"]) == (0, {}, 1)
+    for wrong, said in {
+        ("--store", str(tmp_path / "typo")): "There is no store",
+        (*store, "--node", "n2"): "no node n2",
+    }.items():
+        code, told, error = checked(capsys, tmp_path, *wrong)
+        assert (code != 0, told, said in error) == (True, None, True)
+    code, told, _ = checked(capsys, tmp_path, *store, "--node", "n1", "--refetch")
+    assert (code, told["lost"], told["awaited"]) == (0, {SEGMENT: 1}, 0)

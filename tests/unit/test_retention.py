@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.errors import ConfigError
+from drumlin.errors import ConfigError, StorageError
 from drumlin.lifecycle.book import (
     DirectoryBook,
     Signature,
@@ -190,3 +192,25 @@ def test_a_line_that_a_kill_cut_off_is_dropped(tmp_path: Path) -> None:
     set_rule(book, WHO, Kind.TEXT, Rule(DAY_S))
     assert len(DirectoryBook(tmp_path).orders()) == 2
     assert path.read_bytes().startswith(whole)
+
+
+def test_a_disk_that_takes_only_a_part_of_an_order_has_refused_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, write = 20, os.pwrite
+
+    def pwrite(descriptor: int, content: bytes, at: int) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, "full")
+        done = write(descriptor, content[:room], at)
+        room -= done
+        return done
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    book = DirectoryBook(tmp_path)
+    with pytest.raises(StorageError, match="the disk is full"):
+        add_hold(book, WHO, make_hold("one", "why", "alice", NOW))
+    room = 1_000
+    add_hold(book, WHO, make_hold("two", "why", "alice", NOW))
+    assert [hold.name for hold in holds_of(DirectoryBook(tmp_path).orders()).all] == ["two"]

@@ -24,6 +24,7 @@ from drumlin.api.routing import Call, Route
 from drumlin.contact.rules import Robots
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.orders import HOSTS_APART_MAX
+from drumlin.engines.kept import CLOSED_KEY, Closed
 from drumlin.http.refusal import Refused
 from drumlin.lifecycle.removal.tombstones import Tombstone
 from drumlin.lines import one_line
@@ -142,18 +143,20 @@ class HostCalls:
 
     async def _known(self, name: str) -> HostState:
         host = host_named(name)
-        self._check_not_removed(self._dispatcher.findings.removed.of_host(host), host)
+        await self._check_not_removed(self._dispatcher.findings.removed.of_host(host), host)
         state = await self._engine.host_state(self._engine.shard_of(host), host) if host else None
         if state is None:
             hint = "A host is written as in its URLs: example.com, or example.com:8080."
             raise Refused(404, "no_such_host", f"No URL of {name[:200]} is known.", hint)
         return state
 
-    def _check_not_removed(self, stone: Tombstone | None, name: str) -> None:
+    async def _check_not_removed(self, stone: Tombstone | None, name: str) -> None:
         """Say of what was removed on request that it was, and when."""
         if stone is not None:
             day = datetime.fromtimestamp(stone.at, UTC).strftime(DAY_FORM)
             hint = "Nothing of it is kept, and it is not fetched again."
+            if (closed := Closed.read(await self._engine.get_meta(CLOSED_KEY))) is not None:
+                hint = f"Not all of it may be gone. {closed.sentence} {closed.hint}"
             raise Refused(404, "removed", f"{name} was removed from the crawl on request, at {day}.", hint)
 
     async def change(self, call: Call, change: HostChange) -> HostView:
@@ -205,7 +208,7 @@ class HostCalls:
             shown = one_line(query.url[:URL_SHOWN_CHARS])
             hint = "One looks like https://example.org/a."
             raise Refused(404, "no_such_url", f"{shown!r} is not a web address.", hint)
-        self._check_not_removed(self._dispatcher.findings.removed.of(url), url[:URL_SHOWN_CHARS])
+        await self._check_not_removed(self._dispatcher.findings.removed.of(url), url[:URL_SHOWN_CHARS])
         story = await self._engine.story(self._engine.shard_of(host_of(url)), url)
         if story is not None:
             return await self._story(url, story, call)

@@ -137,11 +137,14 @@ def stored(files: StoreFiles) -> Tombstones:
     return Tombstones(found.key, found.entries)
 
 
+async def with_key(engine: Engine, candidate: bytes) -> Tombstones:
+    """No tombstones yet, but the key that names them; `candidate` becomes the key of the crawl if it has none."""
+    return Tombstones(await engine.put_meta_if_absent(KEY, candidate))
+
+
 async def put(engine: Engine, targets: Sequence[Target], candidate: bytes, today: float) -> Tombstones:
-    """Write the tombstones of these targets; those that are there keep their times. `candidate` becomes the key of the
-    crawl if it has none."""
-    key = await engine.put_meta_if_absent(KEY, candidate)
-    stones = Tombstones(key)
+    """Write the tombstones of these targets; those that are there keep their times."""
+    stones = await with_key(engine, candidate)
     known = await engine.get_entries(TABLE)
     new = {stones.name_of(one): msgspec.msgpack.encode(stones.stone_of(one, today)) for one in targets}
     await engine.put_entries(TABLE, {name: value for name, value in new.items() if name not in known})

@@ -25,6 +25,14 @@ def found_store(files: ObjectFiles, crawl: str) -> None:
     """Make this the store of a crawl; ConfigError if it is that of another one."""
     if files.bucket.create(FOUNDED, msgspec.json.encode(Founded(crawl))):
         return
-    other = msgspec.json.decode(files.bucket.get(FOUNDED), type=Founded).crawl
+    other = founder_of(files)
     hint = "Choose another prefix: --store s3://BUCKET/ANOTHER."
     raise ConfigError(f"{files} is the store of another crawl ({other}).", hint)
+
+
+def founder_of(files: ObjectFiles) -> str:
+    """The id of the crawl that stores here; empty if there is none."""
+    try:
+        return msgspec.json.decode(files.bucket.get(FOUNDED), type=Founded).crawl
+    except FileNotFoundError:
+        return ""

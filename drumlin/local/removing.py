@@ -72,6 +72,7 @@ BEGUN: Final = Closed(
     "Run the same `drumlin remove` command again: it ends what was begun.",
 )
 """What an engine says of itself until a removal is done (`CLOSED_KEY`); its name is that of the tombstones."""
+UNTOLD: Final = "Start the crawl or its coordinators again with --events until all is sent, end them, and repeat."
 NAMES_SHOWN_MAX: Final = 5
 TELL_S: Final = 30.0
 TELL_POLL_S: Final = 0.05
@@ -186,11 +187,11 @@ def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
     """Refuse what must not be removed, or cannot be now."""
     _check_holds(files, targets)
     _check_here(files)
+    _check_told(files)
     for folder in place.folders:
         owed = [*folder.glob(f"{SPOOLS}/*/*{EVENTS_SUFFIX}"), *folder.glob(f"events/*/*{EVENTS_SUFFIX}")]
         if owed:
-            hint = "Start the crawl or its coordinators again with --events until all is sent, end them, and repeat."
-            raise BusyError(f"Kafka has not been told of everything in {folder} yet.", hint)
+            raise BusyError(f"Kafka has not been told of everything in {folder} yet.", UNTOLD)
         suffixes = [BUNDLE_SUFFIX, *((JOURNAL_SUFFIX,) if is_objects(place.store) else ())]
         if any(any(folder.glob(f"{SPOOLS}/*/*{suffix}")) for suffix in suffixes):
             hint = "Start the crawl again, let it send them, stop it, and repeat."
@@ -204,6 +205,15 @@ def _check_holds(files: StoreFiles, targets: Targets) -> None:
         if any(hold.covers(name) for name in names) or targets.covers_host(hold.host or hold.domain):
             hint = f"Have it lifted first: drumlin hold lift {hold.name}."
             raise ConfigError(f"There is a legal hold on {hold.what} ({hold.name}), so it is not removed.", hint)
+
+
+def _check_told(files: StoreFiles) -> None:
+    """Refuse a store in a bucket with segments that Kafka was not told of: a removal would take the rows away first."""
+    from drumlin.store.objects.files import ObjectFiles
+    from drumlin.store.objects.mark import untold_segments
+
+    if isinstance(files, ObjectFiles) and untold_segments(files):
+        raise BusyError(f"Kafka has not been told of everything in {files} yet.", UNTOLD)
 
 
 def _check_here(files: StoreFiles) -> None:

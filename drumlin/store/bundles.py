@@ -126,8 +126,8 @@ def unpacked(folder: Path, member: str) -> Path:
     return folder / member.replace("/", "-")
 
 
-def check_alone(folder: Path, segment: str) -> None:
-    """Check a bundle and write the verdict beside it. Limits this whole process, so it must do nothing else."""
+def limit_process() -> None:
+    """Bound what this whole process may use for a stranger's bundle, so it must do nothing else."""
     for limit, value in (
         (resource.RLIMIT_DATA, MEMORY_BYTES_MAX),
         (resource.RLIMIT_CPU, CPU_S_MAX),
@@ -135,6 +135,11 @@ def check_alone(folder: Path, segment: str) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(limit, (value, value))
+
+
+def check_alone(folder: Path, segment: str) -> None:
+    """Check a bundle in a process of its own and write the verdict beside it."""
+    limit_process()
     try:
         verdict = check(folder, segment)
     except NotABundle as wrong:

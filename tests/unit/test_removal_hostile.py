@@ -6,13 +6,19 @@ import asyncio
 import gzip
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from drumlin.api.intake.checking import take_out_removed
 from drumlin.config.record import WARCINFO_FIELD
+from drumlin.errors import StorageError
+from drumlin.events.dead import put_aside
+from drumlin.events.schema import Message
 from drumlin.http.refusal import Refused
 from drumlin.lifecycle.removal import bundles, warcs
+from drumlin.lifecycle.removal.directory import Directory
 from drumlin.lifecycle.removal.names import free_stem
+from drumlin.lifecycle.removal.plan import PLAN_NAME, Plan, finish
 from drumlin.lifecycle.removal.targets import Target, Targets, What
 from drumlin.lifecycle.removal.tombstones import Tombstones
 from drumlin.protocol.refusals import RefusalCode
@@ -95,3 +101,27 @@ def test_of_a_warcinfo_record_that_is_too_long_to_look_at_nothing_is_kept(tmp_pa
     bundles.take_out({f"warc/{path.name}": path}, TARGETS.covers)
     assert b"a.test" not in gzip.decompress(path.read_bytes())
     assert not warcs.look(path, TARGETS.covers, TARGETS.names).changes
+
+
+@pytest.mark.parametrize("forged", ["/{folder}/mine", "../mine", "warc/../../mine"])
+def test_a_plan_that_leads_out_of_the_store_is_not_followed(tmp_path: Path, forged: str) -> None:
+    (tmp_path / "mine").write_text("mine")
+    root = tmp_path / "store"
+    root.mkdir()
+    (root / "theirs").write_text("theirs")
+    path = forged.format(folder=str(tmp_path).lstrip("/"))
+    for plan in (Plan(deletes=[path]), Plan(renames=[("theirs", path)])):
+        (root / PLAN_NAME).write_bytes(msgspec.json.encode(plan))
+        with pytest.raises(StorageError, match="is not in"):
+            finish(root)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize("folder", ["nodes/n1", "events/coordinator-c-1"])
+def test_events_that_were_put_aside_are_taken_out_too(tmp_path: Path, folder: str) -> None:
+    spool = tmp_path / folder
+    spool.mkdir(parents=True)
+    path = put_aside(spool, [Message("results", host, f"http://{host}/".encode()) for host in ("a.test", "b.test")], "")
+    for dry_run in (True, False):
+        assert Directory(tmp_path, TARGETS, {}, "none").remove(dry_run=dry_run).log_lines == 1
+    assert [msgspec.json.decode(line)["key"] for line in path.read_bytes().splitlines()] == ["b.test"]

@@ -67,6 +67,14 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def below(root: Path, path: str) -> Path:
+    """The file of this path in a directory. `StorageError` if it leads out of it: plans and ledgers lie in a store,
+    where others may write too, and whoever carries them out may do more on this machine than they."""
+    if path.startswith("/") or ".." in path.split("/"):
+        raise StorageError(f"{path[:200]!r} is not in {root}.", "Somebody has changed the records of this store: look.")
+    return root / path
+
+
 def remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)

@@ -380,7 +380,8 @@ def written(answer: Any, media_type: str) -> Text | Stream | None:
 
 async def send_stream(send: Send, call: Call, stream: Stream, is_allowed: Callable[[], bool]) -> None:
     """Send the pieces until there are no more, or until the client hangs up or may not have them any longer. One that
-    reads nothing is cut off (`wire.py`), or it would keep its place for ever."""
+    reads nothing is cut off (`wire.py`), or it would keep its place for ever. Empty pieces are not sent: they only give
+    the chance to see that the client is gone."""
     headers = [(b"content-type", stream.media_type.encode()), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     if call.method == HEAD:
@@ -394,7 +395,8 @@ async def send_stream(send: Send, call: Call, stream: Stream, is_allowed: Callab
             async for piece in pieces:
                 if gone.done() or not is_allowed():
                     break
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if piece:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     finally:
         gone.cancel()

@@ -48,7 +48,8 @@ def read_message(value: bytes | None) -> tuple[list[Seed], Counter[str]]:
         else:
             lines = [line.strip() for line in value.decode().splitlines()]
             documents = [_Document(line) for line in lines if line and not line.startswith("#")]
-    except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
+        # The last is of a document that is nested too deeply. Whatever a message is, those behind it must be read.
         return [], Counter([BAD_PRIORITY if "`$.priority`" in str(broken) else UNREADABLE])
     urls = [(canonical(document.url), document.priority) for document in documents[:SEEDS_PER_MESSAGE_MAX]]
     seeds = [Seed(url, priority) for url, priority in urls if url]

@@ -35,12 +35,12 @@ import pyarrow.parquet as pq
 
 from drumlin.store.names import node_of_segment, node_of_warc
 from drumlin.store.tables.reading import values_of
-from drumlin.store.tables.rows import BODY_BYTES_MAX, TIME_MAX
-from drumlin.store.tables.schema import FETCHES, LINKS, PAGES, SCHEMAS
+from drumlin.store.tables.rows import BODY_BYTES_MAX, ROBOTS_OUTCOME, TIME_MAX, split_port
+from drumlin.store.tables.schema import FETCHES, LINKS, PAGES, SCHEMAS, TEXT_DELETED
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX
 from drumlin.store.warc.file import WARC_SUFFIX
 from drumlin.store.warc.repair import scan
-from drumlin.urls import are_well_spelled, origin_of
+from drumlin.urls import are_well_spelled, host_or_nothing, origin_of
 
 BODY: Final = "body.tar"
 RECEIPTS: Final = "receipts"
@@ -126,8 +126,8 @@ def unpacked(folder: Path, member: str) -> Path:
     return folder / member.replace("/", "-")
 
 
-def check_alone(folder: Path, segment: str) -> None:
-    """Check a bundle and write the verdict beside it. Limits this whole process, so it must do nothing else."""
+def limit_process() -> None:
+    """Bound what this whole process may use for a stranger's bundle, so it must do nothing else."""
     for limit, value in (
         (resource.RLIMIT_DATA, MEMORY_BYTES_MAX),
         (resource.RLIMIT_CPU, CPU_S_MAX),
@@ -135,6 +135,11 @@ def check_alone(folder: Path, segment: str) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(limit, (value, value))
+
+
+def check_alone(folder: Path, segment: str) -> None:
+    """Check a bundle in a process of its own and write the verdict beside it."""
+    limit_process()
     try:
         verdict = check(folder, segment)
     except NotABundle as wrong:
@@ -247,6 +252,8 @@ def _check_tables(folder: Path, segment: str, captures: dict[Place, tuple[str, s
         url, record_id = row["url"], row["record_id"]
         if captures.get(place) != (url, record_id) or row["node"] != node or record_id in digests:
             raise NotABundle("a row of pages is not of a capture in it, or not of this node")
+        if (row["url_host_name"], row["url_port"]) != split_port(host_or_nothing(url)):
+            raise NotABundle("a row of pages names another host than its URL")
         digests[record_id] = (url, (row["content_digest"] or "").removeprefix("sha256:"))
     claims = [_claim(row, node, digests) for row in _rows(folder, FETCHES, segment)]
     stored = [claim.record_id for claim in claims if claim.record_id]
@@ -266,14 +273,20 @@ def _claim(row: dict[str, Any], node: str, digests: dict[str, tuple[str, str]]) 
     page_url, digest = digests.get(record_id, (url, ""))
     if row["node"] != node or page_url != url:
         raise NotABundle("a row of fetches is not of this node, or not of its page")
+    if row["host"] != host_or_nothing(url) and row["outcome"] != ROBOTS_OUTCOME:
+        # A robots.txt may be that of another host, to which its own has redirected.
+        raise NotABundle("a row of fetches names another host than its URL")
     status = row["fetch_status"] or 0 if record_id else 0
     return Claim(url, record_id, row["outcome"], status, row["fetch_time"], digest)
 
 
 WANTED: Final = {
-    PAGES: ("url", "node", "record_id", "content_digest", "warc_filename", "warc_record_offset", "warc_record_length"),
+    PAGES: (
+        *("url", "url_host_name", "url_port", "node", "record_id", "content_digest"),
+        *("warc_filename", "warc_record_offset", "warc_record_length"),
+    ),
     LINKS: ("url", "target"),
-    FETCHES: ("url", "node", "record_id", "outcome", "fetch_status", "fetch_time", "redirect_to"),
+    FETCHES: ("url", "host", "node", "record_id", "outcome", "fetch_status", "fetch_time", "redirect_to"),
 }
 ADDRESSES: Final = {PAGES: "url", LINKS: "target", FETCHES: "redirect_to"}
 """The column of each table whose URLs must be web addresses, because people look them up. Nobody but the node has seen
@@ -285,6 +298,9 @@ def _rows(folder: Path, table: str, segment: str) -> Iterator[dict[str, Any]]:
     with pq.ParquetFile(unpacked(folder, f"tables/{table}/{segment}.parquet")) as file:
         if not file.schema_arrow.equals(_schema(table)):
             raise NotABundle(f"{table} has not the columns that it should have")
+        if TEXT_DELETED in (file.metadata.metadata or {}):
+            # Retention would pass over its texts.
+            raise NotABundle(f"{table} says that retention has been there")
         if table != LINKS and file.metadata.num_rows > ROWS_MAX:
             raise NotABundle(f"{table} has too many rows")
         for batch in _batches(file, table):

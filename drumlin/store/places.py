@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
-from drumlin.disk import PARTIAL_SUFFIX, remove, replace, sync_file, translated_disk_errors
+from drumlin.disk import PARTIAL_SUFFIX, below, remove, replace, sync_file, translated_disk_errors
 from drumlin.errors import ConfigError, DrumlinError, StorageError
 from drumlin.store.objects.address import is_objects, parse_address
 
@@ -86,7 +86,7 @@ class DirectoryPlace:
             replace(partial, target, sync=True)
 
     def delete(self, path: str) -> None:
-        remove(self._root / path)
+        remove(below(self._root, path))
 
 
 class BucketPlace:

@@ -20,6 +20,7 @@ from drumlin.node.keeping.archive import Arrival
 from drumlin.store import bundles as store_bundles
 from drumlin.store.bundles import TEXT_BYTES_MAX
 from drumlin.store.tables.rows import BODY_BYTES_MAX, TIME_MAX
+from drumlin.store.tables.schema import TEXT_DELETED
 from tests.harness.bundles import BundlingNode, Members, replaced, stored, table, written
 from tests.harness.coordinators import RemoteNode, RunningCoordinator
 
@@ -53,6 +54,11 @@ def node(coordinator: RunningCoordinator, tmp_path: Path) -> BundlingNode:
         ("pages", "warc_record_offset", 0),
         ("fetches", "outcome", "failed"),
         ("links", "url", "http://victim.test/"),
+        ("pages", "url_host_name", "victim.test"),
+        ("pages", "url_host_name", None),
+        ("pages", "url_port", 8080),
+        ("fetches", "host", "victim.test"),
+        ("fetches", "host", None),
     ],
 )
 def test_rows_that_say_something_else_than_was_settled_are_refused(
@@ -161,6 +167,17 @@ def test_a_table_with_other_columns_or_none_at_all_is_refused(node: BundlingNode
     path, rows = table(members, "links")
     for wrong in (written(rows.drop_columns(["rel"])), b"", b"PAR1" + os.urandom(500) + b"PAR1", members[path][:-40]):
         assert node.forgiven().put(segment, members | {path: wrong}).code == "not_a_bundle"
+    assert stored(store) == {}
+
+
+def test_a_table_that_says_that_retention_has_been_there_is_refused(node: BundlingNode, store: Path) -> None:
+    segment, members = node.bundle(*URLS)
+    path, rows = table(members, "pages")
+    forged = io.BytesIO()
+    with pq.ParquetWriter(forged, rows.schema, store_schema=False) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({TEXT_DELETED.decode(): "2026-01-01T00:00:00Z"})
+    assert node.put(segment, members | {path: forged.getvalue()}).code == "not_a_bundle"
     assert stored(store) == {}
 
 

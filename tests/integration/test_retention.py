@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from drumlin.errors import BusyError
+from drumlin.errors import BusyError, StorageError
 from drumlin.lifecycle.book import Signature, add_hold, lift_hold, open_book, set_rule
 from drumlin.lifecycle.holds import make_hold
 from drumlin.lifecycle.retention.planning import Tally
@@ -21,7 +21,7 @@ from drumlin.sql.database import answering, answering_from
 from drumlin.store.copies import record_pieces, stored_capture
 from drumlin.store.files import DirectoryFiles
 from drumlin.store.finish import alone, finish
-from drumlin.store.ledger import reading
+from drumlin.store.ledger import Ledger, LedgerLine, reading
 from drumlin.store.tables.lookup import StoreReader
 from drumlin.store.tables.reading import has_moved_tables
 from tests.harness.aged import DAY_S, PAGES, add_segment, files_below, segment_of
@@ -170,6 +170,27 @@ def test_logs_go_by_the_time_of_their_last_entry(scene: Scene) -> None:
     scene.rule(Kind.LOGS)
     assert numbers(scene.apply()) == {"logs delete": (1, 1, 2)}
     assert [path.name for path in logs.iterdir()] == ["new.log"]
+
+
+def test_times_that_strangers_bring_into_a_log_are_not_taken_for_its_own(scene: Scene) -> None:
+    logs = scene.root / "logs"
+    logs.mkdir()
+    old = "2025-01-01 00:00:00,123 INFO drumlin: "
+    (logs / "ahead.log").write_text(f"{old}http://a.test/2999-01-01T00:00:00.000Z\n")
+    (logs / "never.log").write_text(f"{old}http://a.test/2026-99-99T99:99:99.000Z\n2026-99-99 99:99:99,000 x\n")
+    scene.rule(Kind.LOGS)
+    assert numbers(scene.apply()) == {"logs delete": (2, 2, 3)}
+
+
+def test_a_ledger_that_leads_out_of_the_store_is_not_followed(scene: Scene, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    scene.rule(Kind.WARC)
+    forged = LedgerLine(NOW, Kind.WARC, "x", deleted=[f"../{mine.name}", str(mine)])
+    Ledger(scene.root).append(forged)
+    with pytest.raises(StorageError, match="is not in"):
+        scene.apply()
+    assert mine.exists()
 
 
 def test_what_may_grow_or_is_owed_to_kafka_is_left_alone(scene: Scene) -> None:

@@ -309,6 +309,7 @@ def test_a_message_names_seeds_or_is_counted_as_bad(value: bytes | None, seeds: 
         (b'{"url": "mailto:x@a.example"}', NO_ADDRESS),
         (b"", EMPTY),
         (b"x" * (MESSAGE_BYTES_MAX + 1), TOO_LARGE),
+        (b'{"url": "http://a.example/", "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", UNREADABLE),
     ],
 )
 def test_what_is_wrong_with_a_message_is_told(value: bytes, reason: str) -> None:

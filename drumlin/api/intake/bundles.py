@@ -31,7 +31,7 @@ from pathlib import Path
 
 from drumlin.access.misdeeds import Misdeed
 from drumlin.api.bodies import BODY_GRACE_S, BODY_RATE_MIN
-from drumlin.api.intake.checking import check_bundle
+from drumlin.api.intake.checking import check_bundle, take_out_removed
 from drumlin.api.intake.kept import Owe, owe_nothing
 from drumlin.api.intake.places import Places, discard
 from drumlin.api.routing import Call
@@ -195,7 +195,7 @@ class Bundles:
                 await asyncio.to_thread(self._check_settled, folder, segment, verdict)
                 members = {member: unpacked(folder, member) for member in verdict.members}
                 added = False
-                if await asyncio.to_thread(self._take_out_removed, files, segment, members):
+                if await self._take_out_removed(folder, files, segment, members):
                     added = await asyncio.to_thread(self._publish, files, segment, members)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
@@ -203,18 +203,15 @@ class Bundles:
             await self._dispatcher.engine.count(COUNTER_SHARD, {COUNTER + call.node_id: verdict.bytes})
         return BundleStored()
 
-    def _take_out_removed(self, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
+    async def _take_out_removed(self, folder: Path, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
         """Take out what was removed on request while the node was away. False if the store has the segment already:
         then it may have been written anew since, and must not be compared."""
         removed = self._dispatcher.findings.removed
         if not removed:
             return True
-        if files.has_segment(segment):
+        if await asyncio.to_thread(files.has_segment, segment):
             return False
-        # It loads what only a crawl needs from which something was removed.
-        from drumlin.lifecycle.removal.bundles import take_out
-
-        counts = take_out(members, removed.covers)
+        counts = await take_out_removed(folder, members, removed)
         if counts.removed:
             said = "took %d records and %d rows out of bundle %s, because they were removed on request"
             log.info(said, counts.warc_records, counts.pages + counts.links + counts.fetches, segment)

@@ -11,14 +11,20 @@ import asyncio
 import contextlib
 import multiprocessing
 import signal
+from collections.abc import Callable, Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from drumlin.http.refusal import Refused
 from drumlin.protocol.refusals import RefusalCode
 from drumlin.store.bundles import VERDICT, Verdict, check_alone
+
+if TYPE_CHECKING:
+    from drumlin.lifecycle.removal.counts import Counts
+    from drumlin.lifecycle.removal.tombstones import Tombstones
 
 CHECK_S_MAX = 300.0
 RETRY_S = 30.0
@@ -35,20 +41,43 @@ _processes.set_forkserver_preload(["drumlin.__main__", "drumlin.store.bundles"])
 
 async def check_bundle(folder: Path, segment: str) -> Verdict:
     """Check the bundle in `folder` and return what it holds; `Refused` when it cannot be stored."""
-    process = _processes.Process(target=check_alone, args=(folder, segment), daemon=True)
+    return await _done_alone(check_alone, (folder, segment), folder / VERDICT, Verdict)
+
+
+async def take_out_removed(folder: Path, members: Mapping[str, Path], removed: Tombstones) -> Counts:
+    """Take what was removed on request out of a bundle that was checked; `Refused` when that cannot be done."""
+    # It loads what only a crawl needs from which something was removed.
+    from drumlin.lifecycle.removal.bundles import TAKEN_OUT, TakenOut, take_out_alone
+
+    done = await _done_alone(take_out_alone, (folder, members, removed), folder / TAKEN_OUT, TakenOut)
+    return done.counts
+
+
+class _Said(Protocol):
+    """What a process has written: its answer, or else what is wrong with the bundle."""
+
+    wrong: str
+
+
+Said = TypeVar("Said", bound=_Said)
+
+
+async def _done_alone(work: Callable[..., None], arguments: tuple[Any, ...], answer: Path, kind: type[Said]) -> Said:
+    """Have a process do something with a bundle, and return what it has written to `answer`."""
+    process = _processes.Process(target=work, args=arguments, daemon=True)
     await asyncio.to_thread(process.start)
     code = await _ended(process)
     if code in OWN_FAULTS:
         raise Refused(
             409, RefusalCode.NOT_A_BUNDLE, f"The bundle could not be read: its check ended with signal {-code}."
         )
-    verdict = await asyncio.to_thread(_verdict, folder) if code == 0 else None
-    if verdict is None:
+    said = await asyncio.to_thread(_read, answer, kind) if code == 0 else None
+    if said is None:
         message = "The bundle could not be checked just now."
         raise Refused(503, "unchecked", message, "Wait as Retry-After says.", retry_after_s=RETRY_S)
-    if verdict.wrong:
-        raise Refused(409, RefusalCode.NOT_A_BUNDLE, f"This is not a bundle that can be stored: {verdict.wrong}.")
-    return verdict
+    if said.wrong:
+        raise Refused(409, RefusalCode.NOT_A_BUNDLE, f"This is not a bundle that can be stored: {said.wrong}.")
+    return said
 
 
 async def _ended(process: BaseProcess) -> int:
@@ -67,10 +96,10 @@ async def _ended(process: BaseProcess) -> int:
     return process.exitcode if process.exitcode is not None else -signal.SIGKILL
 
 
-def _verdict(folder: Path) -> Verdict | None:
+def _read(answer: Path, kind: type[Said]) -> Said | None:
     try:
-        if (folder / VERDICT).stat().st_size > VERDICT_BYTES_MAX:
+        if answer.stat().st_size > VERDICT_BYTES_MAX:
             return None
-        return msgspec.msgpack.decode((folder / VERDICT).read_bytes(), type=Verdict)
+        return msgspec.msgpack.decode(answer.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError):
         return None

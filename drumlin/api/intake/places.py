@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -43,9 +44,15 @@ class Places:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """For each node that is asking: it may ask many times at once, and all would find a place free."""
 
     async def give(self, node: str, name: str, offer: BundleOffer, inbox: Inbox, now: float) -> None:
         """Note a place; `Refused` if the node has too many. The same bundle has the same place again."""
+        async with self._asking.setdefault(node, asyncio.Lock()):
+            await self._give(node, name, offer, inbox, now)
+
+    async def _give(self, node: str, name: str, offer: BundleOffer, inbox: Inbox, now: float) -> None:
         table, key = TABLE + node, f"{name}-{offer.sha256}"
         kept = await self._engine.get_entries(table)
         places = {one: msgspec.msgpack.decode(noted, type=_Place) for one, noted in kept.items()}

@@ -1,24 +1,54 @@
 """Bundles that come late, from nodes that were away when something was removed: it is taken out before they are stored.
 
-Only tombstones tell here what was removed, so names in texts are not looked for.
+Only tombstones tell here what was removed, so names in texts are not looked for. The bytes are a stranger's, also after
+they were checked, so a coordinator has it done in a process of its own (`take_out_alone`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
+import msgspec
 import pyarrow.parquet as pq
 
 from drumlin.disk import replace
 from drumlin.lifecycle.removal import rows, warcs
 from drumlin.lifecycle.removal.counts import Counts
 from drumlin.lifecycle.removal.plan import SUFFIX
+from drumlin.lifecycle.removal.tombstones import Tombstones
+from drumlin.store.bundles import limit_process
 from drumlin.store.moves import Moved
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX, write_index
 from drumlin.store.warc.file import WARC_SUFFIX
+
+TAKEN_OUT: Final = "taken-out"
+RECORD_BYTES_MAX: Final = 16 * 1024**2
+"""How much of a record is kept in memory: only headers and warcinfo records are looked at."""
+
+
+class TakenOut(msgspec.Struct):
+    """What became of a bundle: how much was taken out of it, or else what is wrong."""
+
+    counts: Counts
+    wrong: str = ""
+
+
+def take_out_alone(folder: Path, members: Mapping[str, Path], removed: Tombstones) -> None:
+    """Do it in a process of its own, and write beside the bundle what was done."""
+    limit_process()
+    try:
+        done = TakenOut(take_out(members, removed.covers))
+    except OSError:
+        # The disk is at fault, not the sender: nothing is said.
+        raise
+    except Exception as odd:
+        # Libraries may raise anything when they read a stranger's bytes.
+        done = TakenOut(Counts(), f"what was removed cannot be taken out of it ({type(odd).__name__})")
+    (folder / TAKEN_OUT).write_bytes(msgspec.msgpack.encode(done))
 
 
 def take_out(members: Mapping[str, Path], covers: warcs.Covers) -> Counts:
@@ -27,7 +57,7 @@ def take_out(members: Mapping[str, Path], covers: warcs.Covers) -> Counts:
     counts, moves = Counts(), dict[str, Moved]()
     for member, path in members.items():
         if member.endswith(WARC_SUFFIX):
-            found = warcs.look(path, covers, warcs.nowhere)
+            found = warcs.look(path, covers, warcs.nowhere, record_bytes_max=RECORD_BYTES_MAX)
             counts.add(found.counts)
             if found.changes:
                 filename = member.rpartition("/")[2]

@@ -15,6 +15,8 @@ import msgspec
 import pyarrow.parquet as pq
 
 from drumlin.disk import OPEN_SUFFIX, PARTIAL_SUFFIX, PRIVATE, remove, write_whole
+from drumlin.events.coordinating import FOLDER
+from drumlin.events.dead import DEAD_NAME
 from drumlin.lifecycle.removal import rows, warcs
 from drumlin.lifecycle.removal.counts import KEPT_ROWS, Counts
 from drumlin.lifecycle.removal.names import free_stem
@@ -151,7 +153,8 @@ class Directory:
     # Texts
 
     def _texts(self, *, dry_run: bool) -> None:
-        for path in sorted((self._root / LOGS).glob("*")):
+        set_aside = [path for folder in (SPOOLS, FOLDER) for path in (self._root / folder).glob(f"*/{DEAD_NAME}")]
+        for path in sorted([*(self._root / LOGS).glob("*"), *set_aside]):
             if path.is_file():
                 self._log(path, dry_run=dry_run)
         for path in (self._root / name for name in JSON_FILES):

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from drumlin.disk import remove, replace, sync_directory, sync_file, write_whole
+from drumlin.disk import below, remove, replace, sync_directory, sync_file, write_whole
 from drumlin.errors import BusyError
 from drumlin.store.warc.cdxj import INDEX_NAME, merge
 
@@ -66,11 +66,13 @@ def finish(root: Path) -> bool:
     if not is_pending(root):
         return False
     plan = msgspec.json.decode((root / PLAN_NAME).read_bytes(), type=Plan)
-    for source, target in plan.renames:
-        if (root / source).exists():
-            replace(root / source, root / target, sync=True)
-    for path in plan.deletes:
-        remove(root / path)
+    renames = [(below(root, source), below(root, target)) for source, target in plan.renames]
+    deletes = [below(root, path) for path in plan.deletes]
+    for source, target in renames:
+        if source.exists():
+            replace(source, target, sync=True)
+    for path in deletes:
+        remove(path)
     if (root / "warc" / INDEX_NAME).exists():
         merge(root / "warc")
     remove(root / PLAN_NAME)

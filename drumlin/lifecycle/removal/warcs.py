@@ -27,7 +27,8 @@ from drumlin.store.warc.reader import CAPTURE_TYPES, Member, Record, members, pa
 from drumlin.store.warc.records import RECORD_END
 
 COPY_BYTES: Final = 1 << 20
-WHOLE: Final = 1 << 62
+RECORD_BYTES_MAX: Final = 256 * 1024**2
+"""How much of a record is looked at, whatever a stranger has packed into it. Names beyond it are not counted."""
 DECODED_BYTES_MAX: Final = 1 << 30
 WARCINFO: Final = "warcinfo"
 COMPRESSION_LEVEL: Final = 2
@@ -64,12 +65,14 @@ def nowhere(text: bytes) -> bool:
     return False
 
 
-def look(path: Path, covers: Covers, names: Names, *, growing: bool = False) -> Look:
+def look(
+    path: Path, covers: Covers, names: Names, *, growing: bool = False, record_bytes_max: int = RECORD_BYTES_MAX
+) -> Look:
     """Look through a WARC file. The end of one that was `growing` when its process was killed may be torn; what is torn
     is cut off, as it would be by the next start."""
     found = _Looking(covers, names)
     end, size = 0, path.stat().st_size
-    for member in members(path, 0, WHOLE):
+    for member in members(path, 0, record_bytes_max):
         record = parse_record(member)
         if record is None:
             break
@@ -123,11 +126,15 @@ class _Looking:
 
     def _info(self, record: Record, member: Member) -> bytes:
         """The warcinfo record without the removed; empty if it does not name it."""
-        block = b"\r\n".join(self._info_line(line) for line in record.block.split(b"\r\n"))
-        if block == record.block:
-            return b""
+        if len(record.block) != int(record.fields["content-length"]):
+            # No writer of ours makes one that is too long to be looked at.
+            block = b""
+        else:
+            block = b"\r\n".join(self._info_line(line) for line in record.block.split(b"\r\n"))
+            if block == record.block:
+                return b""
         head = member.head.partition(BLANK_LINE)[0].split(b"\r\n")
-        head = [b"Content-Length: %d" % len(block) if one.startswith(b"Content-Length:") else one for one in head]
+        head = [b"Content-Length: %d" % len(block) if _is_length(one) else one for one in head]
         content = b"\r\n".join(head) + BLANK_LINE + block + RECORD_END
         compressed: bytes = igzip_lib.compress(content, COMPRESSION_LEVEL, igzip_lib.COMP_GZIP)
         return compressed
@@ -139,10 +146,18 @@ class _Looking:
             return line
         try:
             record = msgspec.json.decode(value)
+            cleaned, went = scrubbed(record, lambda text: self._names(text) or self._covers(text.decode()))
         except msgspec.DecodeError:
-            return line
-        cleaned, went = scrubbed(record, lambda text: self._names(text) or self._covers(text.decode()))
+            return field + colon if self._names(value) else line
+        except RecursionError:
+            # A stranger has nested it so deeply that nobody can tell what it names.
+            return field + colon
         return field + colon + msgspec.json.encode(cleaned) if went else line
+
+
+def _is_length(line: bytes) -> bool:
+    """Whether a line of a WARC header has the length of the block, however a stranger spells it."""
+    return line.partition(b":")[0].strip().lower() == b"content-length"
 
 
 def _decoded(record: Record) -> bytes:

@@ -22,15 +22,13 @@ from drumlin.lifecycle.retention.policy import Kind, Policy
 from drumlin.store.files import StoredFile, StoreFiles
 from drumlin.store.tables.reading import batches
 from drumlin.store.tables.rows import MICROSECONDS
-from drumlin.store.tables.schema import COLUMNS, FETCHES, PAGES
+from drumlin.store.tables.schema import COLUMNS, FETCHES, PAGES, TEXT_DELETED
 from drumlin.store.tables.segments import PARQUET_SUFFIX
 from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME, parse_line
 from drumlin.store.warc.file import WARC_SUFFIX
 from drumlin.urls import host_or_nothing
 
 TEXT: Final = "text"
-TEXT_DELETED: Final = b"drumlin.text_deleted"
-"""The key in the metadata of a table of pages whose texts retention has taken out; its value is when."""
 _STAMP: Final = "%Y%m%d%H%M%S"
 _UNKNOWN: Final = -1.0
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.clock import monotonic
-from drumlin.disk import PARTIAL_SUFFIX, remove, replace, sync_directory, translated_disk_errors
+from drumlin.disk import PARTIAL_SUFFIX, below, remove, replace, sync_directory, translated_disk_errors
 from drumlin.events.coordinating import FOLDER
 from drumlin.lifecycle.retention.found import has_index, units
 from drumlin.lifecycle.retention.logs import log_units, take_log
@@ -144,13 +144,13 @@ class DirectoryStore:
             open_place(moved.place).delete(moved.path)
         self._remove_here(paths)
         if kind == Kind.TABLES:
-            remove(self._root / INDEXES / (name + INDEX_SUFFIX))
+            remove(below(self._root / INDEXES, name + INDEX_SUFFIX))
         self._index_is_old = self._index_is_old or kind == Kind.WARC
 
     def _remove_here(self, paths: Sequence[str]) -> None:
         # A segment counts as long as its pages are there, so these go first.
         for path in sorted(paths, key=lambda path: not path.startswith("tables/pages/")):
-            remove(self._root / path)
+            remove(below(self._root, path))
         for folder in {(self._root / path).parent for path in paths}:
             with suppress(FileNotFoundError):
                 sync_directory(folder)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -18,8 +19,9 @@ from drumlin.store.places import copied_to
 
 LOGS: Final = "logs"
 TAIL_BYTES: Final = 256 * 1024
-# Both forms of an entry have the time first: `2026-05-01 10:00:00,123` (local time), or `…T10:00:00.123Z`.
-_TIME: Final = re.compile(rb"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)[.,]\d{3}")
+# Both forms of an entry have the time first: `2026-05-01 10:00:00,123` (local time), or `…T10:00:00.123Z` as JSON. A
+# time further behind is a stranger's, as in a URL.
+_TIME: Final = re.compile(rb'^(?:\{"time": ?")?(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)[.,]\d{3}', re.MULTILINE)
 
 
 def log_units(folder: Path) -> Iterator[Unit]:
@@ -64,11 +66,11 @@ def _newest(path: Path) -> float:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         found = _TIME.findall(file.read())
-    if not found:
-        return path.stat().st_mtime
-    day, between, time = (part.decode() for part in found[-1])
-    moment = datetime.fromisoformat(f"{day}T{time}")
-    return (moment.replace(tzinfo=UTC) if between == "T" else moment).timestamp()
+    for day, between, time in reversed(found):
+        with suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(f"{day.decode()}T{time.decode()}")
+            return (moment.replace(tzinfo=UTC) if between == b"T" else moment).timestamp()
+    return path.stat().st_mtime
 
 
 def _is_at_work(folder: Path) -> bool:

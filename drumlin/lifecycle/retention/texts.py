@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from drumlin.disk import sync_file
 from drumlin.errors import StorageError
-from drumlin.lifecycle.retention.found import TEXT, TEXT_DELETED
-from drumlin.store.tables.schema import PAGES, SCHEMAS
+from drumlin.lifecycle.retention.found import TEXT
+from drumlin.store.tables.schema import PAGES, SCHEMAS, TEXT_DELETED
 from drumlin.store.tables.segments import gathered_rows, open_table
 
 

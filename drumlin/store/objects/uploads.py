@@ -21,6 +21,8 @@ from drumlin.store.objects.signing import signed_url
 VALID_S: Final = 300
 REQUEST_S_MAX: Final = 30.0
 ANSWER_BYTES_MAX: Final = 16 * 1024**2
+ANSWERS_MAX: Final = 10_000
+"""A service lists up to 1,000 uploads in each."""
 
 
 class UnfinishedUpload(NamedTuple):
@@ -37,19 +39,39 @@ def unfinished_uploads(bucket: Bucket, now: float) -> Iterator[UnfinishedUpload]
         return
     prefix = f"{bucket.address.prefix}/" if bucket.address.prefix else ""
     marks: dict[str, str] = {}
-    while True:
+    for _ in range(ANSWERS_MAX):
         answer = _ask(bucket, "GET", "", {"uploads": "", "prefix": prefix, **marks}, now)
-        # The answer is of the service to which everything is entrusted anyway.
-        found = ElementTree.fromstring(answer)  # noqa: S314
-        for upload in found.iter():
-            if _plain(upload.tag) == "Upload":
-                fields = {_plain(part.tag): part.text or "" for part in upload}
-                begun = datetime.fromisoformat(fields["Initiated"]).timestamp()
-                yield UnfinishedUpload(fields["Key"].removeprefix(prefix), fields["UploadId"], begun)
-        told = {_plain(part.tag): part.text or "" for part in found}
-        if told.get("IsTruncated") != "true":
+        try:
+            found = _read(answer, prefix)
+        except (ElementTree.ParseError, KeyError, ValueError) as odd:
+            message = f"{bucket.address} does not list unfinished uploads as S3 does ({type(odd).__name__})."
+            raise StorageError(message, "Check AWS_ENDPOINT_URL.") from None
+        yield from found.uploads
+        if not found.marks or found.marks == marks:
             return
-        marks = {"key-marker": told["NextKeyMarker"], "upload-id-marker": told["NextUploadIdMarker"]}
+        marks = found.marks
+
+
+class _Answer(NamedTuple):
+    """Some of the uploads, and what to ask for the next ones; nothing if there are no more."""
+
+    uploads: list[UnfinishedUpload]
+    marks: dict[str, str]
+
+
+def _read(answer: bytes, prefix: str) -> _Answer:
+    # The parser (expat) refuses entities that grow beyond measure.
+    found = ElementTree.fromstring(answer)  # noqa: S314
+    uploads: list[UnfinishedUpload] = []
+    for upload in found.iter():
+        if _plain(upload.tag) == "Upload":
+            fields = {_plain(part.tag): part.text or "" for part in upload}
+            begun = datetime.fromisoformat(fields["Initiated"]).timestamp()
+            uploads.append(UnfinishedUpload(fields["Key"].removeprefix(prefix), fields["UploadId"], begun))
+    told = {_plain(part.tag): part.text or "" for part in found}
+    if told.get("IsTruncated") != "true":
+        return _Answer(uploads, {})
+    return _Answer(uploads, {"key-marker": told["NextKeyMarker"], "upload-id-marker": told["NextUploadIdMarker"]})
 
 
 def end_upload(bucket: Bucket, upload: UnfinishedUpload, now: float) -> None:

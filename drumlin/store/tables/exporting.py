@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from drumlin.clock import monotonic
 from drumlin.errors import StorageError
 from drumlin.store.files import StoreFiles
 from drumlin.store.tables.reading import batches, rows_of, table_files
@@ -23,6 +24,8 @@ from drumlin.store.tables.schema import COLUMNS
 from drumlin.urls import host_or_nothing
 
 PIECE_BYTES: Final = 128 * 1024
+SEARCH_S_MAX: Final = 0.5
+"""For how long nothing is said while no row is wanted."""
 LEFT_OUT: Final = frozenset({"sketch"})
 """Columns that nobody means by all columns."""
 TIME: Final = "fetch_time"
@@ -57,29 +60,35 @@ def columns_of(table: str, named: str) -> tuple[str, ...]:
 
 
 def exported(files: StoreFiles, wanted: Wanted, taken: Taken) -> Iterator[bytes]:
-    """The rows, a piece at a time; `taken` tells how many there were."""
+    """The rows, a piece at a time; `taken` tells how many there were. While none is found, empty pieces come, so that
+    whoever waits can see that nobody wants them any more."""
     for piece in _gathered(_lines(files, wanted, taken)):
         taken.bytes += len(piece)
         yield piece
 
 
 def _gathered(lines: Iterator[bytes]) -> Iterator[bytes]:
-    gathered = bytearray()
+    gathered, yielded = bytearray(), monotonic()
     for line in lines:
         gathered += line
-        if len(gathered) >= PIECE_BYTES:
+        if len(gathered) >= PIECE_BYTES or (not line and monotonic() - yielded >= SEARCH_S_MAX):
             yield bytes(gathered)
             gathered.clear()
+            yielded = monotonic()
     yield bytes(gathered)
 
 
 def _lines(files: StoreFiles, wanted: Wanted, taken: Taken) -> Iterator[bytes]:
+    """A line for each row, and empty ones where rows are only looked at."""
     if wanted.as_csv:
         yield _csv(wanted.columns)
     for path in table_files(files, wanted.table):
         try:
             with files.open(path) as opened, pq.ParquetFile(opened) as file:
                 for row in _rows(file, wanted):
+                    if row is None:
+                        yield b""
+                        continue
                     taken.rows += 1
                     shown = {name: _shown(name, row.get(name)) for name in wanted.columns}
                     yield _csv(map(_cell, shown.values())) if wanted.as_csv else msgspec.json.encode(shown) + b"\n"
@@ -87,7 +96,8 @@ def _lines(files: StoreFiles, wanted: Wanted, taken: Taken) -> Iterator[bytes]:
             taken.unread += 1
 
 
-def _rows(file: Any, wanted: Wanted) -> Iterator[dict[str, Any]]:
+def _rows(file: Any, wanted: Wanted) -> Iterator[dict[str, Any] | None]:
+    """The rows that are wanted, and None after some were read."""
     there = file.schema_arrow.names
     columns = [name for name in dict.fromkeys((*wanted.columns, "url", TIME)) if name in there]
     for group in range(file.num_row_groups):
@@ -97,6 +107,7 @@ def _rows(file: Any, wanted: Wanted) -> Iterator[dict[str, Any]]:
                 in_time = wanted.since <= time and (not wanted.before or time < wanted.before)
                 if in_time and (wanted.is_wanted_host is None or wanted.is_wanted_host(_host(row))):
                     yield row
+            yield None
 
 
 def _host(row: dict[str, Any]) -> str:

@@ -67,7 +67,7 @@ def page_row(capture: Capture, node: str) -> tuple[Any, ...]:
     path, _, query = rest[rest.find("/") :].partition("?")
     headers = capture.headers
     of, kind, overlap = _duplicate(capture.duplicate)
-    name, port = _split_port(capture.host)
+    name, port = split_port(capture.host)
     told = capture.told
     return (
         surt(url),
@@ -114,7 +114,7 @@ def page_row(capture: Capture, node: str) -> tuple[Any, ...]:
     )
 
 
-def _split_port(host: str) -> tuple[str, int | None]:
+def split_port(host: str) -> tuple[str, int | None]:
     """A host without its port, and the port; the colons of an IPv6 address stand between brackets."""
     name, colon, port = host.rpartition(":")
     return (name, int(port)) if colon and port.isdigit() else (host, None)

@@ -132,6 +132,9 @@ def _metadata(table: str) -> dict[str, str]:
 METADATA: Final = {table: _metadata(table) for table in COLUMNS}
 """The metadata in every file of a table: what the table holds, and what each column means, as JSON."""
 
+TEXT_DELETED: Final = b"drumlin.text_deleted"
+"""The key in the metadata of a table of pages whose texts retention has taken out; its value is when."""
+
 # Columns whose values repeat within a row group. A dictionary for the others would cost time and gain nothing.
 REPEATING: Final[dict[str, list[str]]] = {
     PAGES: [

@@ -36,12 +36,22 @@ def named_store(loaded: Loaded) -> Named:
 
     store = loaded.process.store if loaded.is_given("store") else None
     if store is not None and is_objects(store):
-        return Named(open_store(store), None)
+        return Named(_there(open_store(store)), None)
     folder = Path(store) if store else store_of(loaded)
     address = store_address(folder)
     if not address and not (folder / "tables").is_dir() and not (folder / "warc").is_dir():
         raise ConfigError(f"There is no store in {folder}.", "Name one with --out DIR, or --store s3://BUCKET/PREFIX.")
-    return Named(open_store(address or folder), None if store else folder)
+    files = open_store(address or folder)
+    return Named(_there(files) if address else files, None if store else folder)
+
+
+def _there(files: StoreFiles) -> StoreFiles:
+    """A store in a bucket, where some crawl has stored: a hold on a mistyped one would keep nothing."""
+    from drumlin.store.opening import in_bucket
+
+    if (bucket := in_bucket(files)) is not None:
+        bucket.check_there()
+    return files
 
 
 @click.group("retention", cls=VerbFamily)
@@ -75,7 +85,7 @@ def show_command(loaded: Loaded) -> None:
 
 @command.command("set")
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--keep", default="forever", metavar="DURATION", help="delete what is older, such as 90d; or forever")
+@click.option("--keep", default="", metavar="DURATION", help="delete what is older, such as 90d; or forever")
 @click.option("--move-after", default="", metavar="DURATION", help="move what is older than this to --move-to")
 @click.option("--move-to", default="", metavar="PLACE", help="a directory, or s3://BUCKET/PREFIX")
 @BY
@@ -92,17 +102,35 @@ def set_command(loaded: Loaded, kind: str, keep: str, move_after: str, move_to: 
     from drumlin.lifecycle.retention.policy import Kind, make_rule
     from drumlin.store.files import DirectoryFiles
     from drumlin.store.objects.address import is_objects
-    from drumlin.store.places import check_place
+    from drumlin.store.places import check_apart, check_place
 
+    if not (keep or move_after or move_to):
+        hint = "Give --keep, or --move-after and --move-to. `--keep forever` ends a rule."
+        raise ConfigError(f"It is not said how long {kind} is kept.", hint)
     files = named_store(loaded).files
     rule = make_rule(keep, move_after, check_place(move_to) if move_to else "")
     if rule.move_to and not isinstance(files, DirectoryFiles) and kind != Kind.LOGS and not is_objects(rule.move_to):
         hint = "Name another prefix or bucket: --move-to s3://BUCKET/PREFIX."
         raise ConfigError("What is in a bucket cannot be moved to a directory of one machine.", hint)
+    if rule.move_to:
+        check_apart(str(files), rule.move_to)
+        _check_no_store(rule.move_to)
     policy = set_rule(open_book(files), signature(by, time.time()), Kind(kind), rule)
     say(loaded.process, f"{kind}: {rule.shown}.")
     if loaded.process.json:
         write_json({"rules": policy.rules})
+
+
+def _check_no_store(place: str) -> None:
+    """ConfigError if another crawl stores there."""
+    from drumlin.store.objects.address import is_objects, parse_address
+
+    if is_objects(place):
+        from drumlin.store.objects.founding import check_not_founded
+
+        check_not_founded(parse_address(place))
+    elif any((Path(place) / name).exists() for name in ("crawl.json", "nodes")):
+        raise ConfigError(f"{place} is the store of a crawl.", "Name another directory.")
 
 
 @command.command("apply")

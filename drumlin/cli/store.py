@@ -144,6 +144,9 @@ def check_command(loaded: Loaded, refetch: bool, after: str, nodes: tuple[str, .
     from drumlin.store.objects.address import is_objects
 
     store, after_s = loaded.process.store, _duration("--after", after)
+    if not is_objects(store) and not loaded.process.engine:
+        hint = "Give --store s3://BUCKET/PREFIX, or with --store DIR the --engine of its crawl."
+        raise ConfigError("There is nothing to check: that a directory has everything, only the queue knows.", hint)
     missing = _missing(loaded) if is_objects(store) else []
     lost, awaited = _lost(loaded, after_s, nodes, refetch=refetch) if loaded.process.engine else ({}, 0)
     for name in missing[:NAMES_SHOWN_MAX]:

@@ -178,7 +178,7 @@ async def _remove(place: Place, engine: Engine, targets: Targets, today: float, 
     report = Report(names, f"{moment:%Y-%m-%dT%H:%M:%SZ}", dry_run, counts)
     if not dry_run:
         await engine.expunge()
-        await _note(engine, files, report, by or getpass.getuser(), now)
+        await _note(engine, files, report, by or getpass.getuser(), today)
         await engine.put_meta(CLOSED_KEY, b"")
     return report
 
@@ -361,7 +361,7 @@ def _replace(files: StoreFiles, path: str, content: bytes) -> None:
         files.replace(path, file)
 
 
-async def _note(engine: Engine, files: StoreFiles, report: Report, by: str, now: float) -> None:
+async def _note(engine: Engine, files: StoreFiles, report: Report, by: str, today: float) -> None:
     """Write the report and the audit log. Neither has a name in it."""
     content = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     first = report.removed[0].partition(":")[2][:8]
@@ -370,4 +370,4 @@ async def _note(engine: Engine, files: StoreFiles, report: Report, by: str, now:
     said = " ".join(f"{name}={count}" for name, count in numbers.items())
     log = AuditLog(engine)
     for name in report.removed:
-        await log.record(Identity(Role.OPERATOR, by), ACTION, f"{name} {said}".rstrip(), "done", "", now, name=by)
+        await log.record(Identity(Role.OPERATOR, by), ACTION, f"{name} {said}".rstrip(), "done", "", today, name=by)

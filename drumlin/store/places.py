@@ -49,6 +49,29 @@ def check_place(place: str) -> str:
     return str(folder.absolute())
 
 
+def check_apart(store: str, place: str) -> None:
+    """ConfigError if a place lies in the store itself: the copy would be the file that is deleted afterwards."""
+    if is_objects(store) != is_objects(place):
+        return
+    if is_objects(store):
+        own, other = parse_address(store), parse_address(place)
+        inside = own.bucket == other.bucket and f"{other.prefix}/".startswith(f"{own.prefix}/" if own.prefix else "")
+    else:
+        folder = Path(place).resolve()
+        inside = any(_is_same(one, Path(store)) for one in (folder, *folder.parents))
+    if inside:
+        hint = "Name a place outside of the store: --move-to DIR, or s3://BUCKET/PREFIX."
+        raise ConfigError(f"{place} is in the store from which files would be moved.", hint)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether both are the same folder, also by a link or a mount."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
 def copied_to(place: str, path: str, source: Path) -> tuple[int, str]:
     """Copy a file to a place and check the copy; returns its length and SHA-256."""
     with source.open("rb") as file:

@@ -117,12 +117,28 @@ def test_texts_are_taken_out_of_the_tables(folder: Path) -> None:
     [
         (("retention", "set", "warc", "--keep", "soon"), "'soon' is no duration"),
         (("retention", "set", "warc", "--move-after", "9d", "--move-to", "nowhere"), "There is no directory nowhere"),
+        (("retention", "set", "warc"), "It is not said how long warc is kept"),
+        (("retention", "set", "warc", "--move-after", "9d", "--move-to", "crawl"), "is in the store"),
+        (("retention", "set", "warc", "--move-after", "9d", "--move-to", "crawl/warc"), "is in the store"),
         (("hold", "lift", "x"), "There is no hold 'x'"),
     ],
 )
 def test_a_mistake_is_told_in_one_sentence(folder: Path, arguments: tuple[str, ...], said: str) -> None:
     done = run(folder, *arguments)
     assert (done.returncode, said in sentence(done)) == (2, True), done.stderr
+
+
+def test_nothing_is_moved_into_the_store_of_another_crawl(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "nodes").mkdir(parents=True)
+    done = run(folder, "retention", "set", "tables", "--move-after", "9d", "--move-to", other)
+    assert (done.returncode, "is the store of a crawl" in sentence(done)) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("store", [(), ("--store", "s3:/crawls/news"), ("--store", "nothing")])
+def test_a_check_that_looks_at_nothing_does_not_say_that_all_is_there(tmp_path: Path, store: tuple[str, ...]) -> None:
+    done = drumlin(tmp_path, "store", "check", *store)
+    assert (done.returncode, "nothing to check" in sentence(done)) == (2, True), done.stdout
 
 
 def test_a_folder_without_a_store_is_told_of(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from drumlin.errors import BusyError, StorageError
+from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.lifecycle.book import Signature, add_hold, lift_hold, open_book, set_rule
 from drumlin.lifecycle.holds import make_hold
 from drumlin.lifecycle.retention.planning import Tally
@@ -231,6 +231,20 @@ def test_what_is_moved_can_be_read_as_before(scene: Scene, tmp_path: Path) -> No
     assert numbers(scene.apply()) == {"warc delete": (2, 4, 2 * PAGES), "tables delete": (2, 6, 2 * PAGES * 4)}
     assert files_below(cold) == {}
     assert stored_urls(scene.root) == sorted(scene.young)
+
+
+@pytest.mark.parametrize("inside", ["", "warc", "link"])
+def test_nothing_is_moved_to_where_it_is(scene: Scene, tmp_path: Path, inside: str) -> None:
+    """The copy would be the file itself, which is deleted when it was copied."""
+    (tmp_path / "link").symlink_to(scene.root)
+    place = tmp_path / "link" if inside == "link" else scene.root / inside
+    scene.rule(Kind.WARC, Rule(0.0, 30 * DAY_S, str(place)))
+    before = files_below(scene.root)
+    with pytest.raises(ConfigError, match="is in the store"):
+        planned(scene.files, scene.root, NOW)
+    with pytest.raises(ConfigError, match="is in the store"):
+        apply(scene.files, scene.root, WHO)
+    assert {path for path in before if path.endswith(".gz")} <= set(files_below(scene.root))
 
 
 def test_a_table_that_is_being_asked_is_left_for_the_next_run(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.errors import ConfigError
 from drumlin.lifecycle.book import Signature, add_hold, holds_of, open_book, set_rule
 from drumlin.lifecycle.held import held_segments
 from drumlin.lifecycle.holds import make_hold
@@ -20,7 +21,10 @@ from drumlin.store.copies import stored_capture
 from drumlin.store.objects.collection import find_garbage, missing_objects
 from drumlin.store.objects.compaction import compact, due
 from drumlin.store.objects.files import ObjectFiles
+from drumlin.store.objects.founding import found_store
+from drumlin.store.places import check_apart
 from drumlin.store.tables.lookup import StoreReader
+from tests.acceptance.commands import drumlin
 from tests.harness.aged import DAY_S, OLD, PAGES, add_segment, segment_of
 from tests.harness.s3 import BUCKET, S3Server, s3_server
 
@@ -96,6 +100,35 @@ def test_old_warc_files_and_texts_go_and_their_objects_at_once(store: ObjectFile
     assert store.retired(f"warc/{found.warc_filename}") == (NOW, "")
     with pytest.raises(FileNotFoundError):
         stored_capture(store, found.warc_filename, found.warc_offset or 0, 1 << 20)
+
+
+def test_nothing_is_moved_to_where_it_is(store: ObjectFiles) -> None:
+    """The copy would be the object itself, which is deleted when it was copied."""
+    for place in (f"{store}", f"{store}/cold"):
+        set_rule(open_book(store), WHO, Kind.WARC, Rule(0.0, 30 * DAY_S, place))
+        with pytest.raises(ConfigError, match="is in the store"):
+            apply(ObjectFiles(store.bucket), None, WHO)
+        assert missing_objects(store) == []
+    # Whose name only begins with that of the store is another place.
+    check_apart(f"{store}", f"{store}-cold")
+
+
+def test_a_mistyped_store_is_told_of_and_nothing_is_held_there(
+    store: ObjectFiles, server: S3Server, tmp_path: Path
+) -> None:
+    found_store(store, "a-crawl")
+    elsewhere = [
+        ("hold", "add", "case", "--reason", "law", "--store", f"s3://{BUCKET}/mistyped"),
+        ("retention", "apply", "--store", f"s3://{BUCKET}/mistyped"),
+    ]
+    for arguments in elsewhere:
+        done = drumlin(tmp_path, *arguments)
+        assert (done.returncode, "There is no store in" in done.stderr) == (3, True), done.stderr
+    assert list(server.bucket("mistyped").listed("")) == []
+    add_segment(tmp_path / "own", "own")
+    rule = ("retention", "set", "warc", "--move-after", "9d", "--out", tmp_path / "own", "--move-to")
+    assert "is the store of a crawl" in drumlin(tmp_path, *rule, str(store)).stderr
+    assert "Make the bucket" in drumlin(tmp_path, *rule, "s3://no-such-bucket/cold").stderr
 
 
 def test_old_tables_go_and_do_not_come_back(store: ObjectFiles, tmp_path: Path) -> None:

@@ -116,7 +116,13 @@ def test_a_target_has_one_name(what: What, text: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("what", "text"),
-    [(What.URL, "a.test"), (What.HOST, "http://a.test/"), (What.HOST, ""), (What.DOMAIN, "www.example.org")],
+    [
+        (What.URL, "a.test"),
+        (What.HOST, "http://a.test/"),
+        (What.HOST, ""),
+        (What.DOMAIN, "www.example.org"),
+        (What.DOMAIN, "co.uk"),
+    ],
 )
 def test_what_cannot_be_removed_is_refused(what: What, text: str) -> None:
     with pytest.raises(ConfigError):

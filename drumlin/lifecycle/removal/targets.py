@@ -66,6 +66,10 @@ def parse_target(what: What, text: str) -> Target:
     if what is What.DOMAIN and domain_of(name) != name:
         hint = f"Its domain is {domain_of(name)}. Use --host to remove one host of a domain."
         raise ConfigError(f"{text} is not a registrable domain.", hint)
+    is_address = name[-1].isdigit() or name.endswith("]")
+    if what is What.DOMAIN and not is_address and domain_of(f"www.{name}") != name:
+        hint = "Name a domain below it, such as example.org, or one host with --host."
+        raise ConfigError(f"{text} is a suffix under which domains are registered, not a domain.", hint)
     return Target(what, name)
 
 

@@ -11,6 +11,7 @@ from drumlin.lifecycle.book import BEGUN, DONE, Book, Signature, holds_of, note_
 from drumlin.lifecycle.retention.planning import Left, Plan, Step, Tally, Unit, held_by, make_plan
 from drumlin.lifecycle.retention.policy import Policy
 from drumlin.store.files import DirectoryFiles, StoreFiles
+from drumlin.store.places import check_apart
 
 
 class Store(Protocol):
@@ -43,14 +44,14 @@ def store_of(files: StoreFiles, logs: Path | None) -> Store:
 
 def planned(files: StoreFiles, logs: Path | None, now: float) -> Tally:
     """What a run would do now. Nothing is changed, and nothing is noted."""
-    return _plan(store_of(files, logs), open_book(files), now).tally
+    return _plan(files, store_of(files, logs), open_book(files), now).tally
 
 
 def apply(files: StoreFiles, logs: Path | None, who: Signature) -> Tally:
     """Carry out the policy. Returns what was done."""
     store, book = store_of(files, logs), open_book(files)
     with store.working(who.at):
-        plan = _plan(store, book, who.at)
+        plan = _plan(files, store, book, who.at)
         if plan.steps:
             note_run(book, who, BEGUN, plan.tally.said)
         done = Tally(left=plan.tally.left, held_by=plan.tally.held_by)
@@ -67,6 +68,11 @@ def apply(files: StoreFiles, logs: Path | None, who: Signature) -> Tally:
     return done
 
 
-def _plan(store: Store, book: Book, now: float) -> Plan:
+def _plan(files: StoreFiles, store: Store, book: Book, now: float) -> Plan:
     orders = book.orders()
-    return make_plan(store.units(policy_of(orders)), policy_of(orders), holds_of(orders), now)
+    policy = policy_of(orders)
+    for rule in policy.rules.values():
+        if rule.move_to:
+            # It was looked at when the rule was set, but since then a link may have changed, or the store its place.
+            check_apart(str(files), rule.move_to)
+    return make_plan(store.units(policy), policy, holds_of(orders), now)

@@ -39,6 +39,13 @@ READ_BYTES: Final = 128 * 1024
 
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _REFUSALS: Final = ("403 Forbidden", "401 Unauthorized", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId")
+_MISTAKES: Final = {
+    "NoSuchBucket": "Make the bucket, or correct its name.",
+    "AuthorizationHeaderMalformed": "Check AWS_REGION: the service is in another region.",
+    "PermanentRedirect": "Check AWS_REGION: the bucket is in another region.",
+    "RequestTimeTooSkewed": "Correct the clock of this machine.",
+}
+"""What has another cause than a service that is away, by the service's own code."""
 
 
 class Listed(NamedTuple):
@@ -191,6 +198,8 @@ def _failure(what: str, said: str) -> StorageError:
     """What the library says is long. The service's own code is enough or, without one, the end of the first line."""
     code = _CODE.search(said)
     message = f"{what}: {code[1] if code else said.partition(chr(10))[0].rpartition(' - ')[2][:200].rstrip('.')}."
+    if code and code[1] in _MISTAKES:
+        return StorageError(message, _MISTAKES[code[1]], code=Cause.STORE_FAILED)
     if any(word in said for word in _REFUSALS):
         hint = "Check the AWS variables or files, and what this key may do with the bucket."
         return StorageError(message, hint, code=Cause.STORE_FAILED)

@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 
 from drumlin.errors import ConfigError
+from drumlin.store.objects.address import Address
+from drumlin.store.objects.bucket import PROBES
 from drumlin.store.objects.files import ObjectFiles
 
 FOUNDED: Final = "founded.json"
@@ -36,3 +38,12 @@ def founder_of(files: ObjectFiles) -> str:
         return msgspec.json.decode(files.bucket.get(FOUNDED), type=Founded).crawl
     except FileNotFoundError:
         return ""
+
+
+def check_not_founded(address: Address) -> None:
+    """ConfigError if a crawl stores there: what it did not put there itself, it takes for rubbish and removes."""
+    files = ObjectFiles.open_at(address)
+    # A listing also notices a bucket that is not there.
+    any(files.bucket.listed(PROBES))
+    if files.bucket.head(FOUNDED) is not None:
+        raise ConfigError(f"{files} is the store of a crawl.", "Name another prefix: s3://BUCKET/ANOTHER.")

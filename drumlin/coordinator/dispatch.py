@@ -7,6 +7,7 @@ leases whose time is over, watches budgets and notices when the crawl is finishe
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections import defaultdict
@@ -98,8 +99,7 @@ class Dispatcher:
         self.state, self.stop_reason = CrawlState.RUNNING, ""
         self.happened = Happenings()
         self.nodes = NodeRegistry(heartbeat_s, self.happened)
-        self.elapsed_s = elapsed_s
-        self.leads = False
+        self.elapsed_s, self.leads = elapsed_s, False
         self.latest = add_up([])
         """The totals of the last tick."""
         self.ends = ends
@@ -126,11 +126,10 @@ class Dispatcher:
             lambda weight: self.lanes.lane(weight),
         )
         self._settler, self._owed = Settler(engine, self.steering, chance), Owed(engine)
-        self._chance = chance
-        self._margin_s = agreed_s(engine)
-        self._heeded_version = 0
-        self._reviewed = 0.0
-        self._settled_since_tick = 0
+        self._chance, self._margin_s = chance, agreed_s(engine)
+        self._moving = asyncio.Lock()
+        """Held while the state is read or changed, or else what was read before a change could undo it."""
+        self._heeded_version, self._settled_since_tick, self._reviewed = 0, 0, 0.0
         self.settled_at = float("-inf")
         """When this coordinator last took results."""
         self._config_hash = config.config_hash()
@@ -453,10 +452,11 @@ class Dispatcher:
             log.info("this coordinator %s", sentence, extra=event(kind))
 
     async def _follow_state(self) -> None:
-        saved = await self.engine.get_meta(STATE_KEY)
-        if saved is not None:
-            reason = await self.engine.get_meta(STOP_REASON_KEY)
-            self._enter(CrawlState(saved.decode()), (reason or b"").decode())
+        async with self._moving:
+            saved = await self.engine.get_meta(STATE_KEY)
+            if saved is not None:
+                reason = await self.engine.get_meta(STOP_REASON_KEY)
+                self._enter(CrawlState(saved.decode()), (reason or b"").decode())
 
     def _enter(self, state: CrawlState, reason: str) -> None:
         if state is not self.state:
@@ -475,14 +475,14 @@ class Dispatcher:
 
     async def _move(self, event: CrawlEvent, reason: str = "") -> None:
         """Enter the state that follows, if one does, and let the other coordinators know."""
-        state = CRAWL_MOVES[event].get(self.state)
-        if state is None:
-            return
-        if state is not self.state:
-            self.happened.note(Event.CRAWL_STATE, state)
-        self._enter(state, reason)
-        await self.engine.put_meta(STOP_REASON_KEY, reason.encode())
-        await self.engine.put_meta(STATE_KEY, state.encode())
+        async with self._moving:
+            if (state := CRAWL_MOVES[event].get(self.state)) is None:
+                return
+            if state is not self.state:
+                self.happened.note(Event.CRAWL_STATE, state)
+            self._enter(state, reason)
+            await self.engine.put_meta(STOP_REASON_KEY, reason.encode())
+            await self.engine.put_meta(STATE_KEY, state.encode())
 
     async def stop(self, reason: str) -> None:
         """Give out nothing more; nodes finish what is in flight and leave."""

@@ -61,7 +61,7 @@ class Finisher:
         except StorageError as away:
             self._tell(f"The store is not complete yet. {away}", {})
             return
-        if indexes != self._done:
+        if indexes != self._done or await dispatcher.engine.get_meta(COMPLETE_KEY) != YES:
             self._work = asyncio.create_task(self._finish(indexes))
 
     async def close(self) -> None:

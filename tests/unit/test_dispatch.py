@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.base import Added
 from drumlin.engines.blocking import drive
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import BusyError
 from drumlin.model import NewURLs, Outcome
 from drumlin.protocol import (
@@ -493,3 +496,25 @@ def test_whatever_happens_no_more_pages_are_settled_than_the_budget_allows(data:
     crawl.run_out()
     assert crawl.made.totals(crawl.now).pages == limit
     assert crawl.made.made.stop_reason == "pages_max"
+
+
+class SlowReader(MemoryEngine):
+    """What is read comes late: after whatever else happened meanwhile."""
+
+    async def get_meta(self, key: str) -> bytes | None:
+        found = await super().get_meta(key)
+        await asyncio.sleep(0.01)
+        return found
+
+
+def test_a_state_that_was_read_before_a_change_does_not_undo_it() -> None:
+    async def resume_during_a_look() -> CrawlState:
+        dispatcher = Dispatcher(SlowReader(1), CrawlConfig(), [], chance=random.Random(1))
+        await dispatcher.stop("interrupted")
+        look = asyncio.create_task(dispatcher._follow_state())
+        await asyncio.sleep(0)
+        await dispatcher.resume()
+        await look
+        return dispatcher.state
+
+    assert asyncio.run(resume_during_a_look()) is CrawlState.RUNNING

@@ -13,7 +13,7 @@ from drumlin.api.messages.people import Budgets, CrawlView, Stats, TotalsView
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.health import Health
 from drumlin.coordinator.totals import Totals
-from drumlin.protocol import ENDED, CrawlState, NodeRecord, NodeStatus
+from drumlin.protocol import CrawlState, NodeRecord, NodeStatus
 
 TOTALS_FRESH_S = 0.25
 NODES_FRESH_S = 1.0
@@ -149,7 +149,7 @@ class Figures:
             budgets=budgets,
             totals=totals_view(totals),
             troubles=self._health.troubles,
-            complete=dispatcher.state in ENDED and await dispatcher.engine.get_meta(COMPLETE_KEY) == YES,
+            complete=await dispatcher.engine.get_meta(COMPLETE_KEY) == YES,
             config_version=dispatcher.steering.version,
         )
 

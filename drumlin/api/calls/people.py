@@ -22,6 +22,7 @@ from drumlin.api.calls.figures import Figures
 from drumlin.api.calls.marks import Marks
 from drumlin.api.calls.metrics import CoordinatorMetrics
 from drumlin.api.explaining.bounds import Seen, bound_by
+from drumlin.api.explaining.report import COMPLETE_KEY
 from drumlin.api.explaining.why import brokers_away, bundles_awaited, troubled, why_idle
 from drumlin.api.gate import Gate
 from drumlin.api.messages.people import (
@@ -265,6 +266,8 @@ class PeopleCalls:
             hint = f"Raise it first: `drumlin set {spent} ...`."
             raise Refused(409, "budget_spent", f"The crawl has spent its {spent}, and would stop at once.", hint)
         await dispatcher.resume()
+        # What was merged and reported is not all any more. The coordinator that finishes the store hears of it later.
+        await dispatcher.engine.put_meta(COMPLETE_KEY, b"")
         self._work_may_have_come()
         return StateChange(str(self._dispatcher.state))
 

@@ -33,10 +33,11 @@ class Granted(msgspec.Struct):
 
 
 class Renewed(msgspec.Struct):
-    """A lease has more time, and perhaps more URLs."""
+    """A lease has more time, and perhaps more URLs, if `further` ones were asked for."""
 
     lease: WorkLease
     sent: float
+    further: bool = True
 
 
 class RenewalEnded(msgspec.Struct):

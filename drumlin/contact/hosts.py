@@ -37,7 +37,9 @@ RENEW_SHARE = 0.5
 RENEW_ALONG_SHARE = 0.7
 """A lease is renewed when less than so much of its time is left: the first by itself, the second in a call that is made
 for another lease. So the leases of a node are soon renewed together, in one call where there were many."""
-RENEW_EMPTY_WAIT_S = 0.5
+EMPTY_WAIT_S, EMPTY_WAIT_MAX_S = 0.5, 8.0
+"""After an answer without further URLs the next question for them waits so long, and twice as long each time that there
+are none again. Nodes with slow pages would otherwise ask more often than they fetch."""
 STALE_MAX = 3
 """Requests in a row that may be lost with their connections before it counts as a failure."""
 
@@ -71,6 +73,7 @@ class HostWork:
         "backoff",
         "contacted",
         "delay_s",
+        "empty_wait_s",
         "ending",
         "exhausted_until",
         "expires",
@@ -134,6 +137,8 @@ class HostWork:
         self.renewing = False
         self.waiting = False
         self.exhausted_until = 0.0
+        """Until then, asking for further URLs would hardly bring any."""
+        self.empty_wait_s = EMPTY_WAIT_S
         self.note_changed = False
         self.guests: deque[RobotsQuery] = deque()
         """Queries of other hosts, whose robots.txt lead here."""
@@ -241,34 +246,34 @@ class HostWork:
         return self.expires - LEASE_MARGIN_S
 
     def wants_renewal(self, now: float, tasks_low: int) -> bool:
-        """Its time or its URLs run out, and asking lately did not say that there are no more."""
-        if self.renewing or now < self.exhausted_until:
+        """Its time runs out, or its URLs do and asking lately did not say that there are no more."""
+        if self.renewing:
             return False
-        return self.runs_out(now) or 0 < len(self.tasks) <= tasks_low
+        return self.runs_out(now) or (now >= self.exhausted_until and 0 < len(self.tasks) <= tasks_low)
 
     def look_due(self, tasks_low: int) -> float:
         """When a look at this lease will find something to do: to renew it, or that it has run out."""
         expires = self.expires
         if self.renewing or not self.wanted:
             return expires
-        low = 0 < len(self.tasks) <= tasks_low
-        wanting_at = 0.0 if low else expires - self.ttl_s * RENEW_SHARE
-        if wanting_at < self.exhausted_until:
-            wanting_at = self.exhausted_until
-        return min(expires, wanting_at)
+        runs_out_at = expires - self.ttl_s * RENEW_SHARE
+        if 0 < len(self.tasks) <= tasks_low and self.exhausted_until < runs_out_at:
+            return self.exhausted_until
+        return runs_out_at
 
     def runs_out(self, now: float) -> bool:
         """Whether much of the lease's time has passed."""
-        return self.expires - now < self.ttl_s * RENEW_SHARE
+        return now >= self.expires - self.ttl_s * RENEW_SHARE
 
     def joins_renewal(self, now: float) -> bool:
         """Whether to renew this lease along with others, though it could wait for a while."""
-        if self.renewing or not self.wanted or now < self.exhausted_until:
+        if self.renewing or not self.wanted:
             return False
         return 0.0 < self.expires - now < self.ttl_s * RENEW_ALONG_SHARE
 
-    def renew(self, lease: WorkLease, sent: float, now: float) -> None:
-        """Take more time, and more URLs unless the lease is given back soon: then they return with it."""
+    def renew(self, lease: WorkLease, sent: float, now: float, *, further: bool = True) -> None:
+        """Take more time, and more URLs unless the lease is given back soon: then they return with it. `further` is
+        whether any were asked for."""
         if sent <= self.sent:
             # Heard twice, or overtaken by a later one.
             return
@@ -280,8 +285,11 @@ class HostWork:
             self._change_pace()
         if not self.ending:
             self.tasks.extend(lease.assignments)
-        if not lease.assignments:
-            self.exhausted_until = now + RENEW_EMPTY_WAIT_S
+        if lease.assignments:
+            self.empty_wait_s = EMPTY_WAIT_S
+        elif further:
+            self.exhausted_until = now + self.empty_wait_s
+            self.empty_wait_s = min(2.0 * self.empty_wait_s, EMPTY_WAIT_MAX_S)
 
 
 class RobotsQuery(msgspec.Struct, eq=False):

@@ -176,7 +176,7 @@ class Contacts:
     def _renewed(self, event: Renewed, now: Moment) -> None:
         host = self._desk.hosts.by_name.get(event.lease.host)
         if host is not None and host.lease_id == event.lease.lease_id:
-            host.renew(event.lease, event.sent, now.boot)
+            host.renew(event.lease, event.sent, now.boot, further=event.further)
             self._desk.changed.append(host)
 
     def _renewal_ended(self, event: RenewalEnded, now: Moment) -> None:

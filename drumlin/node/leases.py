@@ -64,7 +64,7 @@ class LeaseCalls:
         def take(work: Work, sent: float) -> None:
             self._hear_of_crawl(work)
             for lease in work.leases:
-                self._tell(Renewed(lease, sent))
+                self._tell(Renewed(lease, sent, action.further))
             self._tell(RenewalEnded(work.lost))
 
         self._post(request, take, lambda again_s: self._tell(RenewalEnded(again_s=again_s)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.contact.hosts import LEASE_MARGIN_S, RENEW_EMPTY_WAIT_S, HostTable, HostWork, Phase
+from drumlin.contact.hosts import EMPTY_WAIT_MAX_S, EMPTY_WAIT_S, LEASE_MARGIN_S, HostTable, HostWork, Phase
 from drumlin.contact.rules import Robots
 from drumlin.protocol import Assignment, HostNote, WorkLease
 from drumlin.robots import Decision, PreparedFiles
@@ -128,8 +128,24 @@ def test_a_lease_is_renewed_when_its_time_or_its_urls_run_out_and_not_again_at_o
     assert not host.wants_renewal(101.0, 3)
     host.renew(lease(urls=0), 101.0, 102.0)
     assert (host.renewing, host.expires) == (False, 161.0)
-    assert not host.wants_renewal(102.0 + RENEW_EMPTY_WAIT_S - 0.01, 3)
-    assert host.wants_renewal(102.0 + RENEW_EMPTY_WAIT_S, 3)
+    assert not host.wants_renewal(102.0 + EMPTY_WAIT_S - 0.01, 3)
+    assert host.wants_renewal(102.0 + EMPTY_WAIT_S, 3)
+
+
+def test_who_asks_in_vain_for_urls_waits_longer_each_time_but_never_lets_the_time_run_out() -> None:
+    host = work_on(lease(ttl_s=20.0, urls=2), sent=100.0)
+    waits = []
+    for moment in (101.0, 103.0, 105.0, 107.0, 109.0, 111.0):
+        host.renew(lease(ttl_s=20.0, urls=0), moment, moment)
+        waits.append(host.look_due(3) - moment)
+        assert host.wants_renewal(host.look_due(3), 3)
+    assert waits == [EMPTY_WAIT_S, 1.0, 2.0, 4.0, EMPTY_WAIT_MAX_S, EMPTY_WAIT_MAX_S]
+    assert (host.wants_renewal(118.9, 3), host.wants_renewal(121.1, 3)) == (False, True)
+    host.renew(lease(ttl_s=20.0, urls=1), 122.0, 122.0)
+    host.renew(lease(ttl_s=20.0, urls=0), 122.5, 122.5, further=False)
+    assert host.look_due(3) == 119.0, "nobody was asked for URLs"
+    host.renew(lease(ttl_s=20.0, urls=0), 123.0, 123.0)
+    assert host.look_due(3) == 123.0 + EMPTY_WAIT_S
 
 
 # All hosts

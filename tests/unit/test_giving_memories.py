@@ -40,6 +40,16 @@ def test_hunger_of_long_ago_is_forgotten_though_nobody_asks_for_it() -> None:
     assert not hunger.felt(2_000 * LATELY_S)
 
 
+def test_a_node_is_hungry_until_it_asks_again() -> None:
+    """In a large fleet whoever gets nothing waits for seconds."""
+    hunger, record = Hunger(), dispatcher().register("n", 0.0)
+    hunger.count(10, 1_000, 3.0)
+    hunger.answered(record, 0, 0, 0.0)
+    assert hunger.felt(3.0)
+    hunger.answered(replace(record, pages_per_s=1.0), 0, 50, 3.1)
+    assert not hunger.felt(3.1), "it has work"
+
+
 def test_a_leader_that_no_node_asks_does_not_collect_lost_hosts_for_ever() -> None:
     lost = LostHosts()
     for number in range(2 * LINE_MAX):

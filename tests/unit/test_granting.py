@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from drumlin.coordinator.giving.crowd import UNWAITED_NODES_MAX
 from drumlin.coordinator.giving.placement import Placement
 from drumlin.engines.blocking import drive
 from drumlin.protocol import Heartbeat, HostNote, Work, WorkLease, WorkRequest
@@ -156,3 +157,14 @@ def test_how_fast_a_node_is_does_not_depend_on_how_often_it_asks() -> None:
             made.heartbeat("n0", Heartbeat("active", 1.0, 36 * second), second + 0.95)
     (record,) = drive(made.made.node_records())
     assert record.pages_per_s == pytest.approx(36, rel=0.05)
+
+
+def test_nodes_wait_when_others_have_all_that_the_page_budget_allows() -> None:
+    made = dispatcher(pages_max=3)
+    made.seed([f"http://h0.test/{number}" for number in range(30)], 0.0)
+    for number in range(UNWAITED_NODES_MAX + 1):
+        made.register(f"n{number}", 0.0)
+    leases = [lease for number in range(3) for lease in Asker(made, f"n{number}").work(0.0)]
+    assert sum(len(lease.assignments) for lease in leases) == 3
+    left_out = made.work("n9", WorkRequest(100, max_hosts=10), 1.0)
+    assert (left_out.leases, left_out.retry_after_s > 0) == ([], True)

@@ -73,7 +73,7 @@ def test_renewals_are_told_of_one_by_one_and_then_what_was_lost(asking: Asking, 
     assert asking.sent.max_tasks == tasks
     lease = lease_of("a.test", "/3")
     asking.answer(lease, lost=["b.test"], state=CrawlState.PAUSED)
-    assert asking.heard == [CrawlState.PAUSED, Renewed(lease, sent), RenewalEnded(["b.test"])]
+    assert asking.heard == [CrawlState.PAUSED, Renewed(lease, sent, further), RenewalEnded(["b.test"])]
 
 
 def test_a_visit_ends_with_a_lease_or_with_what_others_know(asking: Asking) -> None:

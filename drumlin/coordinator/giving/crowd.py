@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from drumlin.coordinator.nodes import NodeRegistry
 
-IDLE_NODES_PER_S = 2_000.0
+IDLE_NODES_PER_S = 500.0
+"""How often all nodes together would ask if all were idle. The more are, the sooner one of them takes a host that
+becomes ready; and hundreds for which there is nothing to do cost coordinators little."""
 IDLE_WAIT_MAX_S = 5.0
 IDLE_WAIT_VARIES = (0.5, 1.5)
 UNWAITED_NODES_MAX = 16

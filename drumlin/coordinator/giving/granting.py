@@ -107,7 +107,8 @@ class Granting:
     def heed(self, shards: Sequence[ShardStats]) -> None:
         """Remember which shards have hosts to give, to ask those first, and how many hosts a node has on average."""
         self._ready = [stats.hosts_ready > 0 for stats in shards]
-        self._hunger.count(sum(stats.hosts_leased for stats in shards), self._crowd.size)
+        leased = sum(stats.hosts_leased for stats in shards)
+        self._hunger.count(leased, self._crowd.size, self._crowd.idle_wait_s_max())
         self._memories.forget_gone(self._nodes)
 
     def paused(self, now: float) -> None:
@@ -163,7 +164,11 @@ class Granting:
     async def _fill(self, work: Work, record: NodeRecord, request: WorkRequest, room: int, now: float) -> None:
         room -= await self._renew(work, record, request, room, now)
         hosts = HOSTS_DEFAULT if request.max_hosts is None else min(request.max_hosts, HOSTS_AT_ONCE)
-        if hosts <= 0 or room <= 0:
+        if hosts <= 0:
+            return
+        if room <= 0:
+            # Whatever the page budget allows is in others' hands, or another request asks for it at this moment.
+            work.retry_after_s = self._crowd.idle_wait_s()
             return
         if self._keeps_shares:
             leases = await self._lease_by_share(record, request, hosts, room, now)

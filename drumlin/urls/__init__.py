@@ -36,7 +36,7 @@ from drumlin.urls.canonical import (
 from drumlin.urls.host import by_host, domain_of, host_of, host_or_nothing, is_host
 from drumlin.urls.resolver import LinkResolver
 from drumlin.urls.scope import Scope
-from drumlin.urls.spelling import are_well_spelled, origin_of
+from drumlin.urls.spelling import are_well_spelled, meant, origin_of
 
 __all__ = [
     "HREF_LENGTH_MAX",
@@ -53,6 +53,7 @@ __all__ = [
     "identity",
     "is_host",
     "is_too_long",
+    "meant",
     "origin_of",
     "without_dropped",
 ]

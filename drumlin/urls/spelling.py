@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from drumlin.urls.canonical import canonical, is_plain
+
 # Printable ASCII without '"', "#", "<" and ">", which are always escaped or begin a fragment.
 _CHARACTERS = bytes(set(range(0x21, 0x7F)) - set(b'"#<>'))
 _BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -21,6 +23,23 @@ _HOST = rf"(?:{_NAME}|{_ADDRESS}|\[[0-9a-f:.]++\])"
 _PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3}|0)"
 # No part can match in two ways, so a text that does not match is refused in linear time too.
 _ORIGINS = re.compile(rf"(?:http(?:://{_HOST}(?::(?!80/){_PORT})?|s://{_HOST}(?::(?!443/){_PORT})?)/\n)*").fullmatch
+
+# What `meant` need not look at closely: a name that cannot be an address, no port, and nothing that a parser changes.
+_PLAINLY = re.compile(r"https?://(?:[a-z0-9-]+\.)+[a-z]{2,63}/[A-Za-z0-9_.~/,+=:@()!*$&%;?-]*").fullmatch
+_WEB_ADDRESS = re.compile(r"[\s<]*https?:", re.IGNORECASE).match
+# Of a URL that is too long only the beginning is canonical, whatever is escaped in it.
+_BEGINNING = 600  # characters
+
+
+def meant(text: str) -> str:
+    """The canonical URL that a stranger means who may have spelled it otherwise, also in the angle brackets of WARC
+    1.0. A text that is no web address stays as it is, and of a URL that is too long only its host is right."""
+    if _PLAINLY(text) is not None and is_plain(text):
+        return text
+    if _WEB_ADDRESS(text) is None:
+        return text
+    bare = text.strip().strip("<>")
+    return canonical(bare) or canonical(bare[:_BEGINNING]) or text
 
 
 def origin_of(url: str) -> str:

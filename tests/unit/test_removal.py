@@ -17,8 +17,9 @@ from drumlin.disk import AppendFile
 from drumlin.engines.blocking import open_blocking
 from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.events.schema import Removal
-from drumlin.lifecycle.book import HOLD, DirectoryBook, Order
-from drumlin.lifecycle.holds import make_hold
+from drumlin.fleet.layout import FleetPaths
+from drumlin.lifecycle.book import HOLD, DirectoryBook, Order, Signature, add_hold, begin_removal, end_removal
+from drumlin.lifecycle.holds import Holds, make_hold
 from drumlin.lifecycle.removal import rows, warcs
 from drumlin.lifecycle.removal.counts import Counts
 from drumlin.lifecycle.removal.directory import Directory
@@ -71,6 +72,23 @@ def targets(*named: Target) -> Targets:
         ("", False),
         (None, False),
         ("mailto:somebody@a.test", False),
+        ("<http://a.test/x>", True),
+        ("HTTP://A.test/x", True),
+        ("https://a.test", True),
+        ("http:", False),
+        ("http://A.test/", True),
+        ("http://a.test./x", True),
+        ("http://a.test:80/x", True),
+        ("http://u:p@a.test/", True),
+        (" https://a.test/x y", True),
+        ("http://A.test/" + 9_000 * "x", True),
+        ("http://a.test:81/x", False),
+        ("http://B.test/?a=1&b=2", True),
+        ("http://b.test/?a=1&b=2#f", True),
+        ("http://b.test/y/../?a=1&b=2", True),
+        ("http://b.test/y/%2e%2e/?a=1&b=2", True),
+        ("http://b.test/y/?a=1&b=2", False),
+        ("http://u:p@b.test/", False),
     ],
 )
 def test_a_target_covers_its_own_urls_in_every_spelling(url: str | None, covered: bool) -> None:
@@ -146,6 +164,14 @@ def test_tombstones_refuse_what_was_removed_and_name_nobody() -> None:
     for one in (stones, again):
         assert bool(one)
         assert one.refuse(offered) == [NewURLs("b.test", ["http://b.test/kept"]), offered[3]]
+        for spelled in (
+            "<http://a.test/x>",
+            "HTTP://A.test/x",
+            "https://a.test",
+            "http://u:p@B.test:80/y/../?b=2&a=1#f",
+        ):
+            assert one.covers(spelled), spelled
+        assert not one.covers("http://B.test/")
         assert one.without(["http://a.test/1", "http://b.test/"]) == ["http://b.test/"]
         stone = one.of("http://a.test/any")
         assert stone is not None
@@ -341,6 +367,22 @@ def test_what_is_under_legal_hold_is_not_removed(tmp_path: Path, hold: dict[str,
         check_may_go(place, files, targets())
 
 
+def test_a_hold_comes_before_a_removal_or_after_it_but_not_meanwhile(tmp_path: Path) -> None:
+    book, who = DirectoryBook(tmp_path), Signature("me", "me", 1.0)
+    begin_removal(book, who, "host:1234", lambda holds: None)
+    with pytest.raises(BusyError, match="could come too late"):
+        add_hold(book, who, make_hold("case", "a reason", "me", 1.0))
+    end_removal(book, who, "host:1234")
+    add_hold(book, who, make_hold("case", "a reason", "me", 1.0))
+
+    def refuse(holds: Holds) -> None:
+        assert not holds.all, "held"
+
+    with pytest.raises(AssertionError, match="held"):
+        begin_removal(book, who, "host:1234", refuse)
+    add_hold(book, who, make_hold("other case", "a reason", "me", 1.0))
+
+
 def test_a_store_whose_files_are_elsewhere_is_refused(tmp_path: Path) -> None:
     moved = Elsewhere("warc/x.warc.gz", "/cold", 1, "", 1.0)
     Ledger(tmp_path).append(LedgerLine(1.0, "warc", "x", moved=[moved]))
@@ -350,6 +392,17 @@ def test_a_store_whose_files_are_elsewhere_is_refused(tmp_path: Path) -> None:
 
 def test_an_empty_directory_has_nothing_to_remove(tmp_path: Path) -> None:
     assert Directory(tmp_path, targets(), JOURNALS, BLACK_BOX).remove(dry_run=False) == Counts()
+
+
+def test_seeds_of_a_fleet_go_in_every_spelling_and_a_file_of_somebodys_own_stays(tmp_path: Path) -> None:
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("http://B.test/?b=2&a=1&utm_source=x\nHTTP://A.test\nhttp://kept.test/\nhttp://b.test/\n")
+    before = seeds.read_text()
+    assert Directory(tmp_path, targets(), JOURNALS, BLACK_BOX).remove(dry_run=False) == Counts()
+    assert seeds.read_text() == before
+    FleetPaths(tmp_path).record.touch()
+    assert Directory(tmp_path, targets(), JOURNALS, BLACK_BOX).remove(dry_run=False).log_lines == 2
+    assert seeds.read_text() == "http://kept.test/\nhttp://b.test/\n"
 
 
 def test_kafka_is_told_what_was_removed() -> None:

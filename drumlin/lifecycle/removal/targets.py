@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from drumlin.errors import ConfigError
-from drumlin.urls import canonical, domain_of, host_of, host_or_nothing, identity, is_host
+from drumlin.urls import canonical, domain_of, host_of, host_or_nothing, identity, is_host, meant
 
 # A name ends where no further letter of it can follow. A dot at the end of a sentence is none of it, and another port
 # makes another host.
@@ -98,9 +98,10 @@ class Targets:
         return host in self.hosts or (bool(self.domains) and domain_of(host) in self.domains)
 
     def covers(self, url: str | None) -> bool:
-        """Whether a URL is removed; False for what is no URL."""
-        host = host_or_nothing(url) if url else ""
-        if not host or url is None:
+        """Whether a URL is removed; False for what is no URL. Nodes of strangers may write one as we never do."""
+        url = meant(url) if url else ""
+        host = host_or_nothing(url)
+        if not host:
             return False
         return self.covers_host(host) or (host in self._page_hosts and identity(url) in self._pages)
 

@@ -17,7 +17,7 @@ from drumlin.engines.base import Engine
 from drumlin.lifecycle.removal.targets import Target, What
 from drumlin.model import NewURLs
 from drumlin.store.files import StoreFiles
-from drumlin.urls import domain_of, host_of, host_or_nothing, identity
+from drumlin.urls import domain_of, host_of, host_or_nothing, identity, meant
 
 KEY: Final = "removal_key"
 TABLE: Final = "removed"
@@ -82,8 +82,9 @@ class Tombstones:
         return known
 
     def of(self, url: str) -> Tombstone | None:
-        """The tombstone of a URL, of its host or of its domain."""
-        host = host_or_nothing(url) if self._entries else ""
+        """The tombstone of a URL, of its host or of its domain. Nodes of strangers may write one as we never do."""
+        url = meant(url) if self._entries else ""
+        host = host_or_nothing(url)
         if not host:
             return None
         stone, has_pages = self._look(host)

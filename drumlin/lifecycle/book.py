@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BOOK_NAME: Final = "book.jsonl"
 SET, APPLY, HOLD, LIFT = "retention.set", "retention.apply", "hold.add", "hold.lift"
+REMOVAL: Final = "removal"
 BEGUN, DONE = "begun", "done"
 NAME_CHARS_MAX: Final = 100
 TRIES_MAX: Final = 100
@@ -181,6 +182,7 @@ def set_rule(book: Book, who: Signature, kind: Kind, rule: Rule) -> Policy:
 
 def add_hold(book: Book, who: Signature, hold: Hold) -> None:
     def decide(orders: Sequence[Order]) -> Order:
+        check_no_removal(orders, "a hold could come too late", "add the hold")
         holds = holds_of(orders).all
         if any(one.name == hold.name for one in holds):
             raise ConfigError(f"There is a hold {hold.name!r} already.", "Give it another name, or lift that one.")
@@ -205,3 +207,27 @@ def lift_hold(book: Book, who: Signature, name: str) -> None:
 def note_run(book: Book, who: Signature, outcome: str, said: str) -> None:
     """Note that retention begins or has ended, with its numbers."""
     book.add(lambda _: Order(who.at, who.by, who.user, APPLY, outcome=outcome, said=said))
+
+
+def begin_removal(book: Book, who: Signature, names: str, check: Callable[[Holds], None]) -> None:
+    """Note that a removal begins, unless `check` refuses it because of a hold. From then on nobody can add a hold,
+    which might come too late, until `end_removal`. `names` are those of the tombstones."""
+
+    def decide(orders: Sequence[Order]) -> Order:
+        check(holds_of(orders))
+        return Order(who.at, who.by, who.user, REMOVAL, name=names, outcome=BEGUN)
+
+    book.add(decide)
+
+
+def end_removal(book: Book, who: Signature, names: str) -> None:
+    book.add(lambda _: Order(who.at, who.by, who.user, REMOVAL, name=names))
+
+
+def check_no_removal(orders: Sequence[Order], why_not: str, then: str) -> None:
+    """BusyError if the last removal is not done: it says `why_not` to do something else, and what to do `then`."""
+    last = next((order for order in reversed(orders) if order.action == REMOVAL), None)
+    if last is not None and last.outcome == BEGUN:
+        sentence = f"A removal from this crawl is under way, or was broken off, so {why_not}."
+        hint = f"Have {last.by} end it, by the same `drumlin remove` command again, and then {then}."
+        raise BusyError(sentence, hint)

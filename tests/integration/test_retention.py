@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from drumlin.errors import BusyError, ConfigError, StorageError
-from drumlin.lifecycle.book import Signature, add_hold, lift_hold, open_book, set_rule
+from drumlin.lifecycle.book import Signature, add_hold, begin_removal, end_removal, lift_hold, open_book, set_rule
 from drumlin.lifecycle.holds import make_hold
 from drumlin.lifecycle.retention.planning import Tally
 from drumlin.lifecycle.retention.policy import Kind, Rule
@@ -146,6 +146,17 @@ def test_a_hold_on_a_host_keeps_every_file_that_has_something_of_it(scene: Scene
     assert check_rows_lead_to_records(scene.root) == 2 * PAGES
     lift_hold(scene.book, WHO, "case")
     assert numbers(scene.apply()) == {"warc delete": (1, 2, PAGES), "tables delete": (1, 3, PAGES * 4)}
+
+
+def test_while_a_removal_is_not_done_nothing_is_touched(scene: Scene) -> None:
+    scene.rule(Kind.WARC)
+    begin_removal(scene.book, WHO, "host:1234", lambda holds: None)
+    before = files_below(scene.root)
+    with pytest.raises(BusyError, match="retention could move what it has to remove"):
+        apply(DirectoryFiles(scene.root), scene.root, WHO)
+    assert files_below(scene.root) == before
+    end_removal(scene.book, WHO, "host:1234")
+    assert numbers(scene.apply())
 
 
 def test_a_hold_on_the_whole_crawl_keeps_everything(scene: Scene) -> None:

@@ -68,6 +68,13 @@ def run(store: ObjectFiles) -> Tally:
     return done
 
 
+def test_a_machine_whose_clock_is_days_ahead_deletes_nothing(store: ObjectFiles) -> None:
+    number = store.manifest.contents().number
+    with pytest.raises(ConfigError, match="The clock of this machine"):
+        apply(store, None, Signature("alice", "root", NOW + 3 * DAY_S))
+    assert store.manifest.contents().number == number
+
+
 def numbers(tally: Tally) -> dict[str, tuple[int, int, int]]:
     return {name: (one.units, one.files, one.rows) for name, one in tally.numbers.items()}
 

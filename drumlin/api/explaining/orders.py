@@ -9,7 +9,7 @@ from collections.abc import Callable
 from drumlin.access.audit import AuditEntry
 from drumlin.access.tokens import Role
 from drumlin.errors import DrumlinError
-from drumlin.lifecycle.book import Order, open_book
+from drumlin.lifecycle.book import DONE, REMOVAL, Order, open_book
 from drumlin.store.files import StoreFiles
 
 log = logging.getLogger("drumlin.coordinator")
@@ -22,12 +22,17 @@ def orders_in(files: StoreFiles) -> Callable[[], list[AuditEntry]]:
     def told() -> list[AuditEntry]:
         try:
             # Newest first: those of the same moment stay in this order.
-            return [_entry(order) for order in reversed(book.orders())]
+            return [_entry(order) for order in reversed(book.orders()) if not _is_told_elsewhere(order)]
         except (DrumlinError, OSError) as wrong:
             log.warning("the audit log lacks what was ordered for %s: %s", files, wrong)
             return []
 
     return told
+
+
+def _is_told_elsewhere(order: Order) -> bool:
+    """The end of a removal is in the audit log of the engine too, with its numbers."""
+    return order.action == REMOVAL and order.outcome == DONE
 
 
 def _entry(order: Order) -> AuditEntry:

@@ -13,10 +13,12 @@ from typing import Final
 
 import msgspec
 
+from drumlin.config.quantities import show_duration
 from drumlin.disk import translated_disk_errors
+from drumlin.errors import ConfigError
 from drumlin.lifecycle.retention.found import units
 from drumlin.lifecycle.retention.logs import log_units, take_log
-from drumlin.lifecycle.retention.planning import Left, Step, Unit
+from drumlin.lifecycle.retention.planning import CLOCKS_DIFFER_S, Left, Step, Unit
 from drumlin.lifecycle.retention.policy import Action, Kind, Policy
 from drumlin.lifecycle.retention.texts import write_without_text
 from drumlin.store.objects.contents import Contents, Entry, Item
@@ -40,12 +42,20 @@ class BucketStore:
     @contextmanager
     def working(self, now: float) -> Iterator[None]:
         """To be held while steps are carried out. Several may work at once: the manifest tells who was first."""
+        self._check_clock(now)
         self._delete_useless()
         yield
         contents = self.files.manifest.contents()
         index = contents.item(f"warc/{INDEX_NAME}")
         if index is not None and contents.index_is_old:
             self._merge_again(index, now)
+
+    def _check_clock(self, now: float) -> None:
+        """Refuse to go by a clock that is wrong: one that is ahead by a year would delete what is young."""
+        apart_s = abs(now - self.files.bucket.time())
+        if apart_s > CLOCKS_DIFFER_S:
+            sentence = f"The clock of this machine and that of {self.files} differ by {show_duration(apart_s)}."
+            raise ConfigError(sentence, "Set the one that is wrong, and repeat.")
 
     def units(self, policy: Policy) -> Iterator[Unit]:
         # Segments enter the manifest when they are complete, and what was not shipped yet is not in it at all.

@@ -7,7 +7,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from drumlin.lifecycle.book import BEGUN, DONE, Book, Signature, holds_of, note_run, open_book, policy_of
+from drumlin.lifecycle.book import (
+    BEGUN,
+    DONE,
+    Book,
+    Signature,
+    check_no_removal,
+    holds_of,
+    note_run,
+    open_book,
+    policy_of,
+)
 from drumlin.lifecycle.retention.planning import Left, Plan, Step, Tally, Unit, held_by, make_plan
 from drumlin.lifecycle.retention.policy import Policy
 from drumlin.store.files import DirectoryFiles, StoreFiles
@@ -51,6 +61,8 @@ def apply(files: StoreFiles, logs: Path | None, who: Signature) -> Tally:
     """Carry out the policy. Returns what was done."""
     store, book = store_of(files, logs), open_book(files)
     with store.working(who.at):
+        # A removal does not reach what was moved elsewhere, and what it has begun is only put right by its end.
+        check_no_removal(book.orders(), "retention could move what it has to remove", "apply retention")
         plan = _plan(files, store, book, who.at)
         if plan.steps:
             note_run(book, who, BEGUN, plan.tally.said)

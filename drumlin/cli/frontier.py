@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import click
 
 from drumlin.cli.console import print_result, say
 from drumlin.cli.help import VerbFamily
-from drumlin.cli.remote import remote_options
+from drumlin.cli.remote import engine_meant, remote_options
 from drumlin.config import Loaded, config_options
 from drumlin.config.quantities import show_size
 from drumlin.errors import ConfigError, EngineError
@@ -53,15 +54,15 @@ def export_command(loaded: Loaded, file: Path) -> None:
 
     if file.exists():
         raise ConfigError(f"There is a file {file} already.", "Give another name.")
-    spec = _spec(loaded)
 
-    async def run() -> tuple[Digest, int]:
+    async def run(spec: str) -> tuple[Digest, int]:
         from drumlin.local.moving import frontier_at
 
         async with frontier_at(spec) as engine, at_rest(engine, time.time()) as source:
             return await export(source, file, _Progress(loaded, "Exporting"))
 
-    digest, size = _run(run())
+    with _at_rest(_spec(loaded)) as spec:
+        digest, size = _run(run(spec))
     _tell(loaded, digest, f"Exported to {file} ({show_size(size)})", file=str(file), bytes=size)
 
 
@@ -75,6 +76,7 @@ def import_command(loaded: Loaded, file: Path) -> None:
     """
     spec = _spec(loaded)
     place = _shown(spec)
+    _check_no_fleet(spec)
 
     async def run() -> tuple[Digest, str]:
         from drumlin.local.moving import crawl_folder, frontier_at, note_record
@@ -102,9 +104,9 @@ def verify_command(loaded: Loaded, file: Path) -> None:
 
     The exit code is 4 if they differ.
     """
-    spec = _spec(loaded)
+    named = _spec(loaded)
 
-    async def run() -> Digest:
+    async def run(spec: str) -> Digest:
         from drumlin.local.moving import frontier_at
         from drumlin.moving.filling import compare
         from drumlin.moving.sources import FileSource, at_rest
@@ -112,10 +114,12 @@ def verify_command(loaded: Loaded, file: Path) -> None:
         source = FileSource(file)
         async with frontier_at(spec) as engine, at_rest(engine, 0.0):
             digest, different = await compare(source, engine, _Progress(loaded, "Comparing"))
-        _check(different, f"{file} and {_shown(spec)} differ", CHANGED)
+        _check(different, f"{file} and {_shown(named)} differ", CHANGED)
         return digest
 
-    _tell(loaded, _run(run()), f"{file} and {_shown(spec)} are the same", file=str(file))
+    with _at_rest(named) as spec:
+        digest = _run(run(spec))
+    _tell(loaded, digest, f"{file} and {_shown(named)} are the same", file=str(file))
 
 
 @command.command("migrate")
@@ -193,14 +197,35 @@ def _run(work: Any) -> Any:
 
 def _spec(loaded: Loaded) -> str:
     """The engine that was named, or that of the crawl directory. A directory has one name here, which is --out."""
-    engine, origins = loaded.process.engine, loaded.origins
-    if origins["out"].source == origins["engine"].source == "flag":
-        raise ConfigError("--out and --engine name two different things.", "Give one of them.")
-    if engine is None or loaded.stronger("out", "engine") == "out":
+    engine = engine_meant(loaded)
+    if engine is None:
         return f"{ROCKSDB}{loaded.process.out}"
     if engine.startswith(ROCKSDB):
         raise ConfigError("Here a directory is named with --out.", f"Give --out {engine.removeprefix(ROCKSDB)}.")
     return engine
+
+
+@contextmanager
+def _at_rest(spec: str) -> Iterator[str]:
+    """The same engine; of a fleet on this machine that is down, its Redis, which runs meanwhile."""
+    from drumlin.fleet.at_rest import engine_of_fleet, is_fleet
+    from drumlin.fleet.layout import FleetPaths
+
+    folder = Path(spec.removeprefix(ROCKSDB)).absolute()
+    if not spec.startswith(ROCKSDB) or not is_fleet(folder):
+        yield spec
+        return
+    with engine_of_fleet(FleetPaths(folder)) as engine:
+        yield engine
+
+
+def _check_no_fleet(spec: str) -> None:
+    """Refuse to put a frontier beside that of a fleet, where nobody would find it."""
+    from drumlin.fleet.at_rest import is_fleet
+
+    if spec.startswith(ROCKSDB) and is_fleet(Path(spec.removeprefix(ROCKSDB))):
+        hint = "Name an empty directory, or an empty namespace of Redis with --engine."
+        raise ConfigError(f"There is a fleet in {_shown(spec)}, with a crawl of its own.", hint)
 
 
 def _shown(spec: str) -> str:

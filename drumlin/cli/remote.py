@@ -35,6 +35,15 @@ class ListsByDefault(VerbFamily):
         return super().parse_args(context, args if named else ["list", *args])
 
 
+def engine_meant(loaded: Loaded) -> str | None:
+    """The engine of a crawl at rest that a verb is about; None if its directory is meant. An --out that is given to the
+    verb is stronger than a variable for the engine."""
+    origins = loaded.origins
+    if origins["out"].source == origins["engine"].source == "flag":
+        raise ConfigError("--out and --engine name two different things.", "Give one of them.")
+    return None if loaded.stronger("out", "engine") == "out" else loaded.process.engine
+
+
 def remote_options(*names: str) -> Callable[[Command], Command]:
     """A decorator that gives a command `--out`, the flags of `[client]`, and those of the settings with these full
     names; the command is called with `loaded: Loaded` and `remote: Remote`."""

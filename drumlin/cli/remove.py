@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +13,8 @@ import click
 
 from drumlin.cli.console import line, results, say, write_json
 from drumlin.cli.help import Verb
-from drumlin.config import Loaded, config_options
+from drumlin.cli.remote import engine_meant
+from drumlin.config import Loaded, ProcessConfig, config_options
 from drumlin.errors import EXIT_INTERRUPTED, EXIT_OK, ConfigError
 
 if TYPE_CHECKING:
@@ -45,11 +49,11 @@ def command(
     from drumlin.events.options import EventsOptions
     from drumlin.local.removing import remove
 
-    targets, place = _targets(urls, hosts, domains), _place(loaded)
-    events = EventsOptions.of(loaded.process)
-    if not dry_run and not yes and not _is_sure(loaded, targets, place):
+    targets, events = _targets(urls, hosts, domains), EventsOptions.of(loaded.process)
+    if not dry_run and not yes and not _is_sure(targets):
         return EXIT_INTERRUPTED
-    report = asyncio.run(remove(place, targets, dry_run=dry_run, by=by, events=events))
+    with _place(loaded) as place:
+        report = asyncio.run(remove(place, targets, dry_run=dry_run, by=by, events=events))
     _tell(loaded, report)
     return EXIT_OK
 
@@ -64,21 +68,50 @@ def _targets(urls: tuple[str, ...], hosts: tuple[str, ...], domains: tuple[str, 
     return Targets([parse_target(*one) for one in named])
 
 
-def _place(loaded: Loaded) -> Place:
+@contextmanager
+def _place(loaded: Loaded) -> Iterator[Place]:
+    """Where the crawl is. Of a fleet on this machine that is down, the engine runs meanwhile."""
+    from drumlin.fleet.at_rest import engine_of_fleet, is_fleet, rewrite_logs
+    from drumlin.fleet.layout import FleetPaths
+    from drumlin.local.removing import Place
+
+    engine, folder = engine_meant(loaded), Path(loaded.process.out).absolute()
+    if engine is not None or not is_fleet(folder):
+        yield _place_of(loaded.process, engine)
+        return
+    paths = FleetPaths(folder)
+    store = paths.read().plan.store or str(paths.store)
+    _check_store(loaded, store)
+    with engine_of_fleet(paths) as address:
+        # The folder of the store comes first: `Directory` clears away what a killed removal has left anywhere below.
+        yield Place(address, store, beside=(paths.store, folder), forget=partial(rewrite_logs, paths))
+
+
+def _check_store(loaded: Loaded, store: str) -> None:
+    """Refuse another store than that of the fleet, if one is named at least as strongly as the fleet is."""
+    from drumlin.store.objects.address import is_objects, parse_address
+
+    named = loaded.process.store
+    if named is None or loaded.stronger("out", "store") == "out":
+        return
+    if (str(parse_address(named)) if is_objects(named) else str(Path(named).absolute())) != store:
+        raise ConfigError(f"The fleet in {loaded.process.out} stores in {store}, not in {named}.", "Leave --store out.")
+
+
+def _place_of(process: ProcessConfig, engine: str | None) -> Place:
     from drumlin.local.removing import Place
     from drumlin.store.opening import store_address
 
-    process = loaded.process
-    if process.engine:
+    if engine is not None:
         if process.store is None:
             hint = "Give --store DIR, or s3://BUCKET/PREFIX. For a crawl of one machine give --out DIR alone."
             raise ConfigError("It is not said where the crawl has stored its pages.", hint)
-        return Place(process.engine, process.store)
+        return Place(engine, process.store)
     out = Path(process.out).absolute()
     return Place(f"rocksdb:{out / 'frontier'}", store_address(out) or str(out), out)
 
 
-def _is_sure(loaded: Loaded, targets: Targets, place: Place) -> bool:
+def _is_sure(targets: Targets) -> bool:
     names = ", ".join(f"{one.what} {one.name}" for one in targets.each)
     if not sys.stdin.isatty():
         raise ConfigError(f"This would remove {names} from the crawl for good.", "Add --yes, or --dry-run to look.")
@@ -94,6 +127,13 @@ def _tell(loaded: Loaded, report: Report) -> None:
     counts, console = report.counts, results(loaded.process)
     said = "would be removed" if report.dry_run else "removed"
     say(loaded.process, f"{counts.removed:,} things {said}; {counts.mentions:,} of others name it and stay.")
+    if not counts.removed and not report.resumed:
+        hint = "A host is named as its URLs write it, with the port if they have one: `drumlin hosts` lists them."
+        say(loaded.process, f"The crawl has nothing of that name. {hint}")
+    if report.resumed:
+        say(
+            loaded.process, "A removal had been broken off before; what it had removed by then is not in these numbers."
+        )
     for name, number in msgspec.to_builtins(counts).items():
         if number:
             line(console, f"{name.replace('_', ' '):<26}{number:>12,}")

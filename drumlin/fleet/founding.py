@@ -3,6 +3,7 @@ coordinator has."""
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from pathlib import Path
@@ -30,7 +31,7 @@ from drumlin.fleet.layout import (
 from drumlin.logs import LogSettings
 from drumlin.node.limits import allow_open_files
 from drumlin.store.objects.address import parse_address
-from drumlin.store.opening import note_address
+from drumlin.store.opening import note_address, open_store
 from drumlin.tls import CertificateFiles, create_certificates
 
 PASSWORD_BYTES = 24
@@ -43,8 +44,8 @@ def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
     before anything is changed."""
     paths = FleetPaths(root)
     before = paths.read() if paths.exists() else None
-    if before is not None and before.running:
-        raise BusyError(f"A fleet is at work in {root}.", f"`drumlin fleet down --out {root}` ends it.")
+    if before is not None:
+        _check_at_rest(paths, before)
     config = _config(paths, loaded, founded=before is not None)
     if before is None and not seeds and not loaded.process.seeds_from:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
@@ -53,6 +54,9 @@ def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
     plan = _new_plan(wanted, concurrency) if before is None else _changed_plan(before.plan, wanted, concurrency)
     plan = _with_kafka(_with_telling(plan, loaded), loaded)
     plan = msgspec.structs.replace(plan, store=_store(before, loaded))
+    if before is None and plan.store:
+        # A fleet stays with its store, so a mistyped one must not become it.
+        open_store(plan.store).probe()
     paths.make()
     if plan.store:
         note_address(paths.store, plan.store)
@@ -60,6 +64,14 @@ def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
     _write_secrets(paths, plan)
     paths.write(FleetRecord(plan, FleetState.STARTING, time.time()))
     return paths
+
+
+def _check_at_rest(paths: FleetPaths, before: FleetRecord) -> None:
+    """Refuse a fleet that is at work, one that a command works on, and one whose processes a killed one has left."""
+    os.close(paths.take_lock())
+    if before.running:
+        hint = f"`drumlin fleet down --out {paths.root}` ends them."
+        raise BusyError(f"Processes of the fleet in {paths.root} run.", hint)
 
 
 def fleet_config(loaded: Loaded) -> CrawlConfig:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from enum import StrEnum
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import msgspec
 
 from drumlin.config import ProcessConfig
 from drumlin.disk import PRIVATE, READABLE, write_whole
-from drumlin.errors import ConfigError, StorageError
+from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.fleet.marks import ProcessMark
 from drumlin.logs import LogSettings
 
@@ -139,6 +141,18 @@ class FleetPaths:
             self.secrets.chmod(FOLDER_MODE)
         except OSError as cause:
             raise StorageError(f"Cannot write to {self.root}: {cause.strerror}.", "Choose another --out.") from cause
+
+    def take_lock(self) -> int:
+        """The lock of whoever starts or ends processes of this fleet, until the descriptor is closed; BusyError if
+        another one has it."""
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            message = f"A fleet is at work in {self.root}, or a command that works on it."
+            raise BusyError(message, "`drumlin fleet down` ends a fleet; wait for a command.") from None
+        return descriptor
 
     def read(self) -> FleetRecord:
         """The fleet in this directory; ConfigError if there is none."""

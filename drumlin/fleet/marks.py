@@ -12,6 +12,7 @@ PROC = Path("/proc")
 BOOT_ID = PROC / "sys/kernel/random/boot_id"
 # Field 22 of proc_pid_stat(5), counted from the state, the first field after the name in parentheses.
 STARTED_FIELD = 19
+THREADS_FIELD = 17
 GONE_STATES = frozenset("ZXx")
 FROZEN_STATES = frozenset("Tt")
 
@@ -33,7 +34,8 @@ class ProcessMark(msgspec.Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether this very process is still alive; a zombie is not."""
+        """Whether this very process is still alive. A zombie is not, except one of which a thread is left: that thread
+        still has the locks, ports and files of the process."""
         return _started(self.pid) == self.started
 
     @property
@@ -70,7 +72,7 @@ def _fields(pid: int) -> list[str] | None:
 
 def _started(pid: int) -> str | None:
     fields = _fields(pid)
-    if fields is None or fields[0] in GONE_STATES:
+    if fields is None or (fields[0] in GONE_STATES and int(fields[THREADS_FIELD]) <= 1):
         return None
     return f"{BOOT_ID.read_text().strip()}/{fields[STARTED_FIELD]}"
 

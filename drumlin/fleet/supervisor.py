@@ -6,7 +6,6 @@ every process that it started, so `drumlin fleet down` can end them even if the 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import signal
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from drumlin.client.remote import CoordinatorError, Remote
-from drumlin.errors import BusyError, DrumlinError
+from drumlin.errors import DrumlinError
 from drumlin.fleet.children import Child, coordinator_children, node_children, redis_children
 from drumlin.fleet.cluster import form_cluster
 from drumlin.fleet.endings import end_all
@@ -63,7 +62,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Keep the fleet until it is told to stop; raises DrumlinError if the fleet cannot be started."""
-        lock = _take_lock(self._paths.lock)
+        lock = self._paths.take_lock()
         log_to_stderr(self._plan.log)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._stop)
@@ -230,16 +229,6 @@ class Supervisor:
             except CoordinatorError:
                 self._state, self._complete = "", False
         return self._state
-
-
-def _take_lock(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise BusyError(f"A fleet is at work in {path.parent}.", "`drumlin fleet down` ends it.") from None
-    return descriptor
 
 
 def main() -> None:

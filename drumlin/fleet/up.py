@@ -3,6 +3,7 @@ done."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -64,7 +65,8 @@ def _not_started(paths: FleetPaths, record: FleetRecord) -> DrumlinError:
 
 
 def down(paths: FleetPaths, *, at_once: bool = False) -> list[str]:
-    """End all processes of a fleet that are left. Returns the names of those that had to be killed."""
+    """End all processes of a fleet that are left. Returns the names of those that had to be killed. BusyError if a
+    command works on the fleet, which is down: its Redis is that command's."""
     record = paths.read()
     supervisor = record.supervisor
     if supervisor is not None and supervisor.alive:
@@ -73,7 +75,24 @@ def down(paths: FleetPaths, *, at_once: bool = False) -> list[str]:
         # Once the supervisor is dead, nobody starts again the processes that are ended below.
         supervisor.send(signal.SIGKILL)
         _wait(lambda: not supervisor.alive)
-        record = paths.read()
+    lock = _take_lock_of_nobody(paths)
+    try:
+        return _end_left(paths, at_once=at_once)
+    finally:
+        os.close(lock)
+
+
+def _take_lock_of_nobody(paths: FleetPaths) -> int:
+    """The lock of a fleet without a supervisor. If it is held, what runs of the fleet is not left over, but needed."""
+    try:
+        return paths.take_lock()
+    except BusyError:
+        hint = "Wait for it, and repeat. It may be `drumlin remove`, `drumlin frontier` or `drumlin fleet up`."
+        raise BusyError(f"A command works on this fleet, in {paths.root}.", hint) from None
+
+
+def _end_left(paths: FleetPaths, *, at_once: bool) -> list[str]:
+    record = paths.read()
     killed = end_all(record, at_once=at_once)
     left = [process.name for process in record.processes if process.alive]
     if left:

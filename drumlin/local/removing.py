@@ -8,11 +8,10 @@ and checkpoints too; then report and audit log are written. If it is killed, the
 from __future__ import annotations
 
 import contextlib
-import getpass
 import secrets
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -37,7 +36,8 @@ from drumlin.engines.rocksdb.engine import CHECKPOINTS
 from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
 from drumlin.events.options import EventsOptions
 from drumlin.events.schema import RESULTS, VERSION, Message, Removal, encode, row_id
-from drumlin.lifecycle.book import holds_in
+from drumlin.lifecycle.book import DONE, Signature, begin_removal, end_removal, holds_in, open_book, signature
+from drumlin.lifecycle.holds import Holds
 from drumlin.lifecycle.removal.bucket import BucketRemoval
 from drumlin.lifecycle.removal.counts import Counts
 from drumlin.lifecycle.removal.directory import Directory, Filter
@@ -80,25 +80,31 @@ JOURNALS: Final[Mapping[str, Filter]] = {JOURNAL_SUFFIX: journal.without, KEPT_S
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a crawl is: its engine, its store, and the directory of a crawl on one machine, if it is one."""
+    """Where a crawl is: its engine, its store, the directory of a crawl on one machine, if it is one, and further
+    directories of this machine that have something of it. `forget` clears the past of the engine, if it is ours."""
 
     engine: str
     store: str
     out: Path | None = None
+    beside: tuple[Path, ...] = ()
+    forget: Callable[[], None] = lambda: None
 
     @property
     def folders(self) -> list[Path]:
         """The directories of this machine that have something of the crawl."""
-        found = [] if is_objects(self.store) else [Path(self.store).absolute()]
-        return list(dict.fromkeys([*found, *([self.out.absolute()] if self.out is not None else [])]))
+        found = [] if is_objects(self.store) else [Path(self.store)]
+        found += [self.out] if self.out is not None else []
+        return list(dict.fromkeys(path.absolute() for path in [*found, *self.beside]))
 
 
 class Report(msgspec.Struct):
-    """What was removed, by the keyed hashes of its names, when, and how much."""
+    """What was removed, by the keyed hashes of its names, when, and how much. If an earlier removal was broken off and
+    this one `resumed` it, what the earlier one had removed is not counted."""
 
     removed: list[str]
     at: str
     dry_run: bool
+    resumed: bool
     counts: Counts
 
 
@@ -110,11 +116,14 @@ async def remove(
     async with frontier_at(place.engine, closed=True) as engine, at_rest(engine, today):
         _check_store(place, (await engine.get_meta(CRAWL_ID_KEY) or b"").decode())
         with _alone(place):
-            await _check_open(engine, targets, dry_run=dry_run)
-            report = await _remove(place, engine, targets, today, dry_run=dry_run, by=by)
+            resumed = await _check_open(engine, targets, dry_run=dry_run)
+            report = await _remove(place, engine, targets, today, resumed=resumed, dry_run=dry_run, by=by)
             crawl = (await engine.get_meta(CRAWL_ID_KEY) or b"").decode()
     if not dry_run and place.engine.startswith(ROCKSDB):
         await _begin_anew(f"{ROCKSDB}{frontier_folder(Path(place.engine.removeprefix(ROCKSDB)))}")
+    if not dry_run:
+        # Before Kafka is told: that may fail, and everything is removed by now.
+        place.forget()
     if not dry_run and events is not None:
         tell(events, targets, crawl, today)
     return report
@@ -138,12 +147,13 @@ def _check_store(place: Place, crawl: str) -> None:
         raise ConfigError(f"There is no store in {place.store}.", hint)
 
 
-async def _check_open(engine: Engine, targets: Targets, *, dry_run: bool) -> None:
-    """Refuse a frontier that was moved elsewhere or is half imported. One from which somebody began to remove is meant
-    to be opened here, but only to end that: after another removal nobody would know that the first is not done."""
+async def _check_open(engine: Engine, targets: Targets, *, dry_run: bool) -> bool:
+    """Whether a removal was broken off that goes on now. Refuse a frontier that was moved elsewhere or is half
+    imported. One from which somebody began to remove is meant to be opened here, but only to end that: after another
+    removal nobody would know that the first is not done."""
     closed = Closed.read(await engine.get_meta(CLOSED_KEY))
     if closed is None:
-        return
+        return False
     if closed.sentence != BEGUN.sentence:
         raise EngineError(closed.sentence, closed.hint)
     stones = await Tombstones.read(engine)
@@ -151,18 +161,23 @@ async def _check_open(engine: Engine, targets: Targets, *, dry_run: bool) -> Non
     if others and not dry_run:
         hint = "End that first, by the command that was given then. `drumlin why` tells whether a name was one of them."
         raise BusyError(f"A removal of something else was broken off ({', '.join(others[:NAMES_SHOWN_MAX])}).", hint)
+    return True
 
 
-async def _remove(place: Place, engine: Engine, targets: Targets, today: float, *, dry_run: bool, by: str) -> Report:
-    now, stones, files = await engine.keep_time(0.0), Tombstones(), open_store(place.store, ACTION)
+async def _remove(
+    place: Place, engine: Engine, targets: Targets, today: float, *, resumed: bool, dry_run: bool, by: str
+) -> Report:
+    now, files = await engine.keep_time(0.0), open_store(place.store, ACTION)
     check_may_go(place, files, targets)
+    book, who, names = open_book(files), signature(by, today), list[str]()
     if not dry_run:
         candidate = secrets.token_bytes(KEY_BYTES)
         stones = await with_key(engine, candidate)
+        names = list(map(stones.name_of, targets.each))
+        begin_removal(book, who, " ".join(names), lambda holds: _check_holds(holds, targets))
         # Until it is done, nobody crawls on, and whoever finds a tombstone knows that not all may be gone.
-        begun = msgspec.structs.replace(BEGUN, name=" ".join(map(stones.name_of, targets.each)))
-        await engine.put_meta(CLOSED_KEY, begun.written())
-        stones = await put(engine, targets.each, candidate, today)
+        await engine.put_meta(CLOSED_KEY, msgspec.structs.replace(BEGUN, name=" ".join(names)).written())
+        await put(engine, targets.each, candidate, today)
         if is_objects(place.store):
             _replace(files, IN_STORE, await packed(engine))
     counts = Counts()
@@ -173,19 +188,18 @@ async def _remove(place: Place, engine: Engine, targets: Targets, today: float, 
         counts.add(_from_bucket(files, targets, today, dry_run=dry_run))
     counts.add(await remove_from(engine, targets, SCRUBS, now, dry_run=dry_run))
     counts.checkpoints = await _from_others(place, targets, await packed(engine), dry_run=dry_run)
-    names = [] if dry_run else [stones.name_of(one) for one in targets.each]
-    moment = datetime.fromtimestamp(today, UTC)
-    report = Report(names, f"{moment:%Y-%m-%dT%H:%M:%SZ}", dry_run, counts)
+    report = Report(names, f"{datetime.fromtimestamp(today, UTC):%Y-%m-%dT%H:%M:%SZ}", dry_run, resumed, counts)
     if not dry_run:
         await engine.expunge()
-        await _note(engine, files, report, by or getpass.getuser(), today)
+        await _note(engine, files, report, who)
+        end_removal(book, who, " ".join(names))
         await engine.put_meta(CLOSED_KEY, b"")
     return report
 
 
 def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
     """Refuse what must not be removed, or cannot be now."""
-    _check_holds(files, targets)
+    _check_holds(holds_in(files), targets)
     _check_here(files)
     _check_told(files)
     for folder in place.folders:
@@ -198,9 +212,9 @@ def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
             raise BusyError(f"Nodes have left bundles in {folder} that are not in the store yet.", hint)
 
 
-def _check_holds(files: StoreFiles, targets: Targets) -> None:
+def _check_holds(holds: Holds, targets: Targets) -> None:
     """Refuse what is under legal hold, also in part: a domain of which one host is held."""
-    for hold in holds_in(files).all:
+    for hold in holds.all:
         names = [host_of(one.name) if one.what is What.URL else one.name for one in targets.each]
         if any(hold.covers(name) for name in names) or targets.covers_host(hold.host or hold.domain):
             hint = f"Have it lifted first: drumlin hold lift {hold.name}."
@@ -361,7 +375,7 @@ def _replace(files: StoreFiles, path: str, content: bytes) -> None:
         files.replace(path, file)
 
 
-async def _note(engine: Engine, files: StoreFiles, report: Report, by: str, today: float) -> None:
+async def _note(engine: Engine, files: StoreFiles, report: Report, who: Signature) -> None:
     """Write the report and the audit log. Neither has a name in it."""
     content = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     first = report.removed[0].partition(":")[2][:8]
@@ -370,4 +384,5 @@ async def _note(engine: Engine, files: StoreFiles, report: Report, by: str, toda
     said = " ".join(f"{name}={count}" for name, count in numbers.items())
     log = AuditLog(engine)
     for name in report.removed:
-        await log.record(Identity(Role.OPERATOR, by), ACTION, f"{name} {said}".rstrip(), "done", "", today, name=by)
+        by = Identity(Role.OPERATOR, who.by)
+        await log.record(by, ACTION, f"{name} {said}".rstrip(), DONE, "", who.at, name=who.by)

@@ -248,10 +248,11 @@ def test_down_leaves_a_process_alone_that_only_has_the_number(running: Fleet, tm
         stranger.wait()
 
 
-def test_foreground_crawls_to_the_end_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_foreground_crawls_to_the_end_and_then_its_crawl_is_worked_on_by_its_directory(tmp_path: Path) -> None:
     with benchmark_web(tmp_path, HOSTS, PAGES) as web:
         one = Fleet(tmp_path / "fleet")
-        shape = ("--nodes", "1", "--coordinators", "1", "--masters", "1", "--delay", "0", "--allow-private")
+        replicas = ("--masters", "3", "--replicas", "1")
+        shape = ("--nodes", "1", "--coordinators", "1", *replicas, "--delay", "0", "--allow-private")
         done = drumlin(tmp_path, "fleet", "up", "--foreground", *shape, "-i", str(web.seeds))
         assert done.returncode == 0, done.stderr
         assert not one.record.running
@@ -259,6 +260,29 @@ def test_foreground_crawls_to_the_end_and_leaves_nothing_running(tmp_path: Path)
         check_every_page_stored_once(web, one.store)
         assert {path.name for path in one.store.iterdir()} >= {"warc", "tables", "report.json"}
         assert (one.store / "warc" / "index.cdxj").exists()
+        _keep_and_remove(tmp_path, one, web.seeds.read_text().split()[0].split("/")[2])
+    assert not one.record.running
+
+
+def _keep_and_remove(folder: Path, one: Fleet, host: str) -> None:
+    """Export the frontier of a fleet that is down, remove a host, and see that its Redis has forgotten it."""
+    for verb in ("export", "verify"):
+        done = drumlin(folder, "frontier", verb, "kept.frontier", "--out", "fleet")
+        assert done.returncode == 0, done.stderr
+    names = host.encode()
+    assert any(names in path.read_bytes() for path in one.paths.redis.rglob("*.aof"))
+    done = drumlin(folder, "remove", "--host", host, "--yes", "--json", "--out", "fleet")
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)["counts"]
+    assert (counts["hosts"], counts["pages"]) == (1, PAGES)
+    for place in (one.paths.redis, one.paths.logs, one.paths.seeds):
+        files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+        assert not [path for path in files if names in path.read_bytes()]
+    changed = drumlin(folder, "frontier", "verify", "kept.frontier", "--out", "fleet")
+    assert changed.returncode == 4
+    assert "differ" in changed.stderr
+    refused = drumlin(folder, "frontier", "import", "kept.frontier", "--out", "fleet")
+    assert (refused.returncode, "There is a fleet in" in refused.stderr) == (2, True)
 
 
 def test_without_a_redis_server_one_sentence_says_how_to_get_one(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -11,9 +13,13 @@ from typing import Any
 
 import pytest
 
+from drumlin.errors import StorageError
+from drumlin.lifecycle.removal.targets import Targets, What, parse_target
+from drumlin.local.removing import Place, remove
 from drumlin.testing import FakeWeb, Response
 from tests.acceptance.commands import TIMEOUT_S, crawl, drumlin, environment, stored_urls
 from tests.harness.fleet import needs_redis
+from tests.harness.memory_broker import MemoryBroker, MemoryOptions
 from tests.harness.outputs import check_index_matches_tables, check_rows_lead_to_records, check_warcs
 from tests.harness.redis import redis_server, url_of
 from tests.harness.searching import found_in
@@ -177,6 +183,21 @@ def test_the_frontier_that_a_moved_crawl_left_is_cleaned_too_and_another_store_i
     assert "was moved to" in crawl(tmp_path, *wanted).stderr
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_the_engine_forgets_its_past_when_all_is_removed_also_if_kafka_cannot_be_told(
+    tmp_path: Path, web: FakeWeb, *, dry_run: bool
+) -> None:
+    assert crawl(tmp_path, web.url("kept", "/two"), "--scope", "page", "--out", "crawl").returncode == 0
+    broker, done, out = MemoryBroker(), list[str](), tmp_path / "crawl"
+    broker.refusing = True
+    place = Place(f"rocksdb:{out / 'frontier'}", str(out), out, forget=lambda: done.append("forgotten"))
+    targets = Targets([parse_target(What.HOST, web.url("kept").split("/")[2])])
+    work = remove(place, targets, dry_run=dry_run, events=MemoryOptions.at(broker))
+    with contextlib.nullcontext() if dry_run else pytest.raises(StorageError, match="Kafka was not told"):
+        asyncio.run(work)
+    assert done == ([] if dry_run else ["forgotten"])
+
+
 def test_bad_requests_get_one_sentence(tmp_path: Path, web: FakeWeb) -> None:
     assert crawl(tmp_path, web.url("kept", "/two"), "--scope", "page", "--out", "crawl").returncode == 0
     for arguments, said in {
@@ -185,7 +206,13 @@ def test_bad_requests_get_one_sentence(tmp_path: Path, web: FakeWeb) -> None:
         ("--host", "a/b"): "is not the name of a host.",
         ("--domain", "www.example.org"): "is not a registrable domain.",
         ("--host", "example.org"): "Add --yes, or --dry-run to look.",
-        ("--host", "example.org", "--engine", "redis://127.0.0.1:1/x"): "where the crawl has stored its pages",
+        (
+            "--host",
+            "example.org",
+            "--dry-run",
+            "--engine",
+            "redis://127.0.0.1:1/x",
+        ): "--out and --engine name two different things.",
     }.items():
         done = drumlin(tmp_path, "remove", *arguments, "--out", "crawl", stdin=subprocess.DEVNULL)
         assert said in done.stderr, done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.config import Loaded, load
-from drumlin.errors import ConfigError
+from drumlin.errors import ConfigError, StorageError
 from drumlin.fleet import founding
 from drumlin.fleet.founding import found_fleet
 from drumlin.fleet.layout import FleetPlan
@@ -67,3 +67,13 @@ def test_a_setting_that_may_have_changed_since_is_not_told_as_it_was_at_the_foun
     assert "1s" not in str(raised.value)
     with pytest.raises(ConfigError, match="has --depth none"):
         plan(tmp_path, load({"depth": "5"}, {}, None, tmp_path), [])
+
+
+def test_a_store_that_cannot_be_written_is_not_remembered(
+    tmp_path: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("ENDPOINT_URL", "http://127.0.0.1:1"), ("ACCESS_KEY_ID", "id"), ("SECRET_ACCESS_KEY", "s")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with pytest.raises(StorageError, match="Cannot write in s3://mistyped"):
+        plan(tmp_path, asked(tmp_path, store="s3://mistyped/crawl"), SEEDS)
+    assert plan(tmp_path, loaded, SEEDS).store == ""

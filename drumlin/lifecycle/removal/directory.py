@@ -22,7 +22,7 @@ from drumlin.lifecycle.removal.counts import KEPT_ROWS, Counts
 from drumlin.lifecycle.removal.names import free_stem
 from drumlin.lifecycle.removal.plan import SUFFIX, Plan, carry_out, discard_leftovers
 from drumlin.lifecycle.removal.targets import Targets
-from drumlin.lifecycle.removal.texts import Filtered, lines_without, scrubbed
+from drumlin.lifecycle.removal.texts import Filtered, Names, lines_without, scrubbed
 from drumlin.store.moves import Moved, Moves
 from drumlin.store.spools import SPOOLS
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES
@@ -35,6 +35,10 @@ TABLES: Final = (FETCHES, LINKS, PAGES)
 """In the order in which they are replaced: a segment counts by its `pages`."""
 LOGS: Final = "logs"
 JSON_FILES: Final = ("crawl.json", "report.json")
+SEEDS_FILE: Final = "seeds.txt"
+FLEET_FILE: Final = "fleet.json"
+"""`SEEDS_FILE` has the seeds of a fleet on one machine, one a line. Where there is no `FLEET_FILE` beside it, it is
+somebody's own."""
 USELESS: Final = ("incoming",)
 """Folders with what a killed coordinator left: nodes send it again."""
 
@@ -156,24 +160,30 @@ class Directory:
         set_aside = [path for folder in (SPOOLS, FOLDER) for path in (self._root / folder).glob(f"*/{DEAD_NAME}")]
         for path in sorted([*(self._root / LOGS).glob("*"), *set_aside]):
             if path.is_file():
-                self._log(path, dry_run=dry_run)
+                self._lines(path, self._targets.names, dry_run=dry_run)
+        seeds = self._root / SEEDS_FILE
+        if seeds.is_file() and (self._root / FLEET_FILE).exists():
+            self._lines(seeds, self._is_removed_seed, dry_run=dry_run)
         for path in (self._root / name for name in JSON_FILES):
             self._json(path, dry_run=dry_run)
         for path in (self._root / SPOOLS).glob(f"*/{self._black_box}"):
             if self._targets.names(path.read_bytes()):
                 self._plan.deletes.append(self._relative(path))
 
-    def _log(self, path: Path, *, dry_run: bool) -> None:
+    def _is_removed_seed(self, line: bytes) -> bool:
+        return self._targets.covers(line.decode("utf-8", "replace").strip()) or self._targets.names(line)
+
+    def _lines(self, path: Path, names: Names, *, dry_run: bool) -> None:
         """A log may be large, so it is read line by line."""
         with path.open("rb") as lines:
-            removed = sum(map(self._targets.names, lines))
+            removed = sum(map(names, lines))
         if not removed:
             return
         self.counts.log_lines += removed
         self._add(path)
         if not dry_run:
             with path.open("rb") as lines, path.with_name(path.name + SUFFIX).open("xb") as out:
-                out.writelines(lines_without(lines, self._targets.names))
+                out.writelines(lines_without(lines, names))
             shutil.copymode(path, path.with_name(path.name + SUFFIX))
 
     def _json(self, path: Path, *, dry_run: bool) -> None:

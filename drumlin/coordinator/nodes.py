@@ -13,7 +13,6 @@ must never have two holders.
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterable
 from copy import copy
@@ -21,9 +20,9 @@ from enum import Enum
 from operator import attrgetter
 
 import msgspec
-from msgspec.structs import astuple
 
 from drumlin.coordinator.breathing import Breathe, go_on
+from drumlin.coordinator.totals import RATE_MEMORY_S, lately_of
 from drumlin.engines.base import Engine
 from drumlin.errors import BusyError
 from drumlin.logs import Event
@@ -42,7 +41,6 @@ NODES_PER_HEARTBEAT_S = 500.0
 """How many heartbeats a second all coordinators together should get; nodes of a larger fleet beat less often."""
 SILENT_HEARTBEATS = 3
 FORGET_AFTER_S = 86_400.0
-RATE_MEMORY_S = 10.0
 NODES_AT_ONCE = 250
 """How many records are put together between two breaths. If those of 10,000 nodes were put together in one go, every
 node that asks for work would wait for all of them."""
@@ -113,9 +111,13 @@ class NodeRegistry:
         """How many nodes the whole fleet has, as far as this coordinator knows."""
         self.owed = ""
         """What nodes that are gone owe to the store while nothing is left to fetch, in a sentence."""
+        self.bundles_owed: tuple[int, float] = (0, 0.0)
+        """How many bundles have not arrived in the store, and for how many seconds the oldest is owed; only for the
+        coordinator that looks for them."""
         self.names_version = 0
         """Changes whenever a node joins or goes."""
         self._names: tuple[int, list[str]] = (-1, [])
+        self._let_go_at = 0.0
         self.reviewed: tuple[float, list[NodeRecord]] | None = None
         """What the last review found, and when; for the leader only."""
         self._failed: dict[str, float] | None = None
@@ -432,7 +434,11 @@ class NodeRegistry:
             await engine.put_meta(FAILED_KEY, msgspec.msgpack.encode(self._failed))
 
     def let_go(self, now: float) -> None:
-        """Drop the records of nodes that have not talked to this coordinator for long."""
+        """Drop the records of nodes that have not talked to this coordinator for long. A look at all of them once in a
+        heartbeat's time is enough."""
+        if now < self._let_go_at:
+            return
+        self._let_go_at = now + self.heartbeat_s
         silent_s = 2 * SILENT_HEARTBEATS * self.heartbeat_s
         for record in [one for one in self._records.values() if now - one.last_seen > silent_s]:
             if record.node_id not in self._changed:
@@ -443,18 +449,6 @@ class NodeRegistry:
 def heartbeat_s_of(nodes: int) -> float:
     """How often each of so many nodes should send a heartbeat."""
     return min(HEARTBEAT_MAX_S, max(HEARTBEAT_MIN_S, nodes / NODES_PER_HEARTBEAT_S))
-
-
-def lately_of(lately: Effort | None, before: Effort | None, told: Effort | None) -> Effort | None:
-    """What a node's time went into lately: the difference between two heartbeats, and what was before as far as it is
-    not too old. A process that was started again counts from zero."""
-    if told is None:
-        return None
-    if before is None or told.time_s < before.time_s:
-        before, lately = Effort(), None
-    weight = math.exp(-max(0.0, told.time_s - before.time_s) / RATE_MEMORY_S)
-    parts = zip(astuple(lately or Effort()), astuple(told), astuple(before), strict=True)
-    return Effort(*[weight * old + (after - earlier if after > earlier else 0) for old, after, earlier in parts])
 
 
 def _end(record: NodeRecord, event: NodeEvent) -> None:

@@ -1,4 +1,4 @@
-"""The crawl in figures: the shards' statistics added up."""
+"""The crawl in figures: the shards' statistics added up, and what the time of a node went into lately."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
+from msgspec.structs import astuple
+
 from drumlin.model import ShardStats
+from drumlin.protocol import Effort
+
+RATE_MEMORY_S = 10.0
+"""What is older than this hardly counts in a rate."""
 
 
 class Totals(ShardStats, frozen=True):
@@ -47,3 +53,15 @@ def add_up(shards: Iterable[ShardStats]) -> Totals:
     next_event = min((stats.next_event for stats in all_stats), default=math.inf)
     sums = {name: sum(getattr(stats, name) for stats in all_stats) for name in _SUMMED}
     return Totals(**sums, next_event=next_event, counters=dict(counters))
+
+
+def lately_of(lately: Effort | None, before: Effort | None, told: Effort | None) -> Effort | None:
+    """What a node's time went into lately: the difference between two heartbeats, and what was before as far as it is
+    not too old. A process that was started again counts from zero."""
+    if told is None:
+        return None
+    if before is None or told.time_s < before.time_s:
+        before, lately = Effort(), None
+    weight = math.exp(-max(0.0, told.time_s - before.time_s) / RATE_MEMORY_S)
+    parts = zip(astuple(lately or Effort()), astuple(told), astuple(before), strict=True)
+    return Effort(*[weight * old + (after - earlier if after > earlier else 0) for old, after, earlier in parts])

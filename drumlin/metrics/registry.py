@@ -132,6 +132,16 @@ TROUBLE = _gauge(
 LEADS = _gauge(
     _COORDINATOR, "drumlin_leader", "Whether this coordinator leads: it ends leases that ran out, and notices the end."
 )
+BUNDLES_OWED = _gauge(
+    _COORDINATOR,
+    "drumlin_bundles_owed",
+    "Bundles with settled pages that are not in the store yet. Told by the one coordinator that looks for them.",
+)
+BUNDLES_OWED_OLDEST = _gauge(
+    _COORDINATOR,
+    "drumlin_bundles_owed_oldest_seconds",
+    "For how long the oldest of these is owed. More than some minutes: its node is away, or has lost its disk.",
+)
 _ROUTE = "method and path, with the names of parameters"
 REQUESTS = _counter(
     _COORDINATOR, "drumlin_requests_total", "Requests answered.", route=_ROUTE, status="the HTTP status sent"

@@ -48,7 +48,9 @@ class LostBundles:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY_S
-        if await dispatcher.engine.claim(CLAIM, dispatcher.name, now, until=now + CLAIM_S):
+        if not await dispatcher.engine.claim(CLAIM, dispatcher.name, now, until=now + CLAIM_S):
+            dispatcher.nodes.bundles_owed = (0, 0.0)
+        else:
             # If the store is away, those who watch it say so, and nothing counts as lost.
             try:
                 await self.look(now)
@@ -96,6 +98,8 @@ class LostBundles:
         engine, again, lost = self._dispatcher.engine, 0, 0
         noted = await owed_segments(engine)
         arrived = await asyncio.to_thread(lambda: {one.name for one in noted if self._files.has_segment(one.name)})
+        left = [owed.since for owed in noted if owed.name not in arrived]
+        self._dispatcher.nodes.bundles_owed = (len(left), max(0.0, now - min(left, default=now)))
         for owed in noted:
             if owed.name in arrived:
                 await paid(engine, owed.name)

@@ -80,6 +80,7 @@ CASES = {
     "DrumlinNodesQuarantined": Case({f'drumlin_nodes{{{C1},status="quarantined"}}': bad_for_an_hour("0", "1")}),
     "DrumlinNodeCutOff": Case({f"drumlin_node_cut_off_seconds{{{N1}}}": bad_for_an_hour("0", "100")}),
     "DrumlinBrokerAway": Case({f"drumlin_events_broker_away_seconds{{{N1}}}": bad_for_an_hour("0", "100")}),
+    "DrumlinBundleOverdue": Case({f"drumlin_bundles_owed_oldest_seconds{{{C1}}}": bad_for_an_hour("30", "2000")}),
     "DrumlinNoActiveNode": Case(
         {**RUNNING, f'drumlin_nodes{{{C1},status="active"}}': bad_for_an_hour("3", "0")},
     ),

@@ -8,8 +8,7 @@ from typing import Any
 from drumlin.api.explaining.bounds import Seen, bound_by
 from drumlin.api.messages.people import Reason
 from drumlin.api.watch import Look
-from drumlin.coordinator.nodes import lately_of
-from drumlin.coordinator.totals import Totals
+from drumlin.coordinator.totals import Totals, lately_of
 from drumlin.model import HostState
 from drumlin.protocol import Effort, NodeRecord, NodeStatus
 

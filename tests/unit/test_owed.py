@@ -124,6 +124,7 @@ def test_a_bundle_counts_as_lost_after_its_time_unless_it_has_arrived(
         await lost.tick(10.0 + after_s)
         assert (await states(engine)).count(TaskState.DONE) == 2 - queued
         assert bool(await owed_segments(engine)) == (not arrived and not queued)
+        assert dispatcher.nodes.bundles_owed == ((0, 0.0) if arrived else (1, after_s))
         # It is not looked for all the time.
         await lost.tick(10.0 + after_s + LOOK_EVERY_S / 2)
 

@@ -56,13 +56,23 @@ class CoordinatorMetrics:
         self._risen: defaultdict[str, dict[str, float]] = defaultdict(dict)
         """The highest value of each counter of the crawl so far, by metric and label."""
 
-    def page(self, stats: Stats | None, leads: bool, troubles: Sequence[Trouble], kafka: Kafka | None = None) -> bytes:
-        """The whole page; without `stats`, only what this coordinator knows by itself."""
+    def page(
+        self,
+        stats: Stats | None,
+        leads: bool,
+        troubles: Sequence[Trouble],
+        kafka: Kafka | None = None,
+        bundles_owed: tuple[int, float] = (0, 0.0),
+    ) -> bytes:
+        """The whole page; without `stats`, only what this coordinator knows by itself. `bundles_owed` is how many are,
+        and for how many seconds the oldest."""
         return page(
             [
                 one(registry.READY, int(not troubles)),
                 by_label(registry.TROUBLE, {trouble.code: 1 for trouble in troubles}),
                 one(registry.LEADS, int(leads)),
+                one(registry.BUNDLES_OWED, bundles_owed[0]),
+                one(registry.BUNDLES_OWED_OLDEST, bundles_owed[1]),
                 *(self._crawl_lines(stats) if stats is not None else ()),
                 *self._own_lines(),
                 *(kafka.lines() if kafka is not None else ()),

@@ -239,7 +239,9 @@ class PeopleCalls:
         """If the engine does not answer, the page has what this coordinator knows by itself, including that."""
         reachable = self._health.trouble(Part.ENGINE) is None
         stats = await self._figures.stats(call.now) if reachable else None
-        page = self._metrics.page(stats, self._dispatcher.leads, self._health.troubles, self.kafka)
+        dispatcher = self._dispatcher
+        told = (dispatcher.leads, self._health.troubles, self.kafka, dispatcher.nodes.bundles_owed)
+        page = self._metrics.page(stats, *told)
         return Text(page, METRICS_TYPE)
 
     async def alive(self, call: Call, message: None) -> Health:

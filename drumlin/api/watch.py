@@ -18,6 +18,7 @@ from drumlin.coordinator.health import Health, Part
 from drumlin.engines.base import Engine
 from drumlin.errors import Cause, DrumlinError, StorageError
 from drumlin.store.files import StoreFiles
+from drumlin.store.opening import in_bucket
 
 LOOK_EVERY_S = 1.0
 LOOK_S_MAX = 2.0
@@ -25,11 +26,14 @@ FRESH_S = LOOK_EVERY_S + 2 * LOOK_S_MAX
 """If the last test is older than this, `be_fresh` makes a new one."""
 READ_S = 0.05
 LOOKS_KEPT = 9
+DISK_HINT = "Check the disk, or the server that it is mounted from."
+SERVICE_HINT = "Check the service and the way to it; nodes keep what they fetch until it answers."
 ROOM_HINT = "Free some space: the crawl then goes on. Start nodes again that ended because there was none."
 
 
 class Look(NamedTuple):
-    """One test: how long a small write to the engine and to the store took, and how busy this process was."""
+    """One test: how long a small write to the engine and to a store on a disk took, and how busy this process was. How
+    long one to a bucket took says nothing: nodes keep what they store until it is there, and fetch on."""
 
     engine_s: float
     store_s: float
@@ -100,10 +104,14 @@ class Watch:
         (engine, engine_s), (store, store_s) = await asyncio.gather(
             self._timed(self._look_at_engine()), self._timed(self._look_at_store())
         )
-        self._looks.append(Look(engine_s, store_s, self._cpu_share()))
+        self._looks.append(Look(engine_s, 0.0 if self._in_bucket else store_s, self._cpu_share()))
         self._looked = asyncio.get_running_loop().time()
         self._health.looked(Part.ENGINE, engine, self._clock())
         self._health.looked(Part.STORE, store, self._clock())
+
+    @property
+    def _in_bucket(self) -> bool:
+        return in_bucket(self._store) is not None
 
     async def _timed(self, test: Awaitable[DrumlinError | None]) -> tuple[DrumlinError | None, float]:
         began = monotonic()
@@ -134,7 +142,7 @@ class Watch:
         # If this process itself was too busy to notice in time, give the thread's result a chance to arrive.
         await asyncio.sleep(0 if trying.done() else READ_S)
         if not trying.done():
-            hint = "Check the disk, or the server that it is mounted from."
+            hint = SERVICE_HINT if self._in_bucket else DISK_HINT
             return StorageError(f"{self._store} does not answer.", hint, code=Cause.STORE_SILENT)
         # Another test may have waited for the same attempt and have begun the next one.
         self._trying = None if self._trying is trying else self._trying
@@ -150,5 +158,6 @@ def try_store(store: StoreFiles) -> None:
         store.probe()
     except StorageError as problem:
         # Nodes that send bundles keep them and send them again, but nodes that write to this store have ended.
-        hint = ROOM_HINT if problem.code == Cause.STORE_FULL else problem.hint
+        on_disk = in_bucket(store) is None
+        hint = ROOM_HINT if problem.code == Cause.STORE_FULL and on_disk else problem.hint
         raise StorageError(problem.message, hint, code=problem.code) from problem

@@ -118,6 +118,8 @@ class LocalCrawl:
         self.started = time.monotonic()
         self.elapsed_before_s = 0.0
         self._troubles = Troubles(seeds)
+        self._unusable: list[str] = []
+        """What is wrong with the engine or the store."""
         self.bounds = Bounds()
         self._patience = Patience(process.patience_s)
         self._seeds = seeds
@@ -388,7 +390,7 @@ class LocalCrawl:
             totals = await self.dispatcher.tick(now, self.elapsed_s)
             await self.dispatcher.engine.put_meta(ELAPSED_KEY, repr(self.elapsed_s).encode())
             await app.ticked(totals, now)
-            await self._heed_troubles(totals)
+            await self._heed_troubles(app, totals)
             self._on_progress(totals, self)
             self._keepers.end_hung_parses()
             self._keepers.end_kept_out()
@@ -405,11 +407,12 @@ class LocalCrawl:
         Killing it loses nothing, because what it has fetched is in its journal."""
         return time.monotonic() > self._interrupted_at + self.config.fetch_timeout_s + STORE_WAIT_S
 
-    async def _heed_troubles(self, totals: Totals) -> None:
+    async def _heed_troubles(self, app: CoordinatorApp, totals: Totals) -> None:
         """Collect troubles for the display, and stop the crawl if for `--patience` nothing was left but hosts that are
         out of reach, or if nothing is left and seeds could not be read for `--seeds-idle`."""
         engine, now, at = self.dispatcher.engine, await self._time.now(), time.monotonic()
         await self._troubles.look(engine, totals, now, at)
+        self._unusable = [trouble.message for trouble in app.health.troubles]
         running = self.dispatcher.state is CrawlState.RUNNING
         if running and self._patience.is_out(totals, at) and await self._patience.nothing_else_left(engine, now):
             await self.dispatcher.stop(PATIENCE)
@@ -421,6 +424,7 @@ class LocalCrawl:
         """What does not go well, in a few lines."""
         nodes = self.dispatcher.nodes.records()
         return [
+            *self._unusable,
             *standstill(self.dispatcher.state, nodes, self._seeding),
             *self._keepers.sent_away,
             *self._troubles.lines,

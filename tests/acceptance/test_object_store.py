@@ -112,6 +112,27 @@ def test_pages_that_never_left_a_lost_disk_are_fetched_again(server: S3Server, w
     assert len(stored_urls(copy)) == check_rows_lead_to_records(copy) == PAGES
 
 
+@pytest.mark.parametrize(
+    ("trouble", "end", "said"), [("kill", "start", "Cannot write in"), ("freeze", "thaw", "does not answer")]
+)
+def test_whoever_watches_a_crawl_reads_that_its_store_is_away(
+    server: S3Server, web: FakeWeb, tmp_path: Path, trouble: str, end: str, said: str
+) -> None:
+    seed, out, told = shop(web, trouble), tmp_path / "out", tmp_path / "stderr"
+    flags = ("--store", f"s3://{BUCKET}/{trouble}", "--delay", "0.5s", "--allow-private", "--nodes", "1")
+    process = [sys.executable, "-m", "drumlin", "crawl", seed, "--out", str(out), *flags]
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **server.environment}
+    with told.open("wb") as stderr, subprocess.Popen(process, cwd=tmp_path, env=environment, stderr=stderr) as crawl:
+        wait_until(lambda: any(out.glob("nodes/*/*.journal")), RUN_S_MAX, "the first page")
+        getattr(server, trouble)()
+        try:
+            wait_until(lambda: said in told.read_text(), RUN_S_MAX, "a word about the store")
+        finally:
+            getattr(server, end)()
+        assert crawl.wait(RUN_S_MAX) == 0
+    assert "disk" not in told.read_text()
+
+
 def _is_free(out: Path) -> bool:
     import fcntl
 

@@ -107,6 +107,13 @@ class S3Server:
         self._process.kill()
         self._process.wait(STOP_S_MAX)
 
+    def freeze(self) -> None:
+        """It keeps its connections and answers nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)

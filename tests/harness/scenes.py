@@ -122,7 +122,10 @@ SCENES: dict[str, Scene] = {
     ),
     "docs/how-to/remove-a-site.md": Scene(
         before=CRAWLED,
-        left_out={"drumlin remove --domain": "it needs Redis and an S3 service; tests/slow/test_removal.py has both"},
+        left_out={
+            "drumlin remove --domain": "it needs Redis and an S3 service; tests/slow/test_removal.py has both",
+            "drumlin fleet": "tests/acceptance/test_fleet.py removes from a fleet that is down",
+        },
     ),
     "docs/how-to/read-logs.md": Scene(
         before="mkdir -p fleet/logs\n"

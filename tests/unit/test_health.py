@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from drumlin.coordinator.health import REPORT_COUNTS_S, TOLD_EVERY_S, Health, Pa
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import Cause, DrumlinError, EngineError, StorageError
 from drumlin.http.refusal import Refused
-from drumlin.store.files import DirectoryFiles
+from drumlin.store.files import DirectoryFiles, StoreFiles
+from drumlin.store.objects.files import ObjectFiles
 
 NOW = 1_000.0
 FULL = EngineError("Redis is out of memory.", "Raise maxmemory.", code=Cause.OUT_OF_MEMORY)
@@ -176,3 +178,42 @@ def test_two_looks_at_once_share_one_try(tmp_path: Path) -> None:
         return codes(health)
 
     assert asyncio.run(run()) == []
+
+
+class SlowBucket(ObjectFiles):
+    """One whose writes take a while, with the rights of a machine and no key."""
+
+    def __init__(self) -> None:
+        pass
+
+    def probe(self) -> None:
+        time.sleep(0.05)
+
+
+class SlowDisk(DirectoryFiles):
+    def probe(self) -> None:
+        time.sleep(0.05)
+
+
+def test_a_slow_bucket_is_not_called_a_slow_disk(tmp_path: Path) -> None:
+    async def took_s(store: StoreFiles) -> float:
+        one = Watch(MemoryEngine(1), store, Health(), lambda: NOW)
+        await one.look()
+        return one.lately.store_s
+
+    assert asyncio.run(took_s(SlowBucket())) == 0.0
+    assert asyncio.run(took_s(SlowDisk(tmp_path))) > 0.0
+
+
+class FullBucket(ObjectFiles):
+    def __init__(self) -> None:
+        pass
+
+    def probe(self) -> None:
+        raise StorageError("The bucket is full.", "Make room there.", code=Cause.STORE_FULL)
+
+
+def test_a_full_bucket_has_a_hint_of_its_own() -> None:
+    with pytest.raises(StorageError) as full:
+        watch.try_store(FullBucket())
+    assert full.value.hint == "Make room there."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -104,3 +106,29 @@ def test_a_list_of_uploads_that_never_ends_is_left(monkeypatch: pytest.MonkeyPat
     marks = "<NextKeyMarker>x</NextKeyMarker><NextUploadIdMarker>1</NextUploadIdMarker>"
     found = listed(monkeypatch, f"<a>{upload}<IsTruncated>true</IsTruncated>{marks}</a>".encode())
     assert {one.name for one in found} == {"x"}
+
+
+class SendsElsewhere(BaseHTTPRequestHandler):
+    """A service that answers the first question with a redirect to another path of its own machine."""
+
+    paths: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:  # the library's name
+        self.paths.append(self.path.partition("?")[0])
+        self.send_response(307)
+        self.send_header("Location", "/secrets")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_service_that_sends_us_elsewhere_is_not_followed() -> None:
+    with HTTPServer(("127.0.0.1", 0), SendsElsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        bucket = SaidBucket()
+        bucket.access = Access(f"http://127.0.0.1:{server.server_port}", "us-east-1", "key", "secret")
+        with pytest.raises(StorageError, match="status 307"):
+            list(uploads.unfinished_uploads(cast("Bucket", bucket), 0.0))
+        server.shutdown()
+    assert SendsElsewhere.paths == ["/bucket"]

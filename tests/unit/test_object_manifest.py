@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.errors import ConfigError
+from drumlin.errors import Cause, ConfigError
 from drumlin.store.objects.address import Access, Address, find_access, is_objects, parse_address
-from drumlin.store.objects.bucket import Bucket
+from drumlin.store.objects.bucket import Bucket, _failure
 from drumlin.store.objects.contents import KEPT_S, Contents, Entry, Item, SegmentNames
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"}
@@ -148,6 +148,21 @@ def test_a_private_authority_is_named_as_others_do(tmp_path: Path) -> None:
         ConfigError, match=r"Cannot read /nowhere/ca.pem: No such file or directory. Check AWS_CA_BUNDLE"
     ):
         Bucket(Address("crawls", ""), Access(authority="/nowhere/ca.pem"))
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "hint"),
+    [
+        ("error sending request\n error: InvalidCertificate(\n   UnknownIssuer,", Cause.STORE_FAILED, "AWS_CA_BUNDLE"),
+        ("403 Forbidden: <Error><Code>QuotaExceeded</Code></Error>", Cause.STORE_FULL, "Make room there"),
+        ("403 Forbidden: <Error><Code>AccessDenied</Code></Error>", Cause.STORE_FAILED, "what this key may do"),
+        ("error sending request", Cause.STORE_SILENT, "that the service runs"),
+    ],
+)
+def test_what_a_service_or_its_library_says_leads_to_what_can_be_done(said: str, code: Cause, hint: str) -> None:
+    failure = _failure("Cannot write in s3://b", said)
+    assert (failure.code, hint in failure.hint) == (code, True)
+    assert "\n" not in str(failure)
 
 
 def test_an_address_of_a_service_without_its_scheme_is_named(tmp_path: Path) -> None:

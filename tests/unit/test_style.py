@@ -53,6 +53,7 @@ CALLED_BY_OTHERS = {
         *(f"drumlin.metrics.server._Server.{name}" for name in ("verify_request", "close_request", "handle_error")),
         "drumlin.metrics.server._Server6.address_family",
     },
+    "urllib": {"drumlin.store.objects.uploads._StayHere.redirect_request"},
     "io": {f"drumlin.store.objects.bucket._Ranges.{name}" for name in ("readable", "seekable", "readinto")},
     "logging": {
         *(f"drumlin.logs.destinations.{name}.handleError" for name in ("_Stderr", "_File")),

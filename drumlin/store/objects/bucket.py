@@ -46,6 +46,9 @@ _MISTAKES: Final = {
     "RequestTimeTooSkewed": "Correct the clock of this machine.",
 }
 """What has another cause than a service that is away, by the service's own code."""
+_FULL: Final = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507 Insufficient Storage")
+AUTHORITY_HINT: Final = "Name the file of the authority that vouches for it with AWS_CA_BUNDLE."
+_UNTRUSTED: Final = re.compile(r"InvalidCertificate\(\s*(\w+)")
 
 
 class Listed(NamedTuple):
@@ -197,9 +200,16 @@ class Bucket:
 def _failure(what: str, said: str) -> StorageError:
     """What the library says is long. The service's own code is enough or, without one, the end of the first line."""
     code = _CODE.search(said)
+    if untrusted := _UNTRUSTED.search(said):
+        hint = AUTHORITY_HINT if untrusted[1] == "UnknownIssuer" else "Have the service's certificate mended."
+        message = f"{what}: the certificate of the service is not trusted ({untrusted[1]})."
+        return StorageError(message, hint, code=Cause.STORE_FAILED)
     message = f"{what}: {code[1] if code else said.partition(chr(10))[0].rpartition(' - ')[2][:200].rstrip('.')}."
     if code and code[1] in _MISTAKES:
         return StorageError(message, _MISTAKES[code[1]], code=Cause.STORE_FAILED)
+    if any(word in said for word in _FULL):
+        hint = "Make room there; what is not stored yet is kept and sent again."
+        return StorageError(message, hint, code=Cause.STORE_FULL)
     if any(word in said for word in _REFUSALS):
         hint = "Check the AWS variables or files, and what this key may do with the bucket."
         return StorageError(message, hint, code=Cause.STORE_FAILED)

@@ -101,11 +101,12 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _tell_broken(outcome: Outcome) -> int:
-    """Make the violation small and print it, with the scenario that reproduces it."""
+    """Print the violation, then make it small, and print that with the scenario that reproduces it."""
     import msgspec
 
-    from drumlin.sim.running import minimal_log, shrunk
+    from drumlin.sim.running import minimal_log, shrunk, violation
 
+    tell(f"{violation(outcome)}. Looking for a smaller scenario, which may take long; Ctrl-C ends it.")
     smallest = shrunk(outcome, tell)
     sys.stderr.write("\n".join(minimal_log(smallest)) + "\n")
     sys.stderr.write(f"seed {outcome.scenario.seed}; smallest scenario found, for --scenario FILE:\n")

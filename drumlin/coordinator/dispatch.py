@@ -423,7 +423,7 @@ class Dispatcher:
             self._granting.paused(now)
         totals = self.latest = add_up(shards)
         # Reading the records of 10,000 nodes takes long, and in so large a fleet heartbeats are rare: so do it seldom.
-        if now - self._reviewed >= max(REVIEW_EVERY_S, self.nodes.heartbeat_s / 2):
+        if now - self._reviewed >= max(REVIEW_EVERY_S, self.nodes.heartbeat_s):
             self._reviewed = now
             await self.nodes.follow(self.engine, now, self.lanes.breathe, leads=self.leads)
         if self.leads:

@@ -227,12 +227,13 @@ class Agent:
         """A turn without those parts that would find nothing to do; returns when the next must come, by the boot clock.
         `run` turns after every network event; a simulation of thousands of nodes cannot afford that."""
         settling = self._settling
-        if settling.unanswered or settling.full:
+        if settling.may_be_late:
             settling.judge_lag(now)
         tick_at = self._tick_due(now)
-        first = self._first_due(tick_at)
-        if first > now:
-            return first
+        if tick_at > now:
+            first = self._first_due(tick_at)
+            if first > now:
+                return first
         if tick_at <= now:
             self._tell(Tick(self._room, self._full))
         self._client.repeat_failed()
@@ -260,9 +261,11 @@ class Agent:
     @property
     def _full(self) -> bool:
         """What waits to be read, settled or sent is all that may: no further contact until some of it has gone."""
-        waiting = self._uploads.waiting_bytes if self._uploads is not None else 0
-        untold = self._events is not None and self._events.full
-        return self._settling.behind or self._settling.full or untold or waiting >= self.settings.spool_bytes_max
+        if self._settling.behind or self._settling.full:
+            return True
+        if self._uploads is not None and self._uploads.waiting_bytes >= self.settings.spool_bytes_max:
+            return True
+        return self._events is not None and self._events.full
 
     # Events and actions
 

@@ -129,6 +129,11 @@ class Settling:
         return self._pages + self._outbox.held_pages
 
     @property
+    def may_be_late(self) -> bool:
+        """Whether `judge_lag` could find anything, or could find that what it found is over."""
+        return self._late or self._pages > 0 or self._outbox.held_pages > 0
+
+    @property
     def behind(self) -> bool:
         """More has arrived than one batch takes: to fetch more would only pile it up, out of other nodes' reach."""
         return len(self._arrived) > READ_BATCH

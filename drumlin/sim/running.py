@@ -108,8 +108,12 @@ def _smaller(outcome: Outcome) -> Iterator[Scenario]:
         yield replace(scenario, suspends=0.0)
 
 
+def violation(outcome: Outcome) -> str:
+    """What was broken, in a line; nothing if nothing was."""
+    broken = outcome.broken
+    return f"{broken.at:10.3f} VIOLATION of {broken.checker}: {broken.said}" if broken is not None else ""
+
+
 def minimal_log(outcome: Outcome) -> list[str]:
     """The end of the log, and the violation."""
-    broken = outcome.broken
-    end = [f"{broken.at:10.3f} VIOLATION of {broken.checker}: {broken.said}"] if broken is not None else []
-    return outcome.log[-LOG_LINES_MAX:] + end
+    return outcome.log[-LOG_LINES_MAX:] + ([violation(outcome)] if outcome.broken is not None else [])

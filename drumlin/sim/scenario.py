@@ -44,9 +44,9 @@ TIMEOUT_S_MIN = 30.0
 TIMEOUT_PAGES = 4.0
 """A request may take as long as so many pages."""
 FLEET_LEASE_S = (20.0, 90.0)
-FLEET_LEASE_PAGES = 1.5
-"""A lease lasts longer than a page takes, so it is renewed once in that time. What a lost node held is given to others
-after a lease's time, which people wait for."""
+FLEET_LEASE_PAGES = 2.25
+"""A lease lasts longer than a page takes, so it is renewed about once in that time. What a lost node held is given to
+others after a lease's time, which people wait for."""
 HOSTS_BUDGETED = 0.3
 """The chance that people want only so many pages of some hosts."""
 NODES_PER_LOOK_S = 1_000.0

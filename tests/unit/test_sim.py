@@ -13,6 +13,7 @@ from drumlin.sim.faults import KINDS, Fault
 from drumlin.sim.plot import plot
 from drumlin.sim.running import minimal_log, run, shrunk
 from drumlin.sim.scenario import Scenario, of_fleet, of_seed
+from drumlin.sim.simulation import Simulation
 from drumlin.sim.striking import STRIKES
 from tests.harness.planted import BUGS, planted
 
@@ -105,3 +106,18 @@ def test_a_planned_fleet_comes_and_goes_and_is_drawn() -> None:
     picture = plot(outcome)
     assert picture.startswith("<svg")
     assert "nodes_killed" in picture
+
+
+def test_a_node_that_comes_back_is_not_idle_since_its_last_life() -> None:
+    simulation = Simulation(Scenario(seed=1, nodes=2, hosts=6, duration_s=30.0))
+    simulation.run()
+    node, agent = simulation.nodes[0], simulation.nodes[1].agent
+    assert agent is not None
+    agent._contacts.hosts.by_name.clear()
+    node.agent = agent
+    assert not node.idle_since(45.0)
+    simulation.loop.now += 60.0
+    assert node.idle_since(45.0)
+    node.alive = False
+    node.start()
+    assert not node.idle_since(45.0)

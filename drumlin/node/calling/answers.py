@@ -6,6 +6,7 @@ between, such as a proxy with error pages of its own.
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TypeVar
 
@@ -52,9 +53,15 @@ def reply_of(transfer: Transfer, kind: type[Reply]) -> Reply | None:
     if transfer.failure or not 200 <= transfer.status < 300:
         return None
     try:
-        return msgspec.msgpack.decode(transfer.body.getvalue(), type=kind)
+        return _decoder(kind).decode(transfer.body.getvalue())
     except UNREADABLE:
         return None
+
+
+@functools.cache
+def _decoder(kind: type[Reply]) -> msgspec.msgpack.Decoder[Reply]:
+    """Making one costs more than a short answer takes to decode."""
+    return msgspec.msgpack.Decoder(kind)
 
 
 def refusal_of(transfer: Transfer) -> Refusal:

@@ -90,7 +90,7 @@ class Outbox:
     @property
     def oldest(self) -> float:
         """When the first of the unanswered results arrived; infinity when there is none."""
-        return min([parcel.oldest for parcel in self._parcels], default=FOREVER)
+        return min([parcel.oldest for parcel in self._parcels]) if self._parcels else FOREVER
 
     def put(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import random
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -40,7 +40,7 @@ class Caller(Protocol):
 class Exchange:
     """One call on its way to a coordinator and back."""
 
-    __slots__ = ("call", "caller", "client", "incarnation", "over", "place", "sender", "started")
+    __slots__ = ("call", "caller", "client", "incarnation", "over", "place", "sender", "started", "timeouts")
 
     def __init__(self, client: SimClient, caller: Caller, call: _Call, place: int, started: float) -> None:
         self.client = client
@@ -53,11 +53,15 @@ class Exchange:
         self.started = started
         self.over = False
         """Whether the node waits no more."""
+        self.timeouts: Timeouts | None = None
+        """What would end it, once it is sent."""
 
     def end(self, transfer: Transfer) -> None:
         """The call has come back to the node, or not."""
         if not self.over:
             self.over = True
+            if self.timeouts is not None:
+                self.timeouts.forget(self)
             transfer.started = self.started
             self.client.ended(self.call, transfer, self.place)
 
@@ -76,33 +80,39 @@ class Server(Protocol):
 
 
 class Timeouts:
-    """Calls that may last equally long, in the order in which their time is over. Nearly all end long before, so only
-    the time of the first that has not ended is planned as an event."""
+    """Calls that may last equally long, in the order in which their time is over. Nearly all end long before. They are
+    forgotten at once, since their memory is then still in the processor's cache and is used again; and only the time of
+    the first is planned as an event."""
 
     def __init__(self, loop: VirtualLoop, timeout_s: float) -> None:
         self._loop = loop
         self._timeout_s = timeout_s
-        self._waiting: deque[tuple[float, Exchange]] = deque()
+        self._waiting: OrderedDict[Exchange, float] = OrderedDict()
         self._planned = False
 
     def add(self, exchange: Exchange) -> None:
-        self._waiting.append((self._loop.now + self._timeout_s, exchange))
+        exchange.timeouts = self
+        self._waiting[exchange] = self._loop.now + self._timeout_s
         if not self._planned:
             self._plan()
 
+    def forget(self, exchange: Exchange) -> None:
+        """The call has ended."""
+        self._waiting.pop(exchange, None)
+
     def _plan(self) -> None:
-        waiting = self._waiting
-        while waiting and waiting[0][1].over:
-            waiting.popleft()
-        self._planned = bool(waiting)
-        if waiting:
-            self._loop.at(waiting[0][0], self._ring)
+        first = next(iter(self._waiting.values()), None)
+        self._planned = first is not None
+        if first is not None:
+            self._loop.at(first, self._ring)
 
     def _ring(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._loop.now:
-            exchange = self._waiting.popleft()[1]
-            if not exchange.over:
-                exchange.caller.deliver(exchange.incarnation, exchange.fail, FailureKind.TIMEOUT, "made up: no answer")
+        while self._waiting:
+            exchange, over_at = next(iter(self._waiting.items()))
+            if over_at > self._loop.now:
+                break
+            del self._waiting[exchange]
+            exchange.caller.deliver(exchange.incarnation, exchange.fail, FailureKind.TIMEOUT, "made up: no answer")
         self._plan()
 
 

@@ -137,7 +137,7 @@ class SimNode:
         self.incarnation += 1
         self.alive, self.frozen, self.leaving = True, False, False
         self._deferred.clear()
-        self._woken_at = FOREVER
+        self._woken_at, self._idle_from = FOREVER, None
         self.disk.boots += 1
         self._fetcher = SimFetcher(self, self.around.web, self.around.loop, self.clock, self.kind.page_s)
         first = self.chance.randrange(self.around.coordinators) if self.first is None else self.first

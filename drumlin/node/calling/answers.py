@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -53,13 +53,14 @@ def reply_of(transfer: Transfer, kind: type[Reply]) -> Reply | None:
     if transfer.failure or not 200 <= transfer.status < 300:
         return None
     try:
-        return _decoder(kind).decode(transfer.body.getvalue())
+        reply: Reply = _decoder(cast(Any, kind)).decode(transfer.body.getvalue())
+        return reply
     except UNREADABLE:
         return None
 
 
 @functools.cache
-def _decoder(kind: type[Reply]) -> msgspec.msgpack.Decoder[Reply]:
+def _decoder(kind: type[Any]) -> msgspec.msgpack.Decoder[Any]:
     """Making one costs more than a short answer takes to decode."""
     return msgspec.msgpack.Decoder(kind)
 

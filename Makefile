@@ -45,7 +45,7 @@ define run-tests
 		$(BIN)/pytest -q --last-failed --last-failed-no-failures none $(2); }
 endef
 
-.PHONY: help test bytecode lint types fast-tests real-tests demo bench bench-manuals bench-micro test-slow lock constraints docs \
+.PHONY: help test bytecode lint types fast-tests real-tests s3-server demo bench bench-manuals bench-micro test-slow lock constraints docs \
 	docs-site pictures format clean check-deploy deploy-tools dist
 
 help: ## list the targets
@@ -68,13 +68,17 @@ fast-tests: bytecode
 	tests/setup-debian.sh $(DEBIAN_TEST)
 	$(call run-tests,-n $(WORKERS) $(FAST_TESTS),$(FAST_TESTS))
 
-real-tests: bytecode
+real-tests: bytecode s3-server
 	tests/setup-debian.sh $(DEBIAN_TEST)
 	$(call run-tests,-n $(REAL_WORKERS) --dist loadfile --no-loadscope-reorder $(REAL_TESTS),$(REAL_TESTS))
 
-test-slow: bytecode deploy-tools .venv-bench/.ready .venv-docs/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
+test-slow: bytecode s3-server deploy-tools .venv-bench/.ready .venv-docs/.ready .venv-replay/.ready ## the tests that take minutes: crashes, fuzzing, replay, real sites
 	tests/setup-debian.sh $(DEBIAN_SLOW)
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -q --timeout 3600 tests/slow
+
+# The S3 server of the tests is built once, into the user's cache. Without Go these tests are skipped.
+s3-server: .venv/.ready
+	$(BIN)/python -m tests.harness.s3
 
 demo: bytecode ## crawl a bundled fake web on loopback
 	$(BIN)/drumlin demo

@@ -72,7 +72,7 @@ def main() -> None:
     found: dict[str, list[Measured]] = {"directory": [], "bucket": []}
     folder = Path(tempfile.mkdtemp(dir=TMPFS, prefix="drumlin-bench-stores-"))
     try:
-        with s3_server(folder / "s3", build=True) as server, serving(options.hosts, options.pages) as site:
+        with s3_server(folder / "s3") as server, serving(options.hosts, options.pages) as site:
             for run in range(options.runs):
                 for kind, measured in found.items():
                     more = ["--store", f"s3://{BUCKET}/run{run}"] if kind == "bucket" else []

@@ -225,7 +225,7 @@ def test_the_record_tells_of_every_run(tmp_path: Path, web: FakeWeb) -> None:
 
 def test_what_was_set_while_it_ran_is_said_and_recorded(tmp_path: Path, web: FakeWeb) -> None:
     home, out = web.url("site"), tmp_path / "crawl"
-    slow = ("--delay", "20", "--allow-private", "--nodes", "1", *NO_PATIENCE, "--out", "crawl")
+    slow = ("--delay", "8", "--allow-private", "--nodes", "1", *NO_PATIENCE, "--out", "crawl")
 
     def record() -> Any:
         return json.loads((out / "crawl.json").read_text())
@@ -236,7 +236,7 @@ def test_what_was_set_while_it_ran_is_said_and_recorded(tmp_path: Path, web: Fak
             assert drumlin(tmp_path, "set", name, value, "--out", "crawl").returncode == EXIT_OK
         end(process)
     assert (record()["settings"]["delay"], record()["settings"]["pages_max"]) == ("0s", "4")
-    assert record()["runs"][0]["changed"] == ["drumlin set pages_max 4 (was none)", "drumlin set delay 0s (was 20s)"]
+    assert record()["runs"][0]["changed"] == ["drumlin set pages_max 4 (was none)", "drumlin set delay 0s (was 8s)"]
     same = drumlin(tmp_path, "crawl", home, *slow)
     for said in ("--pages-max is 4, as `drumlin set` changed it from none", "--delay is 0s, as `drumlin set`"):
         assert f"Still in force: {said}" in same.stderr

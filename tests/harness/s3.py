@@ -1,15 +1,15 @@
 """A real S3 server for tests: versitygw on loopback, with its objects in a folder; ended with the test.
 
-It is built once by Go and kept in the user's cache, outside the repository: building takes about 100 s of CPU. Quick
-tests use it only if it is there already; tests in `tests/slow` build it.
+It is built once by Go and kept in the user's cache, outside the repository: building takes about 100 s of CPU.
+`python -m tests.harness.s3` does it, which `make test` calls; tests that find no server are skipped.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -34,30 +34,29 @@ BUCKET = "crawls"
 KEY_ID, SECRET = "drumlin-tests", "a secret of these tests"
 
 
-def program(*, build: bool) -> Path:
+def build() -> None:
+    """Have Go build the server program, unless it is there; OSError or CalledProcessError if that is not possible."""
+    if not PROGRAM.exists():
+        new = BIN / "new"
+        command = ["nice", "-n", "10", "go", "install", MODULE]
+        subprocess.run(command, env={**os.environ, "GOBIN": str(new)}, check=True, timeout=BUILD_S_MAX)
+        # A build that was broken off leaves no program that looks whole.
+        (new / PROGRAM.name).replace(PROGRAM)
+
+
+def program() -> Path:
     """The server program. Without it the test is skipped, with a sentence that says how to get it."""
     pytest.importorskip("obstore", reason="obstore is not installed: pip install '.[s3]'")
-    if PROGRAM.exists():
-        return PROGRAM
-    if not build:
-        pytest.skip(f"versitygw is not built yet: run tests/slow/test_object_store.py once, which puts it into {BIN}")
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("Go is not installed, which builds the S3 server of these tests (versitygw)")
-    try:
-        environment = {**os.environ, "GOBIN": str(BIN)}
-        subprocess.run([go, "install", MODULE], env=environment, check=True, capture_output=True, timeout=BUILD_S_MAX)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as failed:
-        said = (failed.stderr or b"").decode(errors="replace").strip().splitlines()
-        pytest.skip(f"Go could not build versitygw, the S3 server of these tests: {said[-1] if said else failed}")
+    if not PROGRAM.exists():
+        pytest.skip(f"versitygw is not in {BIN}: `python -m tests.harness.s3` builds it, with Go")
     return PROGRAM
 
 
 class S3Server:
     """One server process with one bucket. It may be killed and started again; its objects are in its folder."""
 
-    def __init__(self, folder: Path, *, build: bool = False) -> None:
-        self._program = program(build=build)
+    def __init__(self, folder: Path) -> None:
+        self._program = program()
         self.folder = folder
         (folder / BUCKET).mkdir(parents=True)
         self.port = free_port()
@@ -135,8 +134,8 @@ class S3Server:
 
 
 @contextmanager
-def s3_server(folder: Path, *, build: bool = False) -> Iterator[S3Server]:
-    server = S3Server(folder, build=build)
+def s3_server(folder: Path) -> Iterator[S3Server]:
+    server = S3Server(folder)
     server.start()
     try:
         yield server
@@ -154,3 +153,10 @@ def downloaded(files: StoreFiles, folder: Path) -> Path:
         assert digest in item.name
         assert target.stat().st_size == item.bytes
     return folder
+
+
+if __name__ == "__main__":
+    try:
+        build()
+    except (OSError, subprocess.SubprocessError) as failed:
+        print(f"There will be no S3 server, and its tests are skipped: {failed}", file=sys.stderr)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
-from tests.harness.balanced import balanced, joined, wait_for_progress
+from tests.harness.balanced import balanced, wait_for_progress
 from tests.harness.crawls import benchmark_web, wait_until
 from tests.harness.logs import entries
 from tests.integration.test_balanced import (
@@ -14,36 +13,7 @@ from tests.integration.test_balanced import (
     HOSTS,
     NODES,
     POLITE,
-    check_nothing_lost_nor_doubled,
 )
-
-
-def test_a_node_of_which_redis_lost_the_record_goes_on_and_its_successor_joins_at_its_first_start(
-    tmp_path: Path,
-) -> None:
-    """A failover may lose the last second. Coordinators that are started later do not know nodes that registered in
-    it."""
-    with (
-        benchmark_web(tmp_path, HOSTS, 200, "--gap-s", str(DELAY_S)) as web,
-        balanced(tmp_path, "-i", str(web.seeds), *POLITE, coordinators=2) as crawl,
-    ):
-        for number in range(NODES):
-            crawl.node(f"node-{number}")
-        wait_until(lambda: joined(crawl, "node-0") == 1, CRAWL_S_MAX, "the node's first start")
-        wait_for_progress(crawl, web, HOSTS)
-        killed = crawl.nodes.pop("node-0")
-        killed.send_signal(signal.SIGKILL)
-        killed.wait()
-        for number in range(2):
-            crawl.kill(number)
-        lost = [key for key in crawl.redis.command("KEYS", "*table:*") if key.endswith((b":nodes", b":beats"))]
-        assert crawl.redis.command("DEL", *lost) == len(lost) > 0
-        for number in range(2):
-            crawl.start(number)
-        crawl.node("node-0")
-        wait_until(lambda: joined(crawl, "node-0") == 2, CRAWL_S_MAX, "its successor's first start")
-        crawl.check_alive()
-        check_nothing_lost_nor_doubled(crawl, web, in_flight=2 * HOSTS)
 
 
 def test_a_revoked_node_joins_again_and_one_revoked_with_its_join_token_ends_and_says_why(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Coordinators behind a load balancer, each killed ten times; replies lost; a Redis that fails over while a node starts
-again: no node exits, the first start joins, nothing is lost or doubled."""
+again, or that has lost the record of a node: no node exits, the first start joins, nothing is lost or doubled."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.harness.balanced import balanced, joined, kill_each, lose_replies, wa
 from tests.harness.crawls import benchmark_web, wait_until
 from tests.harness.fleet import check_every_page_stored_once, check_politeness, fleet, kill, needs_redis
 from tests.harness.logs import events
+from tests.integration.test_balanced import check_nothing_lost_nor_doubled
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), needs_redis]
 
@@ -62,3 +64,46 @@ def test_a_node_that_is_started_again_during_a_failover_joins_at_its_first_start
         one.wait_until_finished(CRAWL_S_MAX)
         assert [process.returncode for process in one.extra] == [0], one.last_words()
         check_every_page_stored_once(web, one.store)
+
+
+def test_replies_are_lost_for_four_seconds_and_no_node_exits(tmp_path: Path) -> None:
+    with (
+        benchmark_web(tmp_path, HOSTS, 150, "--gap-s", str(DELAY_S)) as web,
+        balanced(tmp_path, "-i", str(web.seeds), *POLITE, coordinators=2) as crawl,
+    ):
+        crawl.balancer.lose_replies()
+        crawl.node("node-0")
+        wait_until(lambda: crawl.balancer.lost_bytes > 0, CRAWL_S_MAX, "the first lost reply")
+        crawl.balancer.pass_replies()
+        crawl.node("node-1")
+        wait_for_progress(crawl, web, HOSTS)
+        lose_replies(crawl, windows=2, seconds=4.0)
+        check_nothing_lost_nor_doubled(crawl, web, in_flight=HOSTS)
+
+
+def test_a_node_of_which_redis_lost_the_record_goes_on_and_its_successor_joins_at_its_first_start(
+    tmp_path: Path,
+) -> None:
+    """A failover may lose the last second. Coordinators that are started later do not know nodes that registered in
+    it."""
+    with (
+        benchmark_web(tmp_path, HOSTS, 200, "--gap-s", str(DELAY_S)) as web,
+        balanced(tmp_path, "-i", str(web.seeds), *POLITE, coordinators=2) as crawl,
+    ):
+        for number in range(2):
+            crawl.node(f"node-{number}")
+        wait_until(lambda: joined(crawl, "node-0") == 1, CRAWL_S_MAX, "the node's first start")
+        wait_for_progress(crawl, web, HOSTS)
+        killed = crawl.nodes.pop("node-0")
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        for number in range(2):
+            crawl.kill(number)
+        lost = [key for key in crawl.redis.command("KEYS", "*table:*") if key.endswith((b":nodes", b":beats"))]
+        assert crawl.redis.command("DEL", *lost) == len(lost) > 0
+        for number in range(2):
+            crawl.start(number)
+        crawl.node("node-0")
+        wait_until(lambda: joined(crawl, "node-0") == 2, CRAWL_S_MAX, "its successor's first start")
+        crawl.check_alive()
+        check_nothing_lost_nor_doubled(crawl, web, in_flight=2 * HOSTS)

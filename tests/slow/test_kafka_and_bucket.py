@@ -31,7 +31,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3") / "data", build=True) as running:
+    with s3_server(tmp_path_factory.mktemp("s3") / "data") as running:
         yield running
 
 

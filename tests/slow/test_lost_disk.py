@@ -78,7 +78,7 @@ def test_a_lost_disk_of_a_node_without_credentials_loses_no_page_of_a_bucket(
     redis: RedisServer, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        server = stack.enter_context(s3_server(tmp_path / "s3", build=True))
+        server = stack.enter_context(s3_server(tmp_path / "s3"))
         web = stack.enter_context(benchmark_web(tmp_path, HOSTS, PAGES_EACH))
         where = ("--store", f"s3://{BUCKET}/lost", "--spool", str(tmp_path / "coordinator"))
         crawl = stack.enter_context(standing(tmp_path, *flags(web, redis), *where, environment=server.environment))

@@ -64,7 +64,7 @@ def be_away(server: S3Server) -> None:
 
 def test_a_crawl_into_a_bucket_survives_kills_of_nodes_and_of_the_server(tmp_path: Path) -> None:
     chance = random.Random(15)
-    with s3_server(tmp_path / "s3", build=True) as server, benchmark_web(tmp_path, HOSTS, PAGES_EACH) as web:
+    with s3_server(tmp_path / "s3") as server, benchmark_web(tmp_path, HOSTS, PAGES_EACH) as web:
         address = f"s3://{BUCKET}/crash"
         arguments = ("-i", str(web.seeds), "--store", address, "--nodes", "2", "--concurrency", "16")
         crawl = Crawl(tmp_path / "out", *arguments, environment=server.environment)

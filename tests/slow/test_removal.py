@@ -133,7 +133,7 @@ def test_a_host_is_removed_from_a_frontier_on_redis(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kills", [0, KILLS])
 def test_a_host_is_removed_from_a_store_in_a_bucket(tmp_path: Path, kills: int) -> None:
     out, address = tmp_path / "out", f"s3://{BUCKET}/removal"
-    with s3_server(tmp_path / "s3", build=True) as server, benchmark_web(tmp_path, HOSTS, PAGES_EACH) as web:
+    with s3_server(tmp_path / "s3") as server, benchmark_web(tmp_path, HOSTS, PAGES_EACH) as web:
         host = a_host(web)
         arguments = ("-i", str(web.seeds), "--store", address, "--nodes", "2", "--pages-max", str(web.pages * 2 // 3))
         Crawl(out, *arguments, environment=server.environment).run(STEP_S_MAX)

@@ -68,7 +68,7 @@ apply(open_store(sys.argv[1]), None, Signature("a", "b", float(sys.argv[3])))
 
 def test_a_run_in_a_bucket_may_be_killed_before_any_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed = 0
-    with s3_server(tmp_path / "s3", build=True) as server:
+    with s3_server(tmp_path / "s3") as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         for at in range(1, CHANGES_MAX):

@@ -82,8 +82,8 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
     """
     import tempfile
 
-    from drumlin.lifecycle.held import held_segments
-    from drumlin.store.objects.compaction import compact, due
+    from drumlin.lifecycle.held import held_segments, next_to_join
+    from drumlin.store.objects.compaction import compact
     from drumlin.store.objects.mark import untold_segments
 
     files, joined = _bucket(loaded), 0
@@ -92,15 +92,21 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
         say(loaded.process, f"Left alone until Kafka is told of it (--events): {counted(len(untold), 'segment')}.")
     with tempfile.TemporaryDirectory(prefix="drumlin-compact-") as folder:
         held = held_segments(files)
-        while segments := due(files.manifest.contents(), everything=everything, kept=held | untold):
+        kept = held | untold
+        while segments := next_to_join(files, kept, everything=everything):
             joined += len(segments)
             if dry_run or not compact(files, segments, Path(folder)):
                 break
     if held:
         say(loaded.process, f"Left alone, because a hold covers it: {counted(len(held), 'segment')}.")
+    ahead = kept - held - untold
+    if ahead:
+        say(loaded.process, f"Left alone, because it is dated more than a day ahead: {counted(len(ahead), 'segment')}.")
     said = "would be joined" if dry_run else "joined"
     found = f"{counted(joined, 'small segment')} of {files} {said}." if joined else "There is nothing to join."
-    print_result(loaded.process, found, {"segments": joined, "held": len(held), "dry_run": dry_run})
+    print_result(
+        loaded.process, found, {"segments": joined, "held": len(held), "ahead": len(ahead), "dry_run": dry_run}
+    )
 
 
 @command.command("collect")

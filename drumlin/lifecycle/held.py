@@ -1,15 +1,16 @@
-"""Which segments of a store in a bucket a hold covers, for those who join segments."""
+"""Which segments of a store in a bucket must not be joined with others, for those who join segments."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from drumlin.lifecycle.book import holds_in
-from drumlin.lifecycle.retention.found import units
-from drumlin.lifecycle.retention.planning import held_by
+from drumlin.lifecycle.retention.found import newest_of, units
+from drumlin.lifecycle.retention.planning import CLOCKS_DIFFER_S, held_by
 from drumlin.lifecycle.retention.policy import Kind, Policy, Rule
 
 if TYPE_CHECKING:
+    from drumlin.store.objects.compaction import Segment
     from drumlin.store.objects.files import ObjectFiles
 
 
@@ -24,3 +25,17 @@ def held_segments(files: ObjectFiles) -> set[str]:
         return segments
     found = units(files, Policy({Kind.TABLES: Rule()}), lambda kind, name: None)
     return {unit.name for unit in found if held_by(unit, holds) is not None} & segments
+
+
+def next_to_join(files: ObjectFiles, kept: set[str], *, everything: bool = False) -> list[Segment]:
+    """The segments to join next, without those in `kept`. Segments with a row or record that is dated ahead are left
+    alone, and added to `kept`: retention never deletes them, and joined with others they would keep these too."""
+    from drumlin.store.objects.compaction import due
+
+    contents, latest = files.manifest.contents(), files.bucket.time() + CLOCKS_DIFFER_S
+    while segments := due(contents, everything=everything, kept=kept):
+        ahead = {one.name for one in segments if newest_of(files, [item.path for item in one.items]) > latest}
+        if not ahead:
+            break
+        kept |= ahead
+    return segments

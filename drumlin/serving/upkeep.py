@@ -70,7 +70,7 @@ class BucketUpkeep:
             log.exception("the upkeep of %s failed, for a reason nobody foresaw", self._files, extra=event(Event.BUG))
 
     def _compact(self) -> None:
-        from drumlin.lifecycle.held import held_segments
+        from drumlin.lifecycle.held import held_segments, next_to_join
         from drumlin.store.objects.compaction import compact, due
         from drumlin.store.objects.mark import read_mark, untold_segments
 
@@ -82,9 +82,9 @@ class BucketUpkeep:
             return
         # Who is held is asked only if there is something to join: it may take to read every segment.
         untold = untold_segments(self._files)
-        segments = due(contents, kept=untold)
-        if segments:
-            segments = due(contents, kept=untold | held_segments(self._files))
+        if not due(contents, kept=untold):
+            return
+        segments = next_to_join(self._files, untold | held_segments(self._files))
         if segments and compact(self._files, segments, self._folder):
             log.info("joined %d segments of %s into one", len(segments), self._files)
 

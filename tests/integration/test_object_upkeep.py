@@ -13,6 +13,7 @@ import pytest
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.lifecycle.held import next_to_join
 from drumlin.model import Outcome
 from drumlin.serving import upkeep
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter
@@ -46,17 +47,17 @@ def store(server: S3Server, request: pytest.FixtureRequest) -> ObjectFiles:
     return server.store(request.node.name.replace("_", "-")[:60])
 
 
-def publish(store: ObjectFiles, folder: Path, node: str) -> list[str]:
+def publish(store: ObjectFiles, folder: Path, node: str, fetched: float = FETCHED) -> list[str]:
     """A segment of a few pages, as a node makes it; returns their URLs."""
     root = folder / node
     urls = [f"http://{node}.test/{number}" for number in range(PAGES)]
-    captures = [make_capture(url, HTML + url.encode(), fetched=FETCHED) for url in urls]
-    writer = WarcWriter(root / "warc", node, software="drumlin/test", info={}, now=FETCHED)
+    captures = [make_capture(url, HTML + url.encode(), fetched=fetched) for url in urls]
+    writer = WarcWriter(root / "warc", node, software="drumlin/test", info={}, now=fetched)
     writer.settle(writer.store(captures), set())
     writer.close()
     segment = f"{node}-1f-00001"
     tables = SegmentWriter(root / "tables", segment, node=node)
-    fetches = [FetchRecord(one.url, one.host, FETCHED, Outcome.FETCHED, 200, node=node) for one in captures]
+    fetches = [FetchRecord(one.url, one.host, fetched, Outcome.FETCHED, 200, node=node) for one in captures]
     for fetch, capture in zip(fetches, captures, strict=True):
         fetch.record_id = capture.record_id
     tables.add(captures, fetches)
@@ -83,6 +84,15 @@ def test_joined_segments_have_the_same_pages_at_new_places(store: ObjectFiles, t
     [found] = StoreReader(fresh).fetches(urls[-1], lambda: True)[0]
     capture = stored_capture(fresh, found.warc_filename, found.warc_offset or 0, 1 << 20)
     assert capture.url == urls[-1]
+
+
+def test_a_segment_that_is_dated_ahead_is_not_joined_with_others(store: ObjectFiles, tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    publish(store, tmp_path, "liar", time.time() + 2 * 86_400.0)
+    kept: set[str] = set()
+    assert {one.name for one in next_to_join(store, kept, everything=True)} == {"a-1f-00001", "b-1f-00001"}
+    assert kept == {"liar-1f-00001"}
 
 
 def test_a_second_compaction_of_the_same_segments_changes_nothing(store: ObjectFiles, tmp_path: Path) -> None:

@@ -182,6 +182,18 @@ def _started(segment: str) -> float:
         return _UNKNOWN
 
 
+def newest_of(files: StoreFiles, paths: list[str]) -> float:
+    """The time of the newest row or record of a segment with these files; below 0 if it has none or cannot be read."""
+    rows = _facts(files, [path for path in paths if path.endswith(PARQUET_SUFFIX)], 0).newest
+    indexes = [path for path in paths if path.endswith(CDXJ_SUFFIX)]
+    return max([rows, *(_indexed(files, path, _stem(path))[1] for path in indexes)])
+
+
+def _stem(path: str) -> str:
+    """What a WARC file and its index have in common."""
+    return path.rpartition("/")[2].removesuffix(CDXJ_SUFFIX)
+
+
 def _facts(files: StoreFiles, paths: list[str], size: int) -> _Facts:
     facts = _Facts(bytes=size)
     try:

@@ -119,15 +119,13 @@ def collect_command(loaded: Loaded, dry_run: bool, older: str) -> None:
     That is: objects that are in no manifest, such as those of an upload that was never completed, and files that were
     replaced. Coordinators with the store do this beside a crawl. With less than 24h, nobody may be writing or reading.
     """
-    import time
-
     from drumlin.config.quantities import show_size
     from drumlin.store.objects.collection import find_garbage, remove_garbage
 
     older_s, files = _duration("--older", older), _bucket(loaded)
     garbage = find_garbage(files, files.bucket.time(), older_s)
     if not dry_run:
-        remove_garbage(files, garbage, time.time())
+        remove_garbage(files, garbage)
     said = "would be removed" if dry_run else "removed"
     objects, uploads = len(garbage.objects), len(garbage.uploads)
     found = f"{counted(objects, 'object')} ({show_size(garbage.bytes)}) and {counted(uploads, 'unfinished upload')}"

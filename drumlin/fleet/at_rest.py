@@ -23,8 +23,9 @@ REWRITE_S_MAX = 3600.0
 POLL_S = 0.1
 REWRITING = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
 UNDER_WAY = "already in progress"
-COPIES = ("*/dump.rdb", "*/temp-*.rdb")
-"""What a replica keeps of the copy that its master sent when it started. Nobody reads it: the log is what is loaded."""
+COPIES = ("*/dump.rdb", "*/temp-*.rdb", "*/temp-*.aof", "*/appendonlydir/temp-*")
+"""What a replica keeps of the copy that its master sent when it started, and what is left of rewriting a log if the
+server was killed meanwhile. Nobody reads it: the log is what is loaded."""
 
 
 def is_fleet(folder: Path) -> bool:

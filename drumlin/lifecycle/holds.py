@@ -18,6 +18,8 @@ from drumlin.urls import is_host
 NAME_CHARS_MAX: Final = 100
 REASON_CHARS_MAX: Final = 1_000
 HOLDS_MAX: Final = 10_000
+USUAL_PORTS: Final = (":80", ":443")
+"""URLs leave out the one that is usual for their scheme."""
 
 
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,6 +74,9 @@ def make_hold(name: str, reason: str, by: str, at: float, *, host: str = "", dom
     for text in (host, domain):
         if text and not is_host(text):
             raise ConfigError(f"{text!r} is no host.", "Write it as in a URL: example.org, or example.org:8080.")
+    if _name(domain) != domain or host.endswith(USUAL_PORTS):
+        # No stored name has such a port, so the hold would cover nothing.
+        raise ConfigError(f"{domain or host} has a port that it cannot have.", "Leave it out: that covers all ports.")
     if not name.strip() or len(name) > NAME_CHARS_MAX or one_line(name) != name:
         raise ConfigError(f"A hold has a name of at most {NAME_CHARS_MAX} printable characters.")
     if not reason.strip() or len(reason) > REASON_CHARS_MAX:
@@ -81,4 +86,8 @@ def make_hold(name: str, reason: str, by: str, at: float, *, host: str = "", dom
 
 def _name(host: str) -> str:
     """The host without its port."""
-    return host[: host.index("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    if host.startswith("["):
+        # A stranger may have left the bracket open.
+        address, bracket, _ = host.partition("]")
+        return address + bracket
+    return host.partition(":")[0]

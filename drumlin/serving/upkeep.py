@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -93,7 +92,7 @@ class BucketUpkeep:
         from drumlin.store.objects.contents import KEPT_S
 
         garbage = find_garbage(self._files, self._files.bucket.time(), KEPT_S)
-        remove_garbage(self._files, garbage, time.time())
+        remove_garbage(self._files, garbage)
         if garbage.objects or garbage.uploads:
             sentence = "removed %d objects of %s that nothing needs any more, and %d unfinished uploads"
             log.info(sentence, len(garbage.objects), self._files, len(garbage.uploads))

@@ -226,18 +226,20 @@ def _check_warcs(folder: Path, names: list[str]) -> dict[Place, tuple[str, str]]
         index = unpacked(folder, name.removesuffix(WARC_SUFFIX) + CDXJ_SUFFIX)
         if index.stat().st_size != sum(map(len, lines)) or index.read_bytes() != b"".join(sorted(lines)):
             raise NotABundle(f"the index of {filename} is not that of its captures")
-        _check_references([capture.refers_to for capture in found.captures if capture.refers_to])
+        addresses = found.addresses | {capture.url for capture in found.captures}
+        _check_record_addresses([*addresses, *(capture.refers_to for capture in found.captures)])
         for capture in found.captures:
             if capture.record_id not in found.marked:
                 captures[filename, capture.offset, capture.length] = (capture.url, capture.record_id)
     return captures
 
 
-def _check_references(urls: list[str]) -> None:
-    """Whoever looks at a page that repeats another one looks for that as well."""
+def _check_record_addresses(urls: list[str]) -> None:
+    """Records of all kinds, surplus ones too, since a removal reads them all. And whoever looks at a page that repeats
+    another one looks for that as well."""
     if any(len(url) > VALUE_BYTES_MAX for url in urls):
-        raise NotABundle("a capture repeats a page whose URL is too long")
-    _check_addresses(urls)
+        raise NotABundle("a record names a URL that is too long")
+    _check_addresses([url for url in urls if url])
 
 
 # Tables

@@ -54,7 +54,9 @@ def domain_of(host: str) -> str:
 
 def _find_domain(host: str) -> str:
     if host.startswith("["):
-        return host[: host.index("]") + 1]
+        # A stranger may have left the bracket open.
+        address, bracket, _ = host.partition("]")
+        return address + bracket
     name = host.partition(":")[0]
     # A canonical name never ends in a number unless it is an IPv4 address.
     if name.rpartition(".")[2].isdigit():

@@ -27,6 +27,8 @@ _ORIGINS = re.compile(rf"(?:http(?:://{_HOST}(?::(?!80/){_PORT})?|s://{_HOST}(?:
 # What `meant` need not look at closely: a name that cannot be an address, no port, and nothing that a parser changes.
 _PLAINLY = re.compile(r"https?://(?:[a-z0-9-]+\.)+[a-z]{2,63}/[A-Za-z0-9_.~/,+=:@()!*$&%;?-]*").fullmatch
 _WEB_ADDRESS = re.compile(r"[\s<]*https?:", re.IGNORECASE).match
+# What parsers of URLs drop: control characters before it, and these few wherever they are.
+_DROPPED = re.compile(r"\A[\x00-\x20]+|[\t\r\n]+")
 # Of a URL that is too long only the beginning is canonical, whatever is escaped in it.
 _BEGINNING = 600  # characters
 
@@ -36,9 +38,10 @@ def meant(text: str) -> str:
     1.0. A text that is no web address stays as it is, and of a URL that is too long only its host is right."""
     if _PLAINLY(text) is not None and is_plain(text):
         return text
-    if _WEB_ADDRESS(text) is None:
+    seen = _DROPPED.sub("", text)
+    if _WEB_ADDRESS(seen) is None:
         return text
-    bare = text.strip().strip("<>")
+    bare = seen.strip().strip("<>")
     return canonical(bare) or canonical(bare[:_BEGINNING]) or text
 
 

@@ -21,6 +21,7 @@ from drumlin.store import bundles as store_bundles
 from drumlin.store.bundles import TEXT_BYTES_MAX
 from drumlin.store.tables.rows import BODY_BYTES_MAX, TIME_MAX
 from drumlin.store.tables.schema import TEXT_DELETED
+from drumlin.store.warc.records import surplus_record
 from tests.harness.bundles import BundlingNode, Members, replaced, stored, table, written
 from tests.harness.coordinators import RemoteNode, RunningCoordinator
 
@@ -204,6 +205,16 @@ def test_an_archive_that_does_not_open_or_an_index_of_something_else_is_refused(
     assert node.put(segment, {name: content for name, content in members.items() if name != index}).status == 409
     assert stored(store) == {}
     assert node.put(segment, members).status == 200
+
+
+@pytest.mark.parametrize("url", ["http://[a/", "http://A.test/", "http://a.test/" + "a" * 9_000])
+def test_a_record_that_is_no_capture_is_of_a_web_address_too(node: BundlingNode, store: Path, url: str) -> None:
+    segment, members = node.bundle(*URLS)
+    [warc] = [name for name in members if name.endswith(".warc.gz")]
+    mark = surplus_record("urn:uuid:" + 32 * "0", url, "2026-01-01T00:00:00Z", "urn:uuid:" + 32 * "1")
+    answer = node.put(segment, members | {warc: members[warc] + gzip.compress(mark)})
+    assert answer.code == "not_a_bundle"
+    assert stored(store) == {}
 
 
 # The process that checks

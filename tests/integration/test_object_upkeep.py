@@ -7,6 +7,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,14 @@ from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.lifecycle.held import next_to_join
+from drumlin.lifecycle.removal.bucket import BucketRemoval
+from drumlin.lifecycle.removal.targets import Targets, What, parse_target
 from drumlin.model import Outcome
 from drumlin.serving import upkeep
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter
 from drumlin.store.copies import stored_capture
-from drumlin.store.objects import compaction
+from drumlin.store.objects import collection, compaction, uploads
+from drumlin.store.objects.bucket import Bucket
 from drumlin.store.objects.collection import find_garbage, missing_objects, remove_garbage
 from drumlin.store.objects.compaction import compact, due
 from drumlin.store.objects.contents import KEPT_S
@@ -127,7 +131,7 @@ def test_only_what_nothing_needs_and_is_old_is_removed(store: ObjectFiles, tmp_p
     assert {"data/of-a-killed-writer/warc/x.warc.gz", "incoming/n1/x.tar"} < set(names)
     # Each of the two segments had a WARC file, its index and three tables.
     assert len(names) == 2 + 2 * 5
-    remove_garbage(store, garbage, now)
+    remove_garbage(store, garbage)
     assert find_garbage(store, now + 2 * LATER_S, LATER_S) == ([], [])
     assert missing_objects(store) == []
     assert stored_urls(downloaded(ObjectFiles(store.bucket), tmp_path / "out")) == sorted(urls)
@@ -142,7 +146,7 @@ def test_a_coordinator_whose_clock_is_days_ahead_removes_nothing_that_is_new(
             return time.time() + 3 * KEPT_S
 
     store.bucket.put("data/under-way/warc/x.warc.gz", b"its entry is still to come")
-    monkeypatch.setattr(upkeep, "time", Ahead)
+    monkeypatch.setattr(collection, "time", Ahead)
     dispatcher = Dispatcher(MemoryEngine(1), CrawlConfig(), [], chance=random.Random(1))
     upkeep.BucketUpkeep(dispatcher, store, Path())._collect()
     assert store.bucket.head("data/under-way/warc/x.warc.gz") is not None
@@ -158,7 +162,7 @@ def test_what_has_become_part_of_the_store_since_it_was_looked_at_is_not_removed
     garbage = find_garbage(store, later, LATER_S)
     assert item.name in [one.name for one in garbage.objects]
     assert store.publish("n1-1f-00001", {"warc/x.warc.gz": source})
-    remove_garbage(store, garbage, time.time())
+    remove_garbage(store, garbage)
     assert missing_objects(store) == []
 
 
@@ -183,16 +187,39 @@ def test_compaction_holds_the_index_of_one_segment_at_a_time(
     assert lines == sorted(lines)
 
 
-def test_an_upload_that_was_never_completed_is_ended(store: ObjectFiles) -> None:
-    bucket, now = store.bucket, time.time()
+def begin_upload(bucket: Bucket, now: float) -> None:
+    """An upload in parts that is never completed."""
     url = signed_url(bucket.access, bucket.address, "POST", "data/x/y", now=now, valid_s=60, query={"uploads": ""})
     with urllib.request.urlopen(urllib.request.Request(url, method="POST")) as answer:
         assert b"UploadId" in answer.read()
+
+
+def test_a_removal_ends_uploads_by_requests_that_are_dated_now(
+    store: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dated: list[float] = []
+
+    def noted(*arguments: Any, now: float, **more: Any) -> str:
+        dated.append(now)
+        return signed_url(*arguments, now=now, **more)
+
+    begin_upload(store.bucket, time.time())
+    monkeypatch.setattr(uploads, "signed_url", noted)
+    host = Targets([parse_target(What.HOST, "a.test")])
+    BucketRemoval(store, host, tmp_path, time.time()).remove(dry_run=False)
+    assert list(unfinished_uploads(store.bucket, time.time())) == []
+    # This server accepts requests of any date, others only those of the last and next fifteen minutes.
+    assert max(abs(time.time() - date) for date in dated) < 900
+
+
+def test_an_upload_that_was_never_completed_is_ended(store: ObjectFiles) -> None:
+    bucket, now = store.bucket, time.time()
+    begin_upload(bucket, now)
     [upload] = unfinished_uploads(bucket, now)
     assert upload.name == "data/x/y"
     assert find_garbage(store, now, LATER_S).uploads == []
     later = find_garbage(store, now + 2 * LATER_S, LATER_S)
-    remove_garbage(store, later, now)
+    remove_garbage(store, later)
     assert list(unfinished_uploads(bucket, now)) == []
 
 

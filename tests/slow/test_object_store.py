@@ -96,7 +96,7 @@ def _tidy(store: ObjectFiles, folder: Path) -> None:
     """Join all segments, then remove what is left over: afterwards every object is in the manifest."""
     now = time.time()
     assert compact(store, due(store.manifest.contents(), everything=True), folder)
-    remove_garbage(store, find_garbage(store, now + LATER_S, LATER_S / 3), now)
+    remove_garbage(store, find_garbage(store, now + LATER_S, LATER_S / 3))
     named = {item.name for item in store.manifest.contents().items()}
     assert {one.name for one in store.bucket.listed("data")} == named
     assert missing_objects(store) == []

@@ -111,7 +111,7 @@ def _check_bucket(store: ObjectFiles, cold: Bucket) -> None:
         assert index.read().count(b"\n") == PAGES
     assert len(list(cold.listed("data"))) == 3
     later = WHO.at + 10 * DAY_S
-    remove_garbage(store, find_garbage(store, later, DAY_S), later)
+    remove_garbage(store, find_garbage(store, later, DAY_S))
     named = {item.name for item in store.manifest.contents().items() if not item.place}
     assert {one.name for one in store.bucket.listed("data")} == named
     assert apply(ObjectFiles(store.bucket), None, WHO).numbers == {}

@@ -65,9 +65,10 @@ def test_a_rewrite_that_fails_or_does_not_end_is_told() -> None:
             rewrite_log(server, time.monotonic() + seconds)
 
 
-def test_copies_that_replicas_have_left_go_and_logs_stay(tmp_path: Path) -> None:
+def test_copies_that_servers_have_left_go_and_logs_stay(tmp_path: Path) -> None:
     paths = FleetPaths(tmp_path)
-    names = ("0/dump.rdb", "1/dump.rdb", "1/temp-17.1.rdb", "1/appendonlydir/appendonly.aof.1.base.rdb")
+    killed = ("0/temp-rewriteaof-17.aof", "0/temp-rewriteaof-bg-17.aof", "1/appendonlydir/temp-appendonly.aof.incr")
+    names = ("0/dump.rdb", "1/dump.rdb", "1/temp-17.1.rdb", *killed, "1/appendonlydir/appendonly.aof.1.base.rdb")
     for name in names:
         path = paths.redis / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -89,6 +89,10 @@ def targets(*named: Target) -> Targets:
         ("http://b.test/y/%2e%2e/?a=1&b=2", True),
         ("http://b.test/y/?a=1&b=2", False),
         ("http://u:p@b.test/", False),
+        ("\x01ht\ttp://A.test/", True),
+        ("http://[a/", False),
+        ("http://[/", False),
+        ("http://]a[/", False),
     ],
 )
 def test_a_target_covers_its_own_urls_in_every_spelling(url: str | None, covered: bool) -> None:

@@ -141,6 +141,8 @@ def test_a_hold_covers_its_host_or_the_hosts_of_its_domain() -> None:
     assert on_domain.covers("a.b.example.org:81")
     assert not on_domain.covers("notexample.org")
     assert make_hold("a", "why", "me", NOW).covers("whatever.test")
+    # As a stranger's node may write it.
+    assert not on_domain.covers("[a")
     holds = Holds([on_host, on_domain])
     assert holds.covering("www.example.org") == on_domain
     assert holds.covering("other.test") is None
@@ -153,6 +155,8 @@ def test_a_hold_covers_its_host_or_the_hosts_of_its_domain() -> None:
         ({"name": "a\nb"}, "has a name"),
         ({"reason": " "}, "has a reason"),
         ({"host": "http://a.test/"}, "is no host"),
+        ({"host": "a.test:80"}, "a port that it cannot have"),
+        ({"domain": "a.test:8080"}, "a port that it cannot have"),
         ({"host": "a.test", "domain": "b.test"}, "not on both"),
     ],
 )

@@ -155,4 +155,4 @@ class BucketRemoval:
         if derived:
             self._files.bucket.delete(derived)
         later = self._now + CLOCKS_APART_S
-        remove_garbage(self._files, find_garbage(self._files, later, 0.0), later)
+        remove_garbage(self._files, find_garbage(self._files, later, 0.0))

@@ -48,14 +48,14 @@ def find_garbage(files: ObjectFiles, now: float, older_s: float) -> Garbage:
     return Garbage(old, uploads)
 
 
-def remove_garbage(files: ObjectFiles, garbage: Garbage, now: float) -> None:
-    """`now` is by the calendar of this machine: by it requests are signed."""
+def remove_garbage(files: ObjectFiles, garbage: Garbage) -> None:
     names = [one.name for one in garbage.objects]
     for start in range(0, len(names), DELETED_AT_ONCE):
         live = {item.name for item in files.manifest.contents().items() if not item.place}
         files.bucket.delete([name for name in names[start : start + DELETED_AT_ONCE] if name not in live])
     for upload in garbage.uploads:
-        end_upload(files.bucket, upload, now)
+        # Requests are signed by the time that it is: services refuse those of another hour.
+        end_upload(files.bucket, upload, time.time())
 
 
 def missing_objects(files: ObjectFiles) -> list[str]:

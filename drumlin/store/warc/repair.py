@@ -59,12 +59,13 @@ class Found(msgspec.Struct):
 
 class Scan(msgspec.Struct):
     """The captures from some point of a file on, the ids of those that are marked as surplus, the kinds of all records,
-    and the end of the last record to keep."""
+    the addresses of those that are no captures, and the end of the last record to keep."""
 
     end: int
     captures: list[Found] = []
     marked: set[str] = set()
     kinds: set[str] = set()
+    addresses: set[str] = set()
 
     def unmarked(self) -> list[bytes]:
         """The lines of the captures without a mark: the index that follows from the file alone."""
@@ -147,6 +148,8 @@ def scan(path: Path, filename: str, start: int) -> Scan:
         if record is None:
             break
         result.kinds.add(record.kind)
+        if record.kind not in CAPTURE_TYPES:
+            result.addresses.add(record.fields.get("warc-target-uri", ""))
         if record.kind in CAPTURE_TYPES:
             result.captures.append(_found(record, member, filename))
         elif record.kind == METADATA and record.block.startswith(SURPLUS_MARK):

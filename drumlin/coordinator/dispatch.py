@@ -343,11 +343,11 @@ class Dispatcher:
             return self._refuse(node, results, Misdeed.FOREIGN_LINKS, Rejection.FOREIGN_LINKS)
         await breathe()
         prospects = await self._settler.foresee(batch, every=bool(results.segment))
+        if results.segment:
+            await self._owed.note(results.segment, prospects.that_count(batch.kept), now)
         await breathe()
         offered = await self.findings.of(batch, prospects, apart, breathe)
         await self._offer(offered, now)
-        if results.segment:
-            await self._owed.note(results.segment, prospects.that_count(batch.kept), now)
         taken = await self._settler.settle(batch, prospects, now)
         await strike_late(self.engine, batch, taken, now)
         self._settled_since_tick += taken.accepted.accepted_count

@@ -31,6 +31,11 @@ REMOVAL: Final = "removal"
 BEGUN, DONE = "begun", "done"
 NAME_CHARS_MAX: Final = 100
 TRIES_MAX: Final = 100
+RETENTION_WAITS: Final = ("retention could move what it has to remove", "apply retention")
+
+
+class RemovalUnderWay(BusyError):
+    """Something cannot be done before a removal is done."""
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -204,16 +209,46 @@ def lift_hold(book: Book, who: Signature, name: str) -> None:
     book.add(decide)
 
 
-def note_run(book: Book, who: Signature, outcome: str, said: str) -> None:
-    """Note that retention begins or has ended, with its numbers."""
-    book.add(lambda _: Order(who.at, who.by, who.user, APPLY, outcome=outcome, said=said))
+def begin_run(book: Book, who: Signature, said: str) -> None:
+    """Note that retention begins, with what it is going to do. A removal then waits for it, or else it for a removal:
+    whichever is noted first."""
+
+    def decide(orders: Sequence[Order]) -> Order:
+        check_no_removal(orders, *RETENTION_WAITS)
+        return Order(who.at, who.by, who.user, APPLY, outcome=BEGUN, said=said)
+
+    book.add(decide)
+
+
+def end_run(book: Book, who: Signature, said: str) -> None:
+    """Note that retention has ended, with what it has done."""
+    book.add(lambda _: Order(who.at, who.by, who.user, APPLY, said=said))
+
+
+def runs_not_done(orders: Sequence[Order]) -> list[Order]:
+    """The runs of retention that have begun and may be under way. One that was killed never says that it is done, so
+    the end of a later one counts for it too: that has done what the killed one had left."""
+    runs: list[Order] = []
+    for order in orders:
+        if order.action == APPLY and order.outcome == BEGUN:
+            runs.append(order)
+        elif order.action == APPLY:
+            ended = [place for place, run in enumerate(runs, 1) if _is_of_run(order, run)]
+            del runs[: max(ended, default=0)]
+    return runs
+
+
+def _is_of_run(order: Order, run: Order) -> bool:
+    return (order.at, order.by, order.user) == (run.at, run.by, run.user)
 
 
 def begin_removal(book: Book, who: Signature, names: str, check: Callable[[Holds], None]) -> None:
-    """Note that a removal begins, unless `check` refuses it because of a hold. From then on nobody can add a hold,
-    which might come too late, until `end_removal`. `names` are those of the tombstones."""
+    """Note that a removal begins, unless retention is at work, or `check` refuses it because of a hold. From then on,
+    until `end_removal`, retention waits, and nobody can add a hold, which might come too late. `names` are those of the
+    tombstones."""
 
     def decide(orders: Sequence[Order]) -> Order:
+        check_no_run(orders)
         check(holds_of(orders))
         return Order(who.at, who.by, who.user, REMOVAL, name=names, outcome=BEGUN)
 
@@ -225,9 +260,24 @@ def end_removal(book: Book, who: Signature, names: str) -> None:
 
 
 def check_no_removal(orders: Sequence[Order], why_not: str, then: str) -> None:
-    """BusyError if the last removal is not done: it says `why_not` to do something else, and what to do `then`."""
-    last = next((order for order in reversed(orders) if order.action == REMOVAL), None)
-    if last is not None and last.outcome == BEGUN:
+    """RemovalUnderWay if the last one is not done: it says `why_not` to do something else, and what to do `then`."""
+    last = _removal_not_done(orders)
+    if last is not None:
         sentence = f"A removal from this crawl is under way, or was broken off, so {why_not}."
         hint = f"Have {last.by} end it, by the same `drumlin remove` command again, and then {then}."
+        raise RemovalUnderWay(sentence, hint)
+
+
+def check_no_run(orders: Sequence[Order]) -> None:
+    """BusyError if retention may be at work: what it copies to another place is out of a removal's reach. A removal
+    that goes on need not wait: since it began, no run can have begun."""
+    runs = runs_not_done(orders)
+    if runs and _removal_not_done(orders) is None:
+        sentence = "Retention is under way, or was broken off, so a removal could miss what it moves elsewhere."
+        hint = f"Let the run of {runs[-1].by} end. If it was killed, `drumlin retention apply` ends it. Then repeat."
         raise BusyError(sentence, hint)
+
+
+def _removal_not_done(orders: Sequence[Order]) -> Order | None:
+    last = next((order for order in reversed(orders) if order.action == REMOVAL), None)
+    return last if last is not None and last.outcome == BEGUN else None

@@ -36,7 +36,16 @@ from drumlin.engines.rocksdb.engine import CHECKPOINTS
 from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
 from drumlin.events.options import EventsOptions
 from drumlin.events.schema import RESULTS, VERSION, Message, Removal, encode, row_id
-from drumlin.lifecycle.book import DONE, Signature, begin_removal, end_removal, holds_in, open_book, signature
+from drumlin.lifecycle.book import (
+    DONE,
+    Signature,
+    begin_removal,
+    check_no_run,
+    end_removal,
+    holds_of,
+    open_book,
+    signature,
+)
 from drumlin.lifecycle.holds import Holds
 from drumlin.lifecycle.removal.bucket import BucketRemoval
 from drumlin.lifecycle.removal.counts import Counts
@@ -174,7 +183,7 @@ async def _remove(
         candidate = secrets.token_bytes(KEY_BYTES)
         stones = await with_key(engine, candidate)
         names = list(map(stones.name_of, targets.each))
-        begin_removal(book, who, " ".join(names), lambda holds: _check_holds(holds, targets))
+        begin_removal(book, who, " ".join(names), lambda holds: _check_free(files, holds, targets))
         # Until it is done, nobody crawls on, and whoever finds a tombstone knows that not all may be gone.
         await engine.put_meta(CLOSED_KEY, msgspec.structs.replace(BEGUN, name=" ".join(names)).written())
         await put(engine, targets.each, candidate, today)
@@ -199,8 +208,9 @@ async def _remove(
 
 def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
     """Refuse what must not be removed, or cannot be now."""
-    _check_holds(holds_in(files), targets)
-    _check_here(files)
+    orders = open_book(files).orders()
+    check_no_run(orders)
+    _check_free(files, holds_of(orders), targets)
     _check_told(files)
     for folder in place.folders:
         owed = [*folder.glob(f"{SPOOLS}/*/*{EVENTS_SUFFIX}"), *folder.glob(f"events/*/*{EVENTS_SUFFIX}")]
@@ -210,6 +220,13 @@ def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
         if any(any(folder.glob(f"{SPOOLS}/*/*{suffix}")) for suffix in suffixes):
             hint = "Start the crawl again, let it send them, stop it, and repeat."
             raise BusyError(f"Nodes have left bundles in {folder} that are not in the store yet.", hint)
+
+
+def _check_free(files: StoreFiles, holds: Holds, targets: Targets) -> None:
+    """Refuse what people or retention have put out of reach. It is asked again when nothing can change any more: a run
+    of retention may have ended since, and have moved something."""
+    _check_holds(holds, targets)
+    _check_here(files)
 
 
 def _check_holds(holds: Holds, targets: Targets) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from drumlin.config.quantities import show_duration
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.taking.owed import OwedSegment, fetch_again, owed_segments, paid
+from drumlin.coordinator.taking.owed import OwedSegment, fetch_part_again, note_looked, owed_segments, paid
 from drumlin.errors import StorageError
 from drumlin.lines import counted
 from drumlin.logs import Event, event
@@ -25,8 +27,13 @@ CLAIM: Final = "owed"
 CLAIM_S: Final = 60.0
 LOOK_EVERY_S: Final = 20.0
 NAMES_SHOWN_MAX: Final = 5
-LOST_AT_ONCE_MAX: Final = 20
-"""Further ones wait for the next look, since whoever looks has other duties."""
+LOST_URLS_AT_ONCE_MAX: Final = 20_000
+"""About how many URLs are looked at: those of twenty full bundles, or of many small ones. Further ones wait for the
+next look, since whoever looks has other duties."""
+URLS_AT_ONCE: Final = 1_000
+"""How many of them are looked at before other requests have their turn."""
+BUNDLE_WEIGHT: Final = 10
+"""How many URLs a bundle counts as at least: each costs some calls to the engine, whatever is in it."""
 
 log = logging.getLogger("drumlin.coordinator")
 
@@ -95,21 +102,42 @@ class LostBundles:
 
     async def look(self, now: float) -> int:
         """Forget what has arrived, and have fetched again what is lost. Returns how many URLs are."""
-        engine, again, lost = self._dispatcher.engine, 0, 0
+        engine = self._dispatcher.engine
         noted = await owed_segments(engine)
         arrived = await asyncio.to_thread(lambda: {one.name for one in noted if self._files.has_segment(one.name)})
-        left = [owed.since for owed in noted if owed.name not in arrived]
-        self._dispatcher.nodes.bundles_owed = (len(left), max(0.0, now - min(left, default=now)))
-        for owed in noted:
-            if owed.name in arrived:
-                await paid(engine, owed.name)
-            elif now - owed.since >= self._lost_after_s and lost < LOST_AT_ONCE_MAX:
-                lost += 1
-                urls = await fetch_again(engine, owed.name, now)
-                again += urls
-                said = event(Event.BUNDLE_LOST, node=owed.node, urls=urls)
-                sentence = "the bundle %s of node %s never arrived; %d URLs are fetched again"
-                log.warning(sentence, owed.name, owed.node, urls, extra=said)
+        for name in sorted(arrived):
+            await paid(engine, name)
+            await self._dispatcher.lanes.breathe()
+        await note_looked(engine, now)
+        left = [owed for owed in noted if owed.name not in arrived]
+        self._dispatcher.nodes.bundles_owed = (len(left), max(0.0, now - min((one.since for one in left), default=now)))
+        again = await self._fetch_again([one for one in left if now - one.since >= self._lost_after_s], now)
         if again and self._dispatcher.state is CrawlState.FINISHED:
             await self._dispatcher.resume()
         return again
+
+    async def _fetch_again(self, lost: Sequence[OwedSegment], now: float) -> int:
+        """Have as much of these fetched again as one look may, those first that were noted first. Returns how many URLs
+        are."""
+        room, bundles, urls = LOST_URLS_AT_ONCE_MAX, dict[str, list[str]](), Counter[str]()
+        for owed in lost:
+            if room <= 0:
+                break
+            bundles.setdefault(owed.node, []).append(owed.name)
+            whole = False
+            while not whole and room > 0:
+                part = await fetch_part_again(self._dispatcher.engine, owed.name, now, min(room, URLS_AT_ONCE))
+                room, whole = room - max(part.urls, BUNDLE_WEIGHT), part.whole
+                urls[owed.node] += part.again
+                await self._dispatcher.lanes.breathe()
+        for node, names in bundles.items():
+            _tell(node, names, urls[node])
+        return urls.total()
+
+
+def _tell(node: str, names: Sequence[str], urls: int) -> None:
+    """One line for each node, however many bundles it owes."""
+    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+    sentence = "%s of node %s never arrived (%s%s); %d URLs are fetched again"
+    told = (counted(len(names), "bundle"), node, ", ".join(names[:NAMES_SHOWN_MAX]), more, urls)
+    log.warning(sentence, *told, extra=event(Event.BUNDLE_LOST, node=node, urls=urls))

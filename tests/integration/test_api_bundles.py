@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from drumlin.access.tokens import Role
 from drumlin.api.intake import bundles as bundles_module
 from drumlin.api.intake.bundles import INCOMING, LEFTOVER_S, sweep
+from drumlin.coordinator.taking import owed
 from drumlin.protocol import Result, Results
 from drumlin.store import merge
 from drumlin.store.bundles import BODY
@@ -83,6 +85,36 @@ def test_what_a_dead_coordinator_left_is_swept_and_what_another_is_at_stays(stor
     sweep(store, now)
     assert [path.name for path in (store / INCOMING).glob("*/*")] == ["alive.1"]
     sweep(store / "missing", now)
+
+
+# How much a node may owe
+
+
+def test_results_for_more_bundles_than_a_node_may_owe_change_nothing_and_are_taken_later(
+    coordinator: RunningCoordinator, node: BundlingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owed, "EACH_MAX", 1)
+    engine, do = coordinator.dispatcher.engine, coordinator.do
+    do(owed.note_looked(engine, do(coordinator.time.now())))
+    first, _ = node.bundle(URLS[0])
+    coordinator.enqueue(URLS[2])
+    [taken] = node.remote.take()
+    result = Result(taken["assignment_id"], URLS[2], 200, "ab" * 32, ["http://b.test/new"], 1.0, size=1_000)
+    more = msgspec.json.encode(Results([result], stored=True, segment=f"{first[:-1]}9"))
+    before = settled_and_known(coordinator)
+    answer = node.remote.send(more)
+    assert (answer.status, answer.code, answer.headers["retry-after"]) == (429, "owes_too_much", "20")
+    assert settled_and_known(coordinator) == before
+    do(owed.paid(engine, first))
+    monkeypatch.setattr(owed, "COUNT_EVERY_S", 0.0)
+    assert node.remote.send(more).json["accepted_count"] == 1
+    assert settled_and_known(coordinator) == (before[0] + 1, before[1] + 1)
+
+
+def settled_and_known(coordinator: RunningCoordinator) -> tuple[int, int]:
+    """How many pages count, and how many URLs are known."""
+    totals = coordinator.do(coordinator.dispatcher.totals(coordinator.do(coordinator.time.now())))
+    return totals.pages, totals.known
 
 
 # Names

@@ -12,7 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from drumlin.errors import BusyError, ConfigError, StorageError
-from drumlin.lifecycle.book import Signature, add_hold, begin_removal, end_removal, lift_hold, open_book, set_rule
+from drumlin.lifecycle.book import (
+    Signature,
+    add_hold,
+    begin_removal,
+    begin_run,
+    end_removal,
+    lift_hold,
+    open_book,
+    set_rule,
+)
 from drumlin.lifecycle.holds import make_hold
 from drumlin.lifecycle.retention.planning import Tally
 from drumlin.lifecycle.retention.policy import Kind, Rule
@@ -157,6 +166,15 @@ def test_while_a_removal_is_not_done_nothing_is_touched(scene: Scene) -> None:
     assert files_below(scene.root) == before
     end_removal(scene.book, WHO, "host:1234")
     assert numbers(scene.apply())
+
+
+def test_a_run_ends_a_killed_one_also_if_nothing_is_left_to_do(scene: Scene) -> None:
+    """Or else a removal would wait for the killed one for ever."""
+    begin_run(scene.book, Signature("killed", "root", NOW - 1), "")
+    with pytest.raises(BusyError, match="Retention is under way"):
+        begin_removal(scene.book, WHO, "host:1234", lambda holds: None)
+    assert apply(DirectoryFiles(scene.root), scene.root, WHO).numbers == {}
+    begin_removal(scene.book, WHO, "host:1234", lambda holds: None)
 
 
 def test_a_hold_on_the_whole_crawl_keeps_everything(scene: Scene) -> None:

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from drumlin.errors import ConfigError
-from drumlin.lifecycle.book import Signature, add_hold, holds_of, open_book, set_rule
+from drumlin.errors import BusyError, ConfigError, StorageError
+from drumlin.lifecycle.book import (
+    BEGUN,
+    REMOVAL,
+    Order,
+    Signature,
+    add_hold,
+    begin_removal,
+    end_removal,
+    holds_of,
+    open_book,
+    set_rule,
+)
 from drumlin.lifecycle.held import held_segments
 from drumlin.lifecycle.holds import make_hold
+from drumlin.lifecycle.removal.bucket import BucketRemoval
+from drumlin.lifecycle.removal.targets import Target, Targets, What
+from drumlin.lifecycle.retention import in_bucket
 from drumlin.lifecycle.retention.in_bucket import BucketStore
-from drumlin.lifecycle.retention.planning import Tally
-from drumlin.lifecycle.retention.policy import Kind, Rule
+from drumlin.lifecycle.retention.planning import Left, Step, Tally, Unit
+from drumlin.lifecycle.retention.policy import Action, Kind, Policy, Rule
 from drumlin.lifecycle.retention.running import apply, planned
 from drumlin.sql.database import answering_from
 from drumlin.store.copies import stored_capture
+from drumlin.store.objects.bucket import Bucket
 from drumlin.store.objects.collection import find_garbage, missing_objects
 from drumlin.store.objects.compaction import compact, due
 from drumlin.store.objects.files import ObjectFiles
 from drumlin.store.objects.founding import found_store
-from drumlin.store.places import check_apart
+from drumlin.store.places import ColdPlace, check_apart, open_place
 from drumlin.store.tables.lookup import StoreReader
 from tests.acceptance.commands import drumlin
 from tests.harness.aged import DAY_S, OLD, PAGES, add_segment, segment_of
@@ -40,13 +57,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def store(
-    server: S3Server, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> ObjectFiles:
+def store(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectFiles:
     """A store with two old segments and a young one."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    files = server.store(request.node.name.replace("_", "-")[:60])
+    files = server.store(tmp_path.name)
     for node, fetched in (("old", OLD), ("kept", OLD), ("young", NOW - DAY_S)):
         root = tmp_path / node
         add_segment(root, node, fetched)
@@ -232,3 +247,112 @@ def test_segments_are_joined_after_their_warc_files_are_gone(store: ObjectFiles,
     assert pages(store) == 3 * PAGES
     [found] = StoreReader(ObjectFiles(store.bucket)).fetches("http://old.test/0", lambda: True)[0]
     assert store.retired(f"warc/{found.warc_filename}") == (NOW, "")
+
+
+# Beside a removal
+
+
+@pytest.fixture
+def cold(store: ObjectFiles, server: S3Server, tmp_path: Path) -> Bucket:
+    """Another place, to which old WARC files are to be moved."""
+    prefix = f"beside/{tmp_path.name}"
+    set_rule(open_book(store), WHO, Kind.WARC, Rule(0.0, 30 * DAY_S, f"s3://{BUCKET}/{prefix}"))
+    return server.bucket(prefix)
+
+
+def remove_host(host: str, store: ObjectFiles, tmp_path: Path) -> None:
+    """Remove a host from the bucket itself, whatever the book says."""
+    targets = Targets([Target(What.HOST, host)])
+    assert BucketRemoval(ObjectFiles(store.bucket), targets, tmp_path, NOW).remove(dry_run=False).removed
+
+
+def when_a_copy_is_made(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object], number: int = 1) -> None:
+    """Let something happen when a file was fetched, and its copy, the first or another, is about to be put in its
+    place."""
+    opened_times = itertools.count(1)
+
+    def opened(place: str) -> ColdPlace:
+        if next(opened_times) == number:
+            happens()
+        return open_place(place)
+
+    monkeypatch.setattr(in_bucket, "open_place", opened)
+
+
+def names_in(bucket: Bucket) -> list[str]:
+    return [one.name for one in bucket.listed("data")]
+
+
+def test_a_removal_does_not_begin_while_retention_moves_files(
+    store: ObjectFiles, cold: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+
+    def begin() -> None:
+        with pytest.raises(BusyError) as busy:
+            begin_removal(open_book(store), WHO, "host:1234", lambda holds: None)
+        refused.append(busy.value.message)
+
+    when_a_copy_is_made(monkeypatch, begin)
+    assert numbers(apply(ObjectFiles(store.bucket), None, WHO)) == {"warc move": (2, 2, 2 * PAGES)}
+    assert ["Retention is under way" in one for one in refused] == [True]
+    begin_removal(open_book(store), WHO, "host:1234", lambda holds: None)
+
+
+def test_retention_stops_before_its_next_step_when_a_removal_has_begun(
+    store: ObjectFiles, cold: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if another run had ended this one, which was taken for killed."""
+    book, perform = open_book(store), BucketStore.perform
+
+    def performed(self: BucketStore, step: Step, now: float) -> Left | None:
+        why = perform(self, step, now)
+        book.add(lambda _: Order(NOW, "bob", "root", REMOVAL, name="host:1234", outcome=BEGUN))
+        return why
+
+    monkeypatch.setattr(BucketStore, "perform", performed)
+    with pytest.raises(BusyError, match="retention could move what it has to remove"):
+        apply(ObjectFiles(store.bucket), None, WHO)
+    assert len(names_in(cold)) == 1
+    assert missing_objects(store) == []
+    # It has ended, so nobody waits for it.
+    end_removal(book, WHO, "host:1234")
+    begin_removal(book, WHO, "host:1234", lambda holds: None)
+
+
+def test_a_copy_of_what_was_removed_meanwhile_does_not_stay(
+    store: ObjectFiles, cold: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its file is the first that is moved.
+    when_a_copy_is_made(monkeypatch, lambda: remove_host("kept.test", store, tmp_path))
+    done = apply(ObjectFiles(store.bucket), None, WHO)
+    assert (numbers(done), dict(done.left)) == ({"warc move": (1, 1, PAGES)}, {"warc changed": 1})
+    [name] = names_in(cold)
+    assert name.endswith("-old.warc.gz")
+    assert missing_objects(store) == []
+
+
+def tables_of_old(store: ObjectFiles, kind: Kind) -> Unit:
+    """The tables of the segment `old`, or the text in them."""
+    units = BucketStore(store).units(Policy({Kind.TEXT: KEEP, Kind.TABLES: KEEP}))
+    return next(unit for unit in units if (unit.kind, unit.name) == (kind, segment_of("old")))
+
+
+@pytest.mark.parametrize("copied", [1, 3])
+def test_copies_stay_if_another_run_may_be_about_to_name_them(
+    store: ObjectFiles, cold: Bucket, monkeypatch: pytest.MonkeyPatch, copied: int
+) -> None:
+    """Another run takes away the text, after one table or all three were fetched: links and fetches stay the same."""
+    own, other = BucketStore(ObjectFiles(store.bucket)), BucketStore(ObjectFiles(store.bucket))
+    text = Step(Action.DELETE, tables_of_old(store, Kind.TEXT))
+    when_a_copy_is_made(monkeypatch, lambda: other.perform(text, NOW), copied)
+    move = Step(Action.MOVE, tables_of_old(store, Kind.TABLES), str(cold.address))
+    with contextlib.suppress(StorageError):
+        # The pages that were to be copied next may be gone.
+        assert own.perform(move, NOW) is Left.CHANGED
+    folders = [name.split("/")[-2] for name in names_in(cold)]
+    assert "pages" not in folders
+    assert folders
+    assert own.perform(move, NOW) is None
+    assert len(names_in(cold)) == 3
+    assert missing_objects(store) == []

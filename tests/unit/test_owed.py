@@ -13,12 +13,24 @@ import pytest
 from drumlin.cli.main import run
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.coordinator.taking.owed import Owed, fetch_again, owed_segments, owed_urls, paid
+from drumlin.coordinator.taking import owed as owing
+from drumlin.coordinator.taking.owed import (
+    COUNT_EVERY_S,
+    LOOKED_AGO_S_MAX,
+    Owed,
+    fetch_again,
+    note_looked,
+    owed_segments,
+    owed_urls,
+    paid,
+)
 from drumlin.coordinator.taking.settling import Kept, Prospects
 from drumlin.engines import open_engine
 from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.http.refusal import Refused
 from drumlin.model import NewURLs, Outcome, Settled, Settlement, TaskState, Verdict
 from drumlin.protocol import CrawlState, Register, Result, read_assignment_id
+from drumlin.serving import lost_bundles
 from drumlin.serving.lost_bundles import LOOK_EVERY_S, LostBundles
 from drumlin.store.files import DirectoryFiles
 
@@ -127,6 +139,88 @@ def test_a_bundle_counts_as_lost_after_its_time_unless_it_has_arrived(
         assert dispatcher.nodes.bundles_owed == ((0, 0.0) if arrived else (1, after_s))
         # It is not looked for all the time.
         await lost.tick(10.0 + after_s + LOOK_EVERY_S / 2)
+
+    asyncio.run(run())
+
+
+def lost_bundles_of(engine: MemoryEngine, store: Path) -> LostBundles:
+    return LostBundles(Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1)), DirectoryFiles(store), 600.0)
+
+
+def test_many_lost_bundles_with_few_urls_are_fetched_again_in_one_look(tmp_path: Path) -> None:
+    """A node that lies may have named another one with each result."""
+
+    async def run() -> None:
+        engine = await engine_with_done(1)
+        owed = Owed(engine)
+        for serial in range(1_500):
+            await owed.note(f"n1-1f-{serial:05}", [kept(0)], 10.0)
+        assert await lost_bundles_of(engine, tmp_path).look(10.0 + LOST_AFTER_S) == 1
+        assert await owed_segments(engine) == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("at_once", "left"), [(1, [2, 1, 0]), (2, [1, 0, 0]), (3, [0, 0, 0])])
+def test_one_look_goes_through_so_many_urls_also_of_one_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, left: list[int]
+) -> None:
+    monkeypatch.setattr(lost_bundles, "LOST_URLS_AT_ONCE_MAX", at_once)
+    monkeypatch.setattr(lost_bundles, "BUNDLE_WEIGHT", 1)
+    monkeypatch.setattr(owing, "NOTES_AT_ONCE", 2)
+
+    async def run() -> None:
+        engine = await engine_with_done(3)
+        for number in range(3):
+            await Owed(engine).note(SEGMENT, [kept(number)], 10.0)
+        lost, seen, again = lost_bundles_of(engine, tmp_path), [], 0
+        for _ in left:
+            again += await lost.look(10.0 + LOST_AFTER_S)
+            seen.append(len(await owed_urls(engine, SEGMENT)))
+        assert (seen, again, await owed_segments(engine)) == (left, 3, [])
+        assert await states(engine) == [TaskState.QUEUED] * 3
+
+    asyncio.run(run())
+
+
+def test_a_node_that_owes_too_many_bundles_has_to_wait_until_some_have_arrived(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(owing, "EACH_MAX", 2)
+
+    async def run() -> None:
+        engine = MemoryEngine(1)
+        await note_looked(engine, 10.0)
+        owed, other = Owed(engine), Owed(engine)
+        for serial in (1, 2):
+            await owed.note(f"n1-1f-{serial:05}", [kept(0)], 10.0)
+        for one in (owed, other, owed):
+            with pytest.raises(Refused, match="2 bundles of this node have not arrived") as refused:
+                await one.note("n1-1f-00003", [kept(1)], 11.0)
+            assert (refused.value.status, refused.value.retry_after_s) == (429, COUNT_EVERY_S)
+        assert len(await owed_segments(engine)) == 2
+        # What it has begun it may complete, so that it can be sent.
+        await owed.note("n1-1f-00002", [kept(1)], 12.0)
+        await paid(engine, "n1-1f-00001")
+        await owed.note("n1-1f-00003", [kept(1)], 10.0 + COUNT_EVERY_S)
+
+    asyncio.run(run())
+    # One line of each coordinator, however often the node tries.
+    assert caplog.text.count("the node n1 owes 2 bundles") == 2
+
+
+@pytest.mark.parametrize("looked", [None, 10.0])
+def test_no_node_waits_if_nobody_looks_what_has_arrived(monkeypatch: pytest.MonkeyPatch, looked: float | None) -> None:
+    """As in a crawl on one machine, or while the store is away."""
+    monkeypatch.setattr(owing, "EACH_MAX", 2)
+
+    async def run() -> None:
+        engine = MemoryEngine(1)
+        if looked is not None:
+            await note_looked(engine, looked)
+        for serial in range(5):
+            await Owed(engine).note(f"n1-1f-{serial:05}", [kept(0)], 11.0 + LOOKED_AGO_S_MAX)
+        assert len(await owed_segments(engine)) == 5
 
     asyncio.run(run())
 

@@ -14,11 +14,27 @@ from drumlin.api.intake import kept
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.taking.findings import Findings
 from drumlin.disk import AppendFile
-from drumlin.engines.blocking import open_blocking
+from drumlin.engines.base import Engine
+from drumlin.engines.blocking import drive, open_blocking
+from drumlin.engines.kept import CLOSED_KEY
+from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.events.schema import Removal
 from drumlin.fleet.layout import FleetPaths
-from drumlin.lifecycle.book import HOLD, DirectoryBook, Order, Signature, add_hold, begin_removal, end_removal
+from drumlin.lifecycle.book import (
+    BEGUN,
+    HOLD,
+    REMOVAL,
+    Book,
+    DirectoryBook,
+    Order,
+    Signature,
+    add_hold,
+    begin_removal,
+    begin_run,
+    end_removal,
+    end_run,
+)
 from drumlin.lifecycle.holds import Holds, make_hold
 from drumlin.lifecycle.removal import rows, warcs
 from drumlin.lifecycle.removal.counts import Counts
@@ -27,7 +43,8 @@ from drumlin.lifecycle.removal.names import free_stem
 from drumlin.lifecycle.removal.plan import Plan, carry_out, check_none_pending, finish
 from drumlin.lifecycle.removal.targets import Target, Targets, What, parse_target
 from drumlin.lifecycle.removal.texts import lines_without, scrubbed
-from drumlin.lifecycle.removal.tombstones import TABLE, Tombstones, put
+from drumlin.lifecycle.removal.tombstones import TABLE, Tombstones, put, with_key
+from drumlin.local import removing
 from drumlin.local.removing import JOURNALS, Place, check_may_go, tell
 from drumlin.model import Duplicate, NewURLs
 from drumlin.node.keeping import journal
@@ -385,6 +402,80 @@ def test_a_hold_comes_before_a_removal_or_after_it_but_not_meanwhile(tmp_path: P
     with pytest.raises(AssertionError, match="held"):
         begin_removal(book, who, "host:1234", refuse)
     add_hold(book, who, make_hold("other case", "a reason", "me", 1.0))
+
+
+def run_of(name: str) -> Signature:
+    return Signature(name, "root", 1.0)
+
+
+def remove_something(book: Book) -> None:
+    """Begin a removal and end it."""
+    begin_removal(book, run_of("remover"), "host:1234", lambda holds: None)
+    end_removal(book, run_of("remover"), "host:1234")
+
+
+def test_a_removal_waits_for_retention_and_retention_for_a_removal(tmp_path: Path) -> None:
+    book = DirectoryBook(tmp_path)
+    begin_run(book, run_of("alice"), "")
+    with pytest.raises(BusyError, match="Retention is under way, or was broken off") as busy:
+        remove_something(book)
+    assert "`drumlin retention apply` ends it" in busy.value.hint
+    with pytest.raises(BusyError, match="Retention is under way, or was broken off"):
+        check_may_go(*not_held(tmp_path))
+    end_run(book, run_of("alice"), "")
+    check_may_go(*not_held(tmp_path))
+    begin_removal(book, run_of("remover"), "host:1234", lambda holds: None)
+    with pytest.raises(BusyError, match="retention could move what it has to remove"):
+        begin_run(book, run_of("alice"), "")
+
+
+def not_held(root: Path) -> tuple[Place, DirectoryFiles, Targets]:
+    return Place("rocksdb:x", str(root)), DirectoryFiles(root), targets()
+
+
+def test_what_retention_moved_just_before_a_removal_begins_refuses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked for again when no run can begin any more; until then nothing was changed or noted."""
+
+    async def moved_meanwhile(engine: Engine, candidate: bytes) -> Tombstones:
+        Ledger(tmp_path).append(LedgerLine(1.0, "warc", "x", moved=[Elsewhere("warc/x.warc.gz", "/cold", 1, "", 1.0)]))
+        return await with_key(engine, candidate)
+
+    monkeypatch.setattr("drumlin.local.removing.with_key", moved_meanwhile)
+    place, engine = not_held(tmp_path)[0], MemoryEngine(1)
+    with pytest.raises(ConfigError, match="were moved to /cold"):
+        drive(removing._remove(place, engine, targets(), 1.0, resumed=False, dry_run=False, by="me"))
+    assert drive(engine.get_meta(CLOSED_KEY)) is None
+    begin_run(DirectoryBook(tmp_path), run_of("alice"), "")
+
+
+def test_a_killed_run_is_ended_by_the_end_of_a_later_one(tmp_path: Path) -> None:
+    book = DirectoryBook(tmp_path)
+    begin_run(book, run_of("killed"), "")
+    begin_run(book, run_of("later"), "")
+    end_run(book, run_of("later"), "")
+    remove_something(book)
+
+
+@pytest.mark.parametrize("other", ["earlier", "without steps"])
+def test_a_run_at_work_is_not_ended_by_the_end_of_another(tmp_path: Path, other: str) -> None:
+    """One that began earlier, or one that found nothing to do and so never said that it began."""
+    book = DirectoryBook(tmp_path)
+    begin_run(book, run_of("earlier"), "")
+    begin_run(book, run_of("at work"), "")
+    end_run(book, run_of(other), "")
+    with pytest.raises(BusyError, match="Retention is under way"):
+        remove_something(book)
+
+
+def test_a_removal_that_goes_on_does_not_wait_for_a_run_that_waits_for_it(tmp_path: Path) -> None:
+    """An earlier version let both begin. Neither could ever end if each waited for the other."""
+    book = DirectoryBook(tmp_path)
+    begin_run(book, run_of("killed"), "")
+    book.add(lambda _: Order(1.0, "remover", "root", REMOVAL, name="host:1234", outcome=BEGUN))
+    check_may_go(*not_held(tmp_path))
+    remove_something(book)
 
 
 def test_a_store_whose_files_are_elsewhere_is_refused(tmp_path: Path) -> None:

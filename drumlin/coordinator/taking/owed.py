@@ -7,13 +7,17 @@ has not got it after a long while, its URLs are forgotten by the frontier and of
 
 The notes are tables of the engine: `owed` has the name of each segment and when it was first noted, and `owed.SEGMENT`
 its URLs, one entry for each batch of results.
+
+A node may owe only so many segments at once. Otherwise one that names another segment with each result, and never sends
+any, could leave more of them in a day than can be looked for and fetched again in weeks.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import logging
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import xxhash
@@ -23,6 +27,8 @@ from drumlin.coordinator.taking.receipts import node_of_result
 from drumlin.coordinator.taking.settling import Kept
 from drumlin.engines.base import Added, Engine
 from drumlin.frontier.priorities import priority_of
+from drumlin.http.refusal import Refused
+from drumlin.logs import Event, event
 from drumlin.model import NewURLs
 from drumlin.store.frames import decompressed
 from drumlin.store.names import node_of_segment
@@ -33,6 +39,22 @@ KNOWN_MAX: Final = 10_000
 COUNTER: Final = "fetched_again"
 COUNTER_SHARD: Final = 0
 NOTE_BYTES_MAX: Final = 64 * 1024 * 1024
+EACH_MAX: Final = 10_000
+"""How many segments a node may owe before its results for further ones have to wait. A node ends a segment after a
+minute, after 1,000 pages or after 64 MiB. So of small ones that nobody takes these are a week's, and by default they
+count as lost after a day. Of full ones it has long kept the 4 GiB after which it fetches nothing more by default: 1,000
+pages of any site take more than 430 kB. Each coordinator may let a node owe so many more than the last count, since
+none hears what the others note."""
+COUNT_EVERY_S: Final = 20.0
+"""How old a count may be of what nodes owe; to it a coordinator adds what it has noted itself since."""
+LOOKED_KEY: Final = "owed_looked"
+LOOKED_AGO_S_MAX: Final = 600.0
+"""If nobody has looked for so long what has arrived, what is noted says nothing about what is owed."""
+NOTES_AT_ONCE: Final = 1_000
+AGAIN_AT_ONCE: Final = 20_000
+"""How many notes of a segment are read at once, and about how many of its URLs are offered at once."""
+
+log = logging.getLogger("drumlin.coordinator")
 
 
 class OwedSegment(msgspec.Struct, frozen=True):
@@ -54,22 +76,55 @@ class Owed:
         self._known: set[str] = set()
         """Segments that this coordinator has noted, so their names need not be written with each batch."""
         self._compressor = zstandard.ZstdCompressor(level=1)
+        self._counts: Counter[str] | None = None
+        """How many segments each node owes; None if nobody looks what has arrived."""
+        self._counted_at = float("-inf")
+        self._told: set[str] = set()
+        """Nodes of which a line says that they have to wait."""
 
     async def note(self, segment: str, kept: Sequence[Kept], now: float) -> None:
         """Note the URLs of results that are about to be settled, of leases of the node that makes the segment. If they
-        are sent again, the note is the same."""
+        are sent again, the note is the same. `Refused` if the node owes too much: nothing is noted then, and the
+        results have to wait."""
         node = node_of_segment(segment)
         kept = [one for one in kept if node and node_of_result(one.result) == node]
         if not kept:
             return
         if segment not in self._known:
             if await self._engine.get_entry(TABLE, segment) is None:
+                await self._check_room(node, now)
                 await self._engine.put_entries(TABLE, {segment: msgspec.msgpack.encode(now)})
             self._known = {*(self._known if len(self._known) < KNOWN_MAX else ()), segment}
         urls = [(one.result.url, one.key.depth) for one in kept]
         note = self._compressor.compress(msgspec.msgpack.encode(urls))
         key = xxhash.xxh3_64_hexdigest("\n".join(one.result.assignment_id for one in kept).encode())
         await self._engine.put_entries(f"{TABLE}.{segment}", {key: note})
+
+    async def _check_room(self, node: str, now: float) -> None:
+        """Refuse one more segment of a node that owes too many. A node whose bundles nobody takes waits as it does when
+        no coordinator answers: it keeps what it has, and fetches nothing more."""
+        if not 0.0 <= now - self._counted_at < COUNT_EVERY_S:
+            self._counted_at = now
+            self._counts = await self._count(now)
+        if self._counts is None:
+            return
+        if self._counts[node] < EACH_MAX:
+            self._counts[node] += 1
+            self._told.discard(node)
+            return
+        if node not in self._told:
+            self._told.add(node)
+            said = event(Event.REFUSED, node=node)
+            log.warning("the node %s owes %d bundles; further results of it wait", node, EACH_MAX, extra=said)
+        message = f"{EACH_MAX:,} bundles of this node have not arrived in the store."
+        hint = "See in its log why it cannot send them. Its results are taken again when some have arrived."
+        raise Refused(429, "owes_too_much", message, hint, retry_after_s=COUNT_EVERY_S)
+
+    async def _count(self, now: float) -> Counter[str] | None:
+        looked = await self._engine.get_meta(LOOKED_KEY)
+        if looked is None or now - msgspec.msgpack.decode(looked, type=float) > LOOKED_AGO_S_MAX:
+            return None
+        return Counter([one.node for one in await owed_segments(self._engine)])
 
 
 async def owed_segments(engine: Engine) -> list[OwedSegment]:
@@ -82,9 +137,11 @@ async def owed_segments(engine: Engine) -> list[OwedSegment]:
 async def owed_urls(engine: Engine, segment: str) -> list[tuple[str, int]]:
     """The URLs of a segment, with their depths."""
     notes = await engine.get_entries(f"{TABLE}.{segment}")
-    kind = list[tuple[str, int]]
-    urls = (msgspec.msgpack.decode(decompressed(note, NOTE_BYTES_MAX), type=kind) for note in notes.values())
-    return list(dict.fromkeys(one for some in urls for one in some))
+    return list(dict.fromkeys(one for note in notes.values() for one in _urls_in(note)))
+
+
+def _urls_in(note: bytes) -> list[tuple[str, int]]:
+    return msgspec.msgpack.decode(decompressed(note, NOTE_BYTES_MAX), type=list[tuple[str, int]])
 
 
 async def paid(engine: Engine, segment: str) -> None:
@@ -95,12 +152,53 @@ async def paid(engine: Engine, segment: str) -> None:
     await engine.delete_entries(TABLE, [segment])
 
 
+async def note_looked(engine: Engine, now: float) -> None:
+    """Note that what has arrived was just looked for, and is not noted as owed any more."""
+    await engine.put_meta(LOOKED_KEY, msgspec.msgpack.encode(now))
+
+
+class FetchedAgain(NamedTuple):
+    """What became of a lost segment, or of a part of it: how many URLs were looked at, and how many of them are fetched
+    again; and whether that was all of it."""
+
+    urls: int
+    again: int
+    whole: bool
+
+
 async def fetch_again(engine: Engine, segment: str, now: float) -> int:
-    """Have the URLs of a lost segment fetched again; returns how many. It may be repeated after a kill: a URL that was
-    queued again is not done, so it is left alone. If the bundle comes after all, its pages are in the store twice, each
-    with its own time."""
+    """Have the URLs of a lost segment fetched again; returns how many. If the bundle comes after all, its pages are in
+    the store twice, each with its own time."""
+    again, whole = 0, False
+    while not whole:
+        _, added, whole = await fetch_part_again(engine, segment, now, AGAIN_AT_ONCE)
+        again += added
+    return again
+
+
+async def fetch_part_again(engine: Engine, segment: str, now: float, urls_max: int) -> FetchedAgain:
+    """Have URLs of a lost segment fetched again: about so many, or at least those of one batch. It may be repeated
+    after a kill: a URL that was queued again is not done, so it is left alone."""
+    table = f"{TABLE}.{segment}"
+    notes = await engine.last_entries(table, limit=NOTES_AT_ONCE)
+    found, taken = dict[tuple[str, int], None](), list[str]()
+    for key, note in notes.items():
+        if len(found) >= urls_max:
+            break
+        taken.append(key)
+        found |= dict.fromkeys(_urls_in(note))
+    again = await _offer_again(engine, list(found), now)
+    whole = len(taken) == len(notes) < NOTES_AT_ONCE
+    if whole:
+        await paid(engine, segment)
+    else:
+        await engine.delete_entries(table, taken)
+    return FetchedAgain(len(found), again, whole)
+
+
+async def _offer_again(engine: Engine, found: Sequence[tuple[str, int]], now: float) -> int:
     by_place: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for url, depth in await owed_urls(engine, segment):
+    for url, depth in found:
         by_place[host_of(url), depth].append(url)
     again = 0
     for (host, depth), urls in by_place.items():
@@ -111,5 +209,4 @@ async def fetch_again(engine: Engine, segment: str, now: float) -> int:
         again += added[shard].count(Added.ADDED)
     if again:
         await engine.count(COUNTER_SHARD, {COUNTER: again})
-    await paid(engine, segment)
     return again

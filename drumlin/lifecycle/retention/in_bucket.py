@@ -101,20 +101,36 @@ class BucketStore:
         items = self._items(step.unit.movable)
         if items is None:
             return Left.CHANGED
-        moved = [self._copied(item, step.to, now) for item in items]
-        done = self._change(items, entry_of(BY, now, add=moved))
+        moved = [msgspec.structs.replace(item, place=step.to, moved=now) for item in items]
+        done = False
+        try:
+            for item in items:
+                self._copy(item, step.to)
+            done = self._change(items, entry_of(BY, now, add=moved))
+        finally:
+            if not done:
+                self._delete_copies(moved)
         if done:
             self._delete_objects(items)
         return None if done else Left.CHANGED
 
-    def _copied(self, item: Item, to: str, now: float) -> Item:
+    def _delete_copies(self, copies: Sequence[Item]) -> None:
+        """Delete copies of what was replaced or deleted while they were made, perhaps because somebody wanted it gone:
+        nothing will ever name them. Those of files that are still what they were stay: another run may be about to name
+        them, and the next one uses them."""
+        contents = self.files.manifest.contents()
+        for copy in copies:
+            live = contents.item(copy.path)
+            if live is None or live.name != copy.name:
+                open_place(copy.place).delete(copy.name)
+
+    def _copy(self, item: Item, to: str) -> None:
         digest = item.name.split("/")[1]
         with _scratch() as folder:
             copy = folder / "moved"
             self.files.bucket.fetch(item.name, copy, ITEM_BYTES_MAX)
             with copy.open("rb") as file:
                 open_place(to).put(item.name, file, item.bytes, digest)
-        return msgspec.structs.replace(item, place=to, moved=now)
 
     def _take_text(self, unit: Unit, now: float) -> Left | None:
         items = self._items(unit.paths)

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Protocol
 
 from drumlin.lifecycle.book import (
-    BEGUN,
-    DONE,
+    RETENTION_WAITS,
     Book,
+    RemovalUnderWay,
     Signature,
+    begin_run,
     check_no_removal,
+    end_run,
     holds_of,
-    note_run,
     open_book,
     policy_of,
+    runs_not_done,
 )
 from drumlin.lifecycle.retention.planning import Left, Plan, Step, Tally, Unit, held_by, make_plan
 from drumlin.lifecycle.retention.policy import Policy
@@ -62,22 +64,34 @@ def apply(files: StoreFiles, logs: Path | None, who: Signature) -> Tally:
     store, book = store_of(files, logs), open_book(files)
     with store.working(who.at):
         # A removal does not reach what was moved elsewhere, and what it has begun is only put right by its end.
-        check_no_removal(book.orders(), "retention could move what it has to remove", "apply retention")
+        check_no_removal(book.orders(), *RETENTION_WAITS)
         plan = _plan(files, store, book, who.at)
-        if plan.steps:
-            note_run(book, who, BEGUN, plan.tally.said)
+        if plan.steps or runs_not_done(book.orders()):
+            begin_run(book, who, plan.tally.said)
         done = Tally(left=plan.tally.left, held_by=plan.tally.held_by)
-        for step in plan.steps:
-            # A hold may have come since the plan was made: a run may take hours.
-            holds = holds_of(book.orders())
-            hold = held_by(step.unit, holds) if holds.all != plan.holds.all else None
-            why = Left.HELD if hold is not None else store.perform(step, who.at)
-            if why is None:
-                done.add(step)
-            else:
-                done.leave(step.unit.kind, why, hold)
-    note_run(book, who, DONE, done.said)
+        try:
+            for step in plan.steps:
+                _perform(store, book, plan, step, who.at, done)
+        except RemovalUnderWay:
+            # It touches nothing from here on, so the removal need not wait for another run.
+            end_run(book, who, done.said)
+            raise
+    end_run(book, who, done.said)
     return done
+
+
+def _perform(store: Store, book: Book, plan: Plan, step: Step, now: float, done: Tally) -> None:
+    """Carry out a step, unless a hold has come since the plan was made: a run may take hours. It may also have been
+    taken for a killed one, so that a removal has begun."""
+    orders = book.orders()
+    check_no_removal(orders, *RETENTION_WAITS)
+    holds = holds_of(orders)
+    hold = held_by(step.unit, holds) if holds.all != plan.holds.all else None
+    why = Left.HELD if hold is not None else store.perform(step, now)
+    if why is None:
+        done.add(step)
+    else:
+        done.leave(step.unit.kind, why, hold)
 
 
 def _plan(files: StoreFiles, store: Store, book: Book, now: float) -> Plan:

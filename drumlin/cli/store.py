@@ -82,12 +82,12 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
     """
     import tempfile
 
-    from drumlin.lifecycle.held import held_segments, next_to_join
+    from drumlin.lifecycle.held import begin_joining, held_segments, next_to_join
     from drumlin.store.objects.compaction import compact
     from drumlin.store.objects.mark import untold_segments
 
     files, joined = _bucket(loaded), 0
-    untold = untold_segments(files)
+    removals, untold = begin_joining(files), untold_segments(files)
     if untold:
         say(loaded.process, f"Left alone until Kafka is told of it (--events): {counted(len(untold), 'segment')}.")
     with tempfile.TemporaryDirectory(prefix="drumlin-compact-") as folder:
@@ -95,7 +95,7 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
         kept = held | untold
         while segments := next_to_join(files, kept, everything=everything):
             joined += len(segments)
-            if dry_run or not compact(files, segments, Path(folder)):
+            if dry_run or not compact(files, segments, Path(folder), removals):
                 break
     if held:
         say(loaded.process, f"Left alone, because a hold covers it: {counted(len(held), 'segment')}.")

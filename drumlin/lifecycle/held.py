@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumlin.lifecycle.book import holds_in
+from drumlin.lifecycle.book import check_no_removal, holds_in, open_book
 from drumlin.lifecycle.retention.found import newest_of, units
 from drumlin.lifecycle.retention.planning import CLOCKS_DIFFER_S, held_by
 from drumlin.lifecycle.retention.policy import Kind, Policy, Rule
@@ -25,6 +25,14 @@ def held_segments(files: ObjectFiles) -> set[str]:
         return segments
     found = units(files, Policy({Kind.TABLES: Rule()}), lambda kind, name: None)
     return {unit.name for unit in found if held_by(unit, holds) is not None} & segments
+
+
+def begin_joining(files: ObjectFiles) -> str:
+    """To be called before segments are joined; returns what `compact` wants to know of removals. RemovalUnderWay if one
+    is not done: it would delete what is joined meanwhile."""
+    removals = files.removals()
+    check_no_removal(open_book(files).orders(), "files that are joined could be lost", "join segments")
+    return removals
 
 
 def next_to_join(files: ObjectFiles, kept: set[str], *, everything: bool = False) -> list[Segment]:

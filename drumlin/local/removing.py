@@ -7,7 +7,9 @@ and checkpoints too; then report and audit log are written. If it is killed, the
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import secrets
 import tempfile
 import time
@@ -33,7 +35,7 @@ from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.engines.kept import CLOSED_KEY, Closed
 from drumlin.engines.rocksdb.engine import CHECKPOINTS
-from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
+from drumlin.errors import BusyError, ConfigError, DrumlinError, EngineError, StorageError
 from drumlin.events.options import EventsOptions
 from drumlin.events.schema import RESULTS, VERSION, Message, Removal, encode, row_id
 from drumlin.lifecycle.book import (
@@ -82,6 +84,14 @@ BEGUN: Final = Closed(
 )
 """What an engine says of itself until a removal is done (`CLOSED_KEY`); its name is that of the tombstones."""
 UNTOLD: Final = "Start the crawl or its coordinators again with --events until all is sent, end them, and repeat."
+BEAT_KEY: Final = "removal_beat"
+BEAT_S: Final = 0.25
+BEATS_SEEN_S: Final = 1.5
+"""For how long a removal that is at work is looked for."""
+AT_WORK: Final = (
+    "Another removal is at work on this crawl.",
+    "Wait until it has ended, and repeat. If it was killed, repeat the command that was given then.",
+)
 NAMES_SHOWN_MAX: Final = 5
 TELL_S: Final = 30.0
 TELL_POLL_S: Final = 0.05
@@ -125,8 +135,9 @@ async def remove(
     async with frontier_at(place.engine, closed=True) as engine, at_rest(engine, today):
         _check_store(place, (await engine.get_meta(CRAWL_ID_KEY) or b"").decode())
         with _alone(place):
-            resumed = await _check_open(engine, targets, dry_run=dry_run)
-            report = await _remove(place, engine, targets, today, resumed=resumed, dry_run=dry_run, by=by)
+            async with only_one(engine):
+                resumed = await _check_open(engine, targets, dry_run=dry_run)
+                report = await _remove(place, engine, targets, today, resumed=resumed, dry_run=dry_run, by=by)
             crawl = (await engine.get_meta(CRAWL_ID_KEY) or b"").decode()
     if not dry_run and place.engine.startswith(ROCKSDB):
         await _begin_anew(f"{ROCKSDB}{frontier_folder(Path(place.engine.removeprefix(ROCKSDB)))}")
@@ -136,6 +147,41 @@ async def remove(
     if not dry_run and events is not None:
         tell(events, targets, crawl, today)
     return report
+
+
+@contextlib.asynccontextmanager
+async def only_one(engine: Engine) -> AsyncIterator[None]:
+    """BusyError if another removal is at work on this engine. Locks of directories do not reach other machines, so a
+    removal says in the engine several times a second that it is at work. One that was killed falls silent."""
+    if not engine.shared:
+        yield
+        return
+    before, mine = await engine.get_meta(BEAT_KEY), secrets.token_hex(8)
+    await asyncio.sleep(BEATS_SEEN_S)
+    if await engine.get_meta(BEAT_KEY) != before:
+        raise BusyError(*AT_WORK)
+    await engine.put_meta(BEAT_KEY, mine.encode())
+    # If two begin at the same moment, the later word counts.
+    await asyncio.sleep(BEATS_SEEN_S)
+    if await engine.get_meta(BEAT_KEY) != mine.encode():
+        raise BusyError(*AT_WORK)
+    beating = asyncio.create_task(_beat(engine, mine))
+    try:
+        yield
+    finally:
+        beating.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await beating
+        with contextlib.suppress(DrumlinError):
+            await engine.put_meta(BEAT_KEY, b"")
+
+
+async def _beat(engine: Engine, mine: str) -> None:
+    for number in itertools.count():
+        # An engine that is away for a moment must not silence it for good.
+        with contextlib.suppress(DrumlinError):
+            await engine.put_meta(BEAT_KEY, f"{mine} {number}".encode())
+        await asyncio.sleep(BEAT_S)
 
 
 def _check_store(place: Place, crawl: str) -> None:
@@ -188,13 +234,14 @@ async def _remove(
         await engine.put_meta(CLOSED_KEY, msgspec.structs.replace(BEGUN, name=" ".join(names)).written())
         await put(engine, targets.each, candidate, today)
         if is_objects(place.store):
-            _replace(files, IN_STORE, await packed(engine))
+            _replace(files, IN_STORE, await packed(engine, secrets.token_hex(8)))
     counts = Counts()
     for folder in place.folders:
         check_none_pending(folder) if dry_run else finish(folder)
-        counts.add(Directory(folder, targets, JOURNALS, BLACK_BOX).remove(dry_run=dry_run))
+        directory = Directory(folder, targets, JOURNALS, BLACK_BOX)
+        counts.add(await asyncio.to_thread(directory.remove, dry_run=dry_run))
     if is_objects(place.store):
-        counts.add(_from_bucket(files, targets, today, dry_run=dry_run))
+        counts.add(await asyncio.to_thread(_from_bucket, files, targets, today, dry_run=dry_run))
     counts.add(await remove_from(engine, targets, SCRUBS, now, dry_run=dry_run))
     counts.checkpoints = await _from_others(place, targets, await packed(engine), dry_run=dry_run)
     report = Report(names, f"{datetime.fromtimestamp(today, UTC):%Y-%m-%dT%H:%M:%SZ}", dry_run, resumed, counts)

@@ -69,7 +69,7 @@ class BucketUpkeep:
             log.exception("the upkeep of %s failed, for a reason nobody foresaw", self._files, extra=event(Event.BUG))
 
     def _compact(self) -> None:
-        from drumlin.lifecycle.held import held_segments, next_to_join
+        from drumlin.lifecycle.held import begin_joining, held_segments, next_to_join
         from drumlin.store.objects.compaction import compact, due
         from drumlin.store.objects.mark import read_mark, untold_segments
 
@@ -83,8 +83,9 @@ class BucketUpkeep:
         untold = untold_segments(self._files)
         if not due(contents, kept=untold):
             return
+        removals = begin_joining(self._files)
         segments = next_to_join(self._files, untold | held_segments(self._files))
-        if segments and compact(self._files, segments, self._folder):
+        if segments and compact(self._files, segments, self._folder, removals):
             log.info("joined %d segments of %s into one", len(segments), self._files)
 
     def _collect(self) -> None:

@@ -81,10 +81,14 @@ class StoreFiles(Protocol):
     def write(self, path: str, content: bytes) -> None:
         """Write a small file as a whole: others see all of it or nothing. `OSError` or `StorageError` if it cannot."""
 
-    def publish(self, segment: str, members: Mapping[str, Path]) -> bool:
+    def publish(self, segment: str, members: Mapping[str, Path], removals: str | None = None) -> bool:
         """Add a complete segment: files that lie on this machine, by their paths in the store. Once this returns they
         are safe from power loss; readers see the segment as a whole or not at all. Returns whether any was new; a
-        segment that is there already changes nothing. Raises `OtherContent` if one of another content is there."""
+        segment that is there already changes nothing. Raises `OtherContent` if one of another content is there.
+        `removals` is what `removals()` said before what was removed on request was taken out of the files."""
+
+    def removals(self) -> str:
+        """In a bucket, where nothing keeps writers out, this differs after each removal on request that has begun."""
 
     def has_segment(self, segment: str) -> bool:
         """Whether a segment was ever published, also if retention has deleted it since."""
@@ -158,7 +162,11 @@ class DirectoryFiles:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, content, rivals=True)
 
-    def publish(self, segment: str, members: Mapping[str, Path]) -> bool:
+    def removals(self) -> str:
+        # Writers of a directory hold a lock, which a removal waits for.
+        return ""
+
+    def publish(self, segment: str, members: Mapping[str, Path], removals: str | None = None) -> bool:
         if self._ledger.retired(_pages_of(segment)) is not None:
             # It was here, and somebody sends it once more: what retention has deleted must not come back.
             return False

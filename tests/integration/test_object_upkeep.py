@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -14,13 +15,17 @@ import pytest
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.memory.engine import MemoryEngine
-from drumlin.lifecycle.held import next_to_join
+from drumlin.errors import StorageError
+from drumlin.lifecycle.book import RemovalUnderWay, Signature, end_removal, open_book
+from drumlin.lifecycle.book import begin_removal as book_of_removal
+from drumlin.lifecycle.held import begin_joining, next_to_join
 from drumlin.lifecycle.removal.bucket import BucketRemoval
 from drumlin.lifecycle.removal.targets import Targets, What, parse_target
 from drumlin.model import Outcome
 from drumlin.serving import upkeep
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter
 from drumlin.store.copies import stored_capture
+from drumlin.store.names import TOMBSTONES
 from drumlin.store.objects import collection, compaction, uploads
 from drumlin.store.objects.bucket import Bucket
 from drumlin.store.objects.collection import find_garbage, missing_objects, remove_garbage
@@ -210,6 +215,71 @@ def test_a_removal_ends_uploads_by_requests_that_are_dated_now(
     assert list(unfinished_uploads(store.bucket, time.time())) == []
     # This server accepts requests of any date, others only those of the last and next fifteen minutes.
     assert max(abs(time.time() - date) for date in dated) < 900
+
+
+def begin_removal(store: ObjectFiles, folder: Path) -> None:
+    """What a removal does first and last: its tombstones enter the manifest, and what nothing names is deleted."""
+    tombstones = folder / "tombstones"
+    tombstones.write_bytes(secrets.token_bytes(8))
+    other = ObjectFiles(store.bucket)
+    other.replace(TOMBSTONES, tombstones)
+    BucketRemoval(other, Targets([parse_target(What.HOST, "gone.test")]), folder, time.time()).remove(dry_run=False)
+
+
+def test_a_compaction_that_a_removal_overtakes_is_not_done(
+    store: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls = [url for node in ("a", "b") for url in publish(store, tmp_path, node)]
+    joined = compaction._join
+
+    def joining(*arguments: Any) -> Any:
+        made = joined(*arguments)
+        begin_removal(store, tmp_path)
+        return made
+
+    monkeypatch.setattr(compaction, "_join", joining)
+    assert not compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    assert missing_objects(store) == []
+    monkeypatch.setattr(compaction, "_join", joined)
+    assert compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    assert stored_urls(downloaded(ObjectFiles(store.bucket), tmp_path / "out")) == sorted(urls)
+
+
+def test_a_segment_that_a_removal_overtakes_is_sent_again(store: ObjectFiles, tmp_path: Path) -> None:
+    publish(store, tmp_path, "a")
+    root = tmp_path / "a"
+    members = {str(path.relative_to(root)).replace("a-1f", "b-1f"): path for path in root.rglob("*") if path.is_file()}
+    members = {path.replace("-a.", "-b."): file for path, file in members.items()}
+    before = store.removals()
+    begin_removal(store, tmp_path)
+    with pytest.raises(StorageError, match="begun to remove"):
+        store.publish("b-1f-00001", members, before)
+    assert store.publish("b-1f-00001", members, store.removals())
+    assert missing_objects(store) == []
+
+
+def test_nobody_joins_segments_while_a_removal_is_not_done(store: ObjectFiles, tmp_path: Path) -> None:
+    publish(store, tmp_path, "a")
+    who, book = Signature("alice", "root", time.time()), open_book(store)
+    book_of_removal(book, who, "host:1", lambda holds: None)
+    with pytest.raises(RemovalUnderWay, match="files that are joined could be lost"):
+        begin_joining(store)
+    end_removal(book, who, "host:1")
+    assert begin_joining(store) == ""
+
+
+def test_a_removal_goes_on_where_an_object_is_missing(store: ObjectFiles, tmp_path: Path) -> None:
+    for node in ("a", "b", "c"):
+        publish(store, tmp_path, node)
+    items = store.manifest.contents().items()
+    [warc] = [item for item in items if item.path.endswith("-a.warc.gz")]
+    [table] = [item for item in items if item.path == "tables/pages/b-1f-00001.parquet"]
+    store.bucket.delete([warc.name, table.name])
+    targets = Targets([parse_target(What.HOST, f"{node}.test") for node in ("a", "b")])
+    for dry_run in (True, False):
+        counts = BucketRemoval(store, targets, tmp_path, time.time()).remove(dry_run=dry_run)
+        assert (counts.missing_files, counts.captures, counts.pages, counts.index_lines) == (2, PAGES, PAGES, 2 * PAGES)
+    assert sorted(missing_objects(store)) == sorted([warc.path, table.path])
 
 
 def test_an_upload_that_was_never_completed_is_ended(store: ObjectFiles) -> None:

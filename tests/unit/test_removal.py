@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 from typing import Any
@@ -513,3 +514,50 @@ def test_kafka_is_told_what_was_removed() -> None:
     broker.refusing = True
     with pytest.raises(StorageError, match="not authorized"):
         tell(MemoryOptions.at(broker), targets(HOST), "crawl", 5.0)
+
+
+@pytest.fixture
+def shared_engine(monkeypatch: pytest.MonkeyPatch) -> MemoryEngine:
+    """An engine that removals on several machines reach, and removals that look at each other for less long."""
+    monkeypatch.setattr(removing, "BEAT_S", 0.01)
+    monkeypatch.setattr(removing, "BEATS_SEEN_S", 0.1)
+    engine = MemoryEngine()
+    monkeypatch.setattr(engine, "shared", True)
+    return engine
+
+
+def test_a_second_removal_on_another_machine_waits_for_the_first(shared_engine: MemoryEngine) -> None:
+    async def scene() -> None:
+        async with removing.only_one(shared_engine):
+            with pytest.raises(BusyError, match="at work"):
+                async with removing.only_one(shared_engine):
+                    raise AssertionError("two at once")
+        async with removing.only_one(shared_engine):
+            pass
+
+    asyncio.run(scene())
+
+
+def test_of_two_removals_that_begin_at_once_one_goes_on(shared_engine: MemoryEngine) -> None:
+    async def at_work(until: asyncio.Event) -> None:
+        async with removing.only_one(shared_engine):
+            await until.wait()
+
+    async def scene() -> None:
+        done = asyncio.Event()
+        both = [asyncio.create_task(at_work(done)) for _ in range(2)]
+        [refused], _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        assert isinstance(refused.exception(), BusyError)
+        done.set()
+        assert (await asyncio.gather(*both, return_exceptions=True)).count(None) == 1
+
+    asyncio.run(scene())
+
+
+def test_a_removal_that_was_killed_does_not_keep_the_next_one_away(shared_engine: MemoryEngine) -> None:
+    async def scene() -> None:
+        await shared_engine.put_meta(removing.BEAT_KEY, b"of somebody who was killed 17")
+        async with removing.only_one(shared_engine):
+            pass
+
+    asyncio.run(scene())

@@ -2,12 +2,16 @@
 the old ones are deleted.
 
 If it is killed before the entry, the new objects are in no manifest, and are collected. If it is killed after it, the
-next removal deletes what is left: whatever is in no manifest goes at once, because nobody writes or reads meanwhile.
+next removal deletes what is left: whatever is in no manifest goes at once. Nothing keeps writers out of a bucket. So a
+removal begins with an entry that has the tombstones: whoever has uploaded something before it does not name it after it
+(`Contents.removals`), and whoever would begin to write after it finds in the book that a removal is under way.
 """
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +19,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from drumlin.disk import translated_disk_errors
-from drumlin.errors import BusyError
+from drumlin.errors import BusyError, StorageError
 from drumlin.lifecycle.removal import rows, warcs
 from drumlin.lifecycle.removal.counts import KEPT_ROWS, Counts
 from drumlin.lifecycle.removal.names import free_stem
@@ -44,6 +48,7 @@ class BucketRemoval:
     def __init__(self, files: ObjectFiles, targets: Targets, folder: Path, now: float) -> None:
         self._files, self._targets, self._folder, self._now = files, targets, folder, now
         self._contents = files.manifest.contents()
+        self._number = self._contents.number
         self._moves: dict[str, Moved] = {}
         self._added: list[Item] = []
         self._replaced: list[Item] = []
@@ -56,10 +61,12 @@ class BucketRemoval:
         ):
             work = Path(scratch)
             for item in self._of("warc/", WARC_SUFFIX):
-                self._warc(item, work, dry_run=dry_run)
+                with self._unless_missing(item):
+                    self._warc(item, work, dry_run=dry_run)
             for table in (FETCHES, LINKS, PAGES):
                 for item in self._of(f"tables/{table}/", PARQUET_SUFFIX):
-                    self._table(item, table, work, dry_run=dry_run)
+                    with self._unless_missing(item):
+                        self._table(item, table, work, dry_run=dry_run)
             self._report(work, dry_run=dry_run)
         self.counts.files = len(self._replaced)
         if not dry_run:
@@ -67,31 +74,53 @@ class BucketRemoval:
             self._delete()
         return self.counts
 
+    @contextlib.contextmanager
+    def _unless_missing(self, item: Item) -> Iterator[None]:
+        """Go on if the object of a file is missing in the bucket: there is nothing of it to remove."""
+        try:
+            yield
+        except (OSError, StorageError):
+            if self._files.bucket.head(item.name) is not None:
+                raise
+            self.counts.missing_files += 1
+
     def _of(self, folder: str, suffix: str) -> list[Item]:
         found = [one for one in self._contents.items() if one.path.startswith(folder) and one.path.endswith(suffix)]
         return sorted(found, key=lambda item: item.path)
 
     def _warc(self, item: Item, work: Path, *, dry_run: bool) -> None:
         local, fresh = work / "old", work / "new"
-        self._files.bucket.fetch(item.name, local, WARC_BYTES_MAX)
-        found = warcs.look(local, self._targets.covers, self._targets.names)
-        self.counts.add(found.counts)
         old = item.path.removeprefix("warc/")
         index = self._contents.item(f"warc/{old.removesuffix(WARC_SUFFIX)}{CDXJ_SUFFIX}")
+        try:
+            self._files.bucket.fetch(item.name, local, WARC_BYTES_MAX)
+        except FileNotFoundError:
+            local.unlink(missing_ok=True)
+            self.counts.missing_files += 1
+            self._index(index, fresh, dry_run=dry_run)
+            return
+        found = warcs.look(local, self._targets.covers, self._targets.names)
+        self.counts.add(found.counts)
         if found.changes:
             stem = free_stem(old.removesuffix(WARC_SUFFIX), self._is_taken)
             self._moves[old] = found.moved(stem + WARC_SUFFIX)
             if not dry_run:
                 warcs.write(local, fresh, found.parts)
             self._put(item, f"warc/{stem}{WARC_SUFFIX}", fresh, dry_run=dry_run)
-            if index is not None:
-                lines = iter(self._files.bucket.get(index.name).splitlines(keepends=True))
-                kept, removed = warcs.index_without(lines, self._targets.covers, self._moves)
-                self.counts.index_lines += removed
-                if not dry_run:
-                    fresh.write_bytes(b"".join(kept))
-                self._put(index, f"warc/{stem}{CDXJ_SUFFIX}", fresh, dry_run=dry_run)
+            self._index(index, fresh, stem, dry_run=dry_run)
         local.unlink()
+
+    def _index(self, index: Item | None, fresh: Path, stem: str = "", *, dry_run: bool) -> None:
+        """The index of a WARC file, which has the name `stem` now; of one that is missing without a new name."""
+        if index is None:
+            return
+        lines = iter(self._files.bucket.get(index.name).splitlines(keepends=True))
+        kept, removed = warcs.index_without(lines, self._targets.covers, self._moves)
+        self.counts.index_lines += removed
+        if stem or removed:
+            if not dry_run:
+                fresh.write_bytes(b"".join(kept))
+            self._put(index, f"warc/{stem}{CDXJ_SUFFIX}" if stem else index.path, fresh, dry_run=dry_run)
 
     def _is_taken(self, stem: str) -> bool:
         name = stem + WARC_SUFFIX
@@ -132,21 +161,23 @@ class BucketRemoval:
             file.unlink()
 
     def _publish(self) -> None:
-        """Replace all files in one entry, if they are still what they were."""
+        """Replace all files in one entry, if nobody has changed anything since they were looked at."""
         if not self._replaced:
+            if self._files.manifest.contents().number != self._number:
+                raise self._changed()
             return
         gone = [item.path for item in self._replaced]
 
         def replaced(contents: Contents) -> Entry | None:
-            there = all(contents.item(item.path) == item for item in self._replaced)
-            return entry_of(BY, self._now, self._added, gone) if there else None
+            return entry_of(BY, self._now, self._added, gone) if contents.number == self._number else None
 
         if not self._files.manifest.change(replaced):
-            raise BusyError(
-                f"Somebody else has changed {self._files} meanwhile.", "End all who write there, and repeat."
-            )
+            raise self._changed()
         if self._files.manifest.contents().item(f"warc/{INDEX_NAME}") is not None:
             self._files.complete(self._folder)
+
+    def _changed(self) -> BusyError:
+        return BusyError(f"Somebody else has changed {self._files} meanwhile.", "End all who write there, and repeat.")
 
     def _delete(self) -> None:
         """Delete what is in no manifest now, and the indexes of segments, which have hashes of URLs: they are made

@@ -41,6 +41,8 @@ class Counts(msgspec.Struct):
     """Checkpoints of the frontier that had something of it."""
     files: int = 0
     """Files of the store that are written anew."""
+    missing_files: int = 0
+    """Files of a store in a bucket whose objects are missing: damage from before, which a removal cannot look into."""
     kept_page_rows: int = 0
     kept_link_rows: int = 0
     kept_fetch_rows: int = 0
@@ -59,7 +61,7 @@ class Counts(msgspec.Struct):
     @property
     def removed(self) -> int:
         """How many things of all kinds are removed."""
-        return sum(getattr(self, name) for name in self.__struct_fields__ if name not in KEPT and name != "files")
+        return sum(getattr(self, name) for name in self.__struct_fields__ if name not in KEPT)
 
     @property
     def mentions(self) -> int:
@@ -68,7 +70,9 @@ class Counts(msgspec.Struct):
 
 
 KEPT = frozenset(
-    name for name in Counts.__struct_fields__ if name.startswith("kept_") or name == "revisits_without_payload"
+    name
+    for name in Counts.__struct_fields__
+    if name.startswith("kept_") or name in ("revisits_without_payload", "files", "missing_files")
 )
 KEPT_ROWS = {"pages": "kept_page_rows", "links": "kept_link_rows", "fetches": "kept_fetch_rows"}
 """Where rows of others are counted, by their tables."""

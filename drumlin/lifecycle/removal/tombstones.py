@@ -17,6 +17,7 @@ from drumlin.engines.base import Engine
 from drumlin.lifecycle.removal.targets import Target, What
 from drumlin.model import NewURLs
 from drumlin.store.files import StoreFiles
+from drumlin.store.names import TOMBSTONES
 from drumlin.urls import domain_of, host_of, host_or_nothing, identity, meant
 
 KEY: Final = "removal_key"
@@ -24,7 +25,7 @@ TABLE: Final = "removed"
 KEY_BYTES: Final = 32
 DIGEST_BYTES: Final = 16
 HOSTS_CACHED_MAX: Final = 65_536
-IN_STORE: Final = "removals/tombstones.json"
+IN_STORE: Final = TOMBSTONES
 """Where a store in a bucket has them too."""
 
 
@@ -114,11 +115,13 @@ class Tombstones:
 class _Stored(msgspec.Struct):
     key: bytes
     entries: dict[str, bytes]
+    removal: str = ""
+    """Another for each removal, so the file differs too if a removal adds no tombstone (`StoreFiles.removals`)."""
 
 
-async def packed(engine: Engine) -> bytes:
+async def packed(engine: Engine, removal: str = "") -> bytes:
     """All tombstones and their key, for `IN_STORE`."""
-    return msgspec.json.encode(_Stored(await engine.get_meta(KEY) or b"", await engine.get_entries(TABLE)))
+    return msgspec.json.encode(_Stored(await engine.get_meta(KEY) or b"", await engine.get_entries(TABLE), removal))
 
 
 async def copy_to(engine: Engine, content: bytes) -> None:

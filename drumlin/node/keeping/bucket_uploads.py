@@ -84,9 +84,9 @@ class BucketUploads:
             tempfile.TemporaryDirectory(prefix=".upload-", dir=self._folder) as scratch,
         ):
             try:
-                members = _unpacked(bundle, Path(scratch))
+                members, removals = _unpacked(bundle, Path(scratch)), self._files.removals()
                 if self._may_publish(segment, members):
-                    self._files.publish(segment, members)
+                    self._files.publish(segment, members, removals)
             except OtherContent as other:
                 put_aside(bundle, Refusal(RefusalCode.BUNDLE_EXISTS, other.message, other.hint))
                 return

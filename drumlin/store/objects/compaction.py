@@ -78,8 +78,10 @@ def due(
     return joined if enough and len(joined) > 1 else []
 
 
-def compact(files: ObjectFiles, segments: Sequence[Segment], folder: Path) -> bool:
-    """Join segments into one, working in a folder of this machine. Returns whether it was done."""
+def compact(files: ObjectFiles, segments: Sequence[Segment], folder: Path, removals: str | None = None) -> bool:
+    """Join segments into one, working in a folder of this machine. Returns whether it was done. It is not if a removal
+    has begun since `removals` was asked for (`ObjectFiles.removals`): the new objects may be deleted then."""
+    before = files.removals() if removals is None else removals
     with translated_disk_errors(folder), tempfile.TemporaryDirectory(prefix=".compacting-", dir=folder) as scratch:
         now = files.bucket.time()
         writer = f"compacted.{secrets.token_hex(6)}"
@@ -89,7 +91,7 @@ def compact(files: ObjectFiles, segments: Sequence[Segment], folder: Path) -> bo
     old = [item for one in segments for item in one.items]
 
     def replaced(contents: Contents) -> Entry | None:
-        there = all(contents.item(item.path) == item for item in old)
+        there = contents.removals == before and all(contents.item(item.path) == item for item in old)
         return entry_of("compaction", now, items, [item.path for item in old], [name]) if there else None
 
     done = files.manifest.change(replaced)

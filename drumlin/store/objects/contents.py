@@ -13,6 +13,7 @@ import msgspec
 import zstandard
 
 from drumlin.store.frames import decompressed
+from drumlin.store.names import TOMBSTONES
 from drumlin.store.warc.cdxj import INDEX_NAME
 from drumlin.store.warc.file import WARC_SUFFIX
 
@@ -115,6 +116,13 @@ class Contents:
 
     def __len__(self) -> int:
         return len(self._items)
+
+    @property
+    def removals(self) -> str:
+        """Different after each removal on request that has begun. A removal deletes objects that nothing names yet, so
+        whoever has uploaded some before it must not name them after it."""
+        tombstones = self._items.get(TOMBSTONES)
+        return tombstones.name if tombstones is not None else ""
 
     def item(self, path: str) -> Item | None:
         return self._items.get(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from drumlin.clock import monotonic
-from drumlin.errors import StorageError
+from drumlin.errors import Cause, StorageError
 from drumlin.store.files import Inbox, OtherContent, StoredFile
 from drumlin.store.ledger import Retired
 from drumlin.store.objects.address import Address
@@ -128,9 +128,12 @@ class ObjectFiles:
     def write(self, path: str, content: bytes) -> None:
         self.bucket.put(f"{DERIVED}/{path}", content)
 
-    def publish(self, segment: str, members: Mapping[str, Path]) -> bool:
-        now = time.time()
-        known = segment in self.manifest.contents().segments
+    def removals(self) -> str:
+        return self.manifest.contents().removals
+
+    def publish(self, segment: str, members: Mapping[str, Path], removals: str | None = None) -> bool:
+        now, contents = time.time(), self.manifest.contents()
+        known, before = segment in contents.segments, contents.removals if removals is None else removals
         with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
             # What is there already is not sent again, but looked at: it must be the same.
             bring = self._as_item if known else self.upload
@@ -138,6 +141,7 @@ class ObjectFiles:
 
         def added(contents: Contents) -> Entry | None:
             _check_same(contents, items)
+            self._check_removals(contents, before)
             if segment in contents.segments:
                 return None
             return entry_of(self._by, now, items, segments=[segment])
@@ -145,14 +149,21 @@ class ObjectFiles:
         return self.manifest.change(added)
 
     def replace(self, path: str, file: Path) -> None:
-        now = self.bucket.time()
+        now, before = self.bucket.time(), self.removals()
         item = self.upload(path, file, now=now)
 
         def replaced(contents: Contents) -> Entry | None:
+            self._check_removals(contents, before)
             there = contents.item(path)
             return None if there is not None and there.name == item.name else entry_of(self._by, now, [item])
 
         self.manifest.change(replaced)
+
+    def _check_removals(self, contents: Contents, before: str) -> None:
+        """Refuse to name what was uploaded before a removal began: it may be deleted by now, or of what was removed."""
+        if contents.removals != before:
+            message = f"Somebody has begun to remove something from {self} meanwhile."
+            raise StorageError(message, "It is tried again.", code=Cause.STORE_FAILED)
 
     def complete(self, folder: Path) -> None:
         items = self.manifest.contents().folder("warc")

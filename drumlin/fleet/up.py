@@ -19,6 +19,7 @@ from drumlin.tls import CertificateFiles
 POLL_S = 0.1
 START_S_MAX = 300.0
 END_S_MAX = sum(PATIENCE_S.values()) + 3 * KILLED_S_MAX
+LOCK_S_MAX = 5.0
 SUPERVISOR_LOG = "supervisor"
 
 
@@ -83,12 +84,17 @@ def down(paths: FleetPaths, *, at_once: bool = False) -> list[str]:
 
 
 def _take_lock_of_nobody(paths: FleetPaths) -> int:
-    """The lock of a fleet without a supervisor. If it is held, what runs of the fleet is not left over, but needed."""
-    try:
-        return paths.take_lock()
-    except BusyError:
-        hint = "Wait for it, and repeat. It may be `drumlin remove`, `drumlin frontier` or `drumlin fleet up`."
-        raise BusyError(f"A command works on this fleet, in {paths.root}.", hint) from None
+    """The lock of a fleet without a supervisor. If it stays held, what runs of the fleet is not left over, but needed.
+    A supervisor that was just killed may have been starting a process, which still has a copy of it for a moment."""
+    deadline = time.monotonic() + LOCK_S_MAX
+    while True:
+        try:
+            return paths.take_lock()
+        except BusyError:
+            if time.monotonic() > deadline:
+                hint = "Wait for it, and repeat. It may be `drumlin remove`, `drumlin frontier` or `drumlin fleet up`."
+                raise BusyError(f"A command works on this fleet, in {paths.root}.", hint) from None
+        time.sleep(POLL_S)
 
 
 def _end_left(paths: FleetPaths, *, at_once: bool) -> list[str]:

@@ -15,13 +15,12 @@ import pytest
 
 from drumlin.config import load
 from drumlin.errors import BusyError, EngineError
-from drumlin.fleet import at_rest
+from drumlin.fleet import at_rest, up
 from drumlin.fleet.at_rest import drop_copies, rewrite_log
 from drumlin.fleet.cluster import RedisServer
 from drumlin.fleet.founding import found_fleet
 from drumlin.fleet.layout import FleetPaths, FleetPlan, FleetProcess, FleetRecord, FleetState, ProcessRole
 from drumlin.fleet.marks import ProcessMark
-from drumlin.fleet.up import down
 
 
 class Rewriting(RedisServer):
@@ -99,15 +98,33 @@ def server(paths: FleetPaths) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_down_leaves_a_command_alone_and_cleans_up_after_one_that_was_killed(
-    paths: FleetPaths, server: subprocess.Popen[bytes]
+    paths: FleetPaths, server: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(up, "LOCK_S_MAX", 0.0)
     lock = paths.take_lock()
     with pytest.raises(BusyError, match="A command works on this fleet"):
-        down(paths, at_once=True)
+        up.down(paths, at_once=True)
     assert server.poll() is None
     os.close(lock)
-    down(paths, at_once=True)
+    up.down(paths, at_once=True)
     assert server.wait() == -signal.SIGKILL
+    assert not paths.read().running
+
+
+def test_down_waits_for_the_lock_of_a_supervisor_that_was_just_killed(
+    paths: FleetPaths, server: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = paths.take_lock()
+    looks: list[float] = []
+
+    def look(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            os.close(lock)
+
+    monkeypatch.setattr("drumlin.fleet.up.time.sleep", look)
+    up.down(paths)
+    assert server.wait() == -signal.SIGTERM
     assert not paths.read().running
 
 

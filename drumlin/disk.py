@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,9 @@ OPEN_SUFFIX: Final = ".open"
 """A file whose name ends so is still being appended to, or was when its process died."""
 PARTIAL_SUFFIX: Final = ".partial"
 """A file whose name ends so is being written as a whole; one that is found after a crash is useless."""
+
+SCRATCH_PREFIX: Final = ".scratch-"
+"""A folder whose name begins so has the files of a piece of work that is under way, or was when its process died."""
 
 READABLE: Final = 0o644
 PRIVATE: Final = 0o600
@@ -51,6 +56,22 @@ def translated_disk_errors(folder: Path) -> Iterator[None]:
         if cause.errno not in _REASONS:
             raise
         raise storage_error(Path(cause.filename or folder), cause) from cause
+
+
+@contextmanager
+def scratch_folder(within: Path) -> Iterator[Path]:
+    """A folder for the files of one piece of work, which goes with them when the work ends."""
+    with (
+        translated_disk_errors(within),
+        tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=within) as scratch,
+    ):
+        yield Path(scratch)
+
+
+def discard_scratch(within: Path) -> None:
+    """Delete what killed processes have left of their work. Call this only while nobody is at work there."""
+    for folder in within.glob(SCRATCH_PREFIX + "*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync_directory(directory: Path) -> None:

@@ -17,6 +17,7 @@ from drumlin.access.tokens import Role
 from drumlin.api.intake import bundles as bundles_module
 from drumlin.api.intake.bundles import INCOMING, LEFTOVER_S, sweep
 from drumlin.coordinator.taking import owed
+from drumlin.disk import SCRATCH_PREFIX
 from drumlin.protocol import Result, Results
 from drumlin.store import merge
 from drumlin.store.bundles import BODY
@@ -76,14 +77,16 @@ def test_a_neighbour_may_send_what_a_dead_node_settled(
 
 def test_what_a_dead_coordinator_left_is_swept_and_what_another_is_at_stays(store: Path) -> None:
     now = time.time()
-    for name, age_s in (("n1/dead.1", LEFTOVER_S + 60), ("n2/alive.1", LEFTOVER_S - 60)):
-        part = store / INCOMING / name / BODY
+    places = (INCOMING + "/n1/dead.1", INCOMING + "/n2/alive.1", SCRATCH_PREFIX + "dead", SCRATCH_PREFIX + "alive")
+    for place, age_s in zip(places, (LEFTOVER_S + 60, LEFTOVER_S - 60) * 2, strict=True):
+        part = store / place / BODY
         part.parent.mkdir(parents=True)
         part.write_bytes(b"half a bundle")
         for path in (part, part.parent):
             os.utime(path, (now - age_s,) * 2)
     sweep(store, now)
     assert [path.name for path in (store / INCOMING).glob("*/*")] == ["alive.1"]
+    assert [path.name for path in store.glob(SCRATCH_PREFIX + "*")] == [SCRATCH_PREFIX + "alive"]
     sweep(store / "missing", now)
 
 

@@ -14,6 +14,7 @@ from drumlin.engines.blocking import drive
 from drumlin.lifecycle.removal.targets import Target, What
 from drumlin.lifecycle.removal.tombstones import IN_STORE, packed, put
 from drumlin.model import Outcome
+from drumlin.node.keeping import bucket_uploads
 from drumlin.node.keeping.bucket_uploads import BucketUploads
 from drumlin.protocol import Result, Results
 from drumlin.store import merge
@@ -101,6 +102,21 @@ def test_the_removed_is_refused_when_it_is_named_or_found_and_people_are_told(
     engine = coordinator.dispatcher.engine
     found = [drive(engine.story(engine.shard_of(host_of(url)), url)) is not None for url in result.links]
     assert found == [True, False]
+
+
+def test_a_bundle_that_was_uploaded_leaves_nothing_in_the_spool(
+    node: BundlingNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node ends when it has no bundle any more, and its thread with it."""
+    segment, members = node.bundle(*URLS)
+    bundle = tmp_path / "spool" / f"{segment}.tar"
+    bundle.parent.mkdir()
+    bundle.write_bytes(tarred(members))
+    left: list[list[Path]] = []
+    monkeypatch.setattr(bucket_uploads, "remove", lambda path: left.append(list(path.parent.iterdir())))
+    with s3_server(tmp_path / "s3") as server:
+        BucketUploads(server.store("late"), bundle.parent)._upload_all([bundle])
+    assert left == [[bundle]]
 
 
 def test_a_node_with_credentials_takes_it_out_before_it_uploads(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from drumlin.disk import SCRATCH_PREFIX
 from drumlin.model import Duplicate, FailureKind, Outcome
 from drumlin.node.keeping import archive as archive_module
 from drumlin.node.keeping.archive import SHOWN_WITHIN_S, Archive, Arrival, CrawlPaths
@@ -96,6 +97,14 @@ def test_what_was_answered_is_not_sent_again_and_all_that_counted_gets_its_rows(
     assert [path.name for path in dead.spool(NODE).iterdir()] == []
     assert len(list(dead.warc.glob("*.warc.gz"))) == 1
     check_settled(dead, surplus=2)
+
+
+def test_half_an_upload_that_a_dead_node_left_goes(dead: CrawlPaths) -> None:
+    scratch = dead.spool(NODE) / (SCRATCH_PREFIX + "1")
+    scratch.mkdir()
+    (scratch / "pages.parquet").write_bytes(b"pages")
+    assert recover(dead, NODE, pipeline(), taking([]))
+    assert not scratch.exists()
 
 
 def test_what_did_not_count_is_not_in_the_index_of_a_node_that_lives(paths: CrawlPaths) -> None:

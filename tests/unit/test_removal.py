@@ -14,7 +14,7 @@ import pytest
 from drumlin.api.intake import kept
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.taking.findings import Findings
-from drumlin.disk import AppendFile
+from drumlin.disk import SCRATCH_PREFIX, AppendFile
 from drumlin.engines.base import Engine
 from drumlin.engines.blocking import drive, open_blocking
 from drumlin.engines.kept import CLOSED_KEY
@@ -58,6 +58,7 @@ from drumlin.store.ledger import Ledger, LedgerLine
 from drumlin.store.ledger import Moved as Elsewhere
 from drumlin.store.moves import Moved
 from drumlin.store.names import node_of_warc
+from drumlin.store.spools import SPOOLS
 from tests.harness.memory_broker import MemoryBroker, MemoryOptions, decode
 from tests.harness.warcs import read_captures
 from tests.unit.store_captures import FETCHED, HTML, make_capture
@@ -484,6 +485,18 @@ def test_a_store_whose_files_are_elsewhere_is_refused(tmp_path: Path) -> None:
     Ledger(tmp_path).append(LedgerLine(1.0, "warc", "x", moved=[moved]))
     with pytest.raises(ConfigError, match="were moved to /cold"):
         check_may_go(Place("rocksdb:x", str(tmp_path)), DirectoryFiles(tmp_path), targets())
+
+
+def test_pages_that_killed_processes_were_at_work_on_go_whosever_they_are(tmp_path: Path) -> None:
+    folders = [tmp_path / (SCRATCH_PREFIX + "1"), tmp_path / SPOOLS / "n0" / (SCRATCH_PREFIX + "2")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "pages.parquet").write_bytes(b"b.test")
+    directory = Directory(tmp_path, targets(Target(What.HOST, "a.test")), JOURNALS, BLACK_BOX)
+    directory.remove(dry_run=True)
+    assert all(folder.exists() for folder in folders)
+    directory.remove(dry_run=False)
+    assert not any(folder.exists() for folder in folders)
 
 
 def test_an_empty_directory_has_nothing_to_remove(tmp_path: Path) -> None:

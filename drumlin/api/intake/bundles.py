@@ -39,7 +39,7 @@ from drumlin.config import CoordinatorConfig
 from drumlin.config.quantities import format_size
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.receipts import unsettled
-from drumlin.disk import translated_disk_errors
+from drumlin.disk import SCRATCH_PREFIX, translated_disk_errors
 from drumlin.http.refusal import Refused
 from drumlin.logs import Event, event
 from drumlin.protocol import SHARED, BundleOffer, BundlePlace, BundleStored
@@ -259,8 +259,8 @@ class Bundles:
 
 
 def sweep(store: Path, now: float) -> None:
-    """Remove what dead coordinators left of bundles; `now` is by the clock that dates files."""
-    for folder in (store / INCOMING).glob("*/*"):
+    """Remove what dead coordinators left of bundles and of other work; `now` is by the clock that dates files."""
+    for folder in (*(store / INCOMING).glob("*/*"), *store.glob(SCRATCH_PREFIX + "*")):
         if _written(folder) < now - LEFTOVER_S:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -10,7 +10,6 @@ removal begins with an entry that has the tombstones: whoever has uploaded somet
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow.parquet as pq
 
-from drumlin.disk import translated_disk_errors
+from drumlin.disk import scratch_folder
 from drumlin.errors import BusyError, StorageError
 from drumlin.lifecycle.removal import rows, warcs
 from drumlin.lifecycle.removal.counts import KEPT_ROWS, Counts
@@ -55,11 +54,7 @@ class BucketRemoval:
         self.counts = Counts()
 
     def remove(self, *, dry_run: bool) -> Counts:
-        with (
-            translated_disk_errors(self._folder),
-            tempfile.TemporaryDirectory(prefix=".removing-", dir=self._folder) as scratch,
-        ):
-            work = Path(scratch)
+        with scratch_folder(self._folder) as work:
             for item in self._of("warc/", WARC_SUFFIX):
                 with self._unless_missing(item):
                     self._warc(item, work, dry_run=dry_run)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from drumlin.disk import OPEN_SUFFIX, PARTIAL_SUFFIX, PRIVATE, remove, write_whole
+from drumlin.disk import OPEN_SUFFIX, PARTIAL_SUFFIX, PRIVATE, discard_scratch, remove, write_whole
 from drumlin.events.coordinating import FOLDER
 from drumlin.events.dead import DEAD_NAME
 from drumlin.lifecycle.removal import rows, warcs
@@ -83,6 +83,8 @@ class Directory:
         discard_unfinished(self._root / "tables")
         for path in [*self._root.glob("*" + PARTIAL_SUFFIX), *self._root.glob(f"*/*{PARTIAL_SUFFIX}")]:
             remove(path)
+        for folder in (self._root, *(self._root / SPOOLS).glob("*")):
+            discard_scratch(folder)
         for folder in USELESS:
             shutil.rmtree(self._root / folder, ignore_errors=True)
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 import shutil
 import tarfile
-import tempfile
 import threading
 from pathlib import Path
 from typing import Final
 
 from drumlin.clock import monotonic
-from drumlin.disk import remove, translated_disk_errors
+from drumlin.disk import remove, scratch_folder
 from drumlin.errors import DrumlinError
 from drumlin.lifecycle.removal.tombstones import stored
 from drumlin.logs import Event, event
@@ -79,18 +78,16 @@ class BucketUploads:
 
     def _upload(self, bundle: Path) -> None:
         segment = bundle.name.removesuffix(BUNDLE_SUFFIX)
-        with (
-            translated_disk_errors(bundle),
-            tempfile.TemporaryDirectory(prefix=".upload-", dir=self._folder) as scratch,
-        ):
-            try:
-                members, removals = _unpacked(bundle, Path(scratch)), self._files.removals()
+        try:
+            with scratch_folder(self._folder) as work:
+                members, removals = _unpacked(bundle, work), self._files.removals()
                 if self._may_publish(segment, members):
                     self._files.publish(segment, members, removals)
-            except OtherContent as other:
-                put_aside(bundle, Refusal(RefusalCode.BUNDLE_EXISTS, other.message, other.hint))
-                return
-            remove(bundle)
+        except OtherContent as other:
+            put_aside(bundle, Refusal(RefusalCode.BUNDLE_EXISTS, other.message, other.hint))
+            return
+        # At last, when nothing else of it is left on this disk: a node with no bundle ends, whatever this thread does.
+        remove(bundle)
 
     def _may_publish(self, segment: str, members: dict[str, Path]) -> bool:
         """Take out what was removed on request while this node was away. False if the store has the segment already:

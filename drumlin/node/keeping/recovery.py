@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from drumlin.disk import OPEN_SUFFIX, remove
+from drumlin.disk import OPEN_SUFFIX, discard_scratch, remove
 from drumlin.errors import SiteError
 from drumlin.events.owed import owe
 from drumlin.fetch.decode import decode
@@ -56,6 +56,7 @@ def _leftovers(folder: Path, paths: CrawlPaths) -> Iterator[Path]:
 def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) -> bool:
     """Finish what a dead node left. False if the coordinator does not accept all of it yet, because it still believes
     the node to be alive: then the journals keep the answers that came, and the rest is left for another time."""
+    discard_scratch(paths.spool(node))
     journals = [FoundJournal(path) for path in _unbundled(paths, node)]
     answered = [_ask(journal, submit, bundled=paths.bundled) for journal in journals]
     if not all(answered):

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from drumlin.disk import replace, translated_disk_errors
+from drumlin.disk import replace, scratch_folder
 from drumlin.store.moved_rows import moved_rows
 from drumlin.store.moves import Moved, Moves
 from drumlin.store.names import segment_name
@@ -82,10 +81,10 @@ def compact(files: ObjectFiles, segments: Sequence[Segment], folder: Path, remov
     """Join segments into one, working in a folder of this machine. Returns whether it was done. It is not if a removal
     has begun since `removals` was asked for (`ObjectFiles.removals`): the new objects may be deleted then."""
     before = files.removals() if removals is None else removals
-    with translated_disk_errors(folder), tempfile.TemporaryDirectory(prefix=".compacting-", dir=folder) as scratch:
+    with scratch_folder(folder) as work:
         now = files.bucket.time()
         writer = f"compacted.{secrets.token_hex(6)}"
-        name, work = segment_name(writer, now, 1), Path(scratch)
+        name = segment_name(writer, now, 1)
         made = _join(files, segments, work, name, _warc_name(writer, now))
         items = [files.upload(path, file, segment=name, now=now) for path, file in made.items()]
     old = [item for one in segments for item in one.items]

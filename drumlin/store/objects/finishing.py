@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from drumlin.disk import translated_disk_errors
+from drumlin.disk import scratch_folder
 from drumlin.store.objects.bucket import Bucket
 from drumlin.store.objects.contents import Item
 from drumlin.store.warc.cdxj import merge
@@ -20,8 +19,7 @@ INDEX_BYTES_MAX: Final = 16 * 1024**3
 def merged_index(bucket: Bucket, indexes: Sequence[Item], folder: Path, keep: Callable[[Path], None]) -> None:
     """Merge these indexes, in a folder of this machine, and hand the merged one to `keep`."""
     folder.mkdir(parents=True, exist_ok=True)
-    with translated_disk_errors(folder), tempfile.TemporaryDirectory(prefix=".merging-", dir=folder) as scratch:
-        parts = Path(scratch)
+    with scratch_folder(folder) as parts:
         with ThreadPoolExecutor(READ_AT_ONCE) as pool:
             fetched = [
                 pool.submit(bucket.fetch, item.name, parts / Path(item.path).name, INDEX_BYTES_MAX) for item in indexes

@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=15.0, help="of each half of a pair")
     parser.add_argument("--hosts", type=int, default=400)
-    parser.add_argument("--pages", type=int, default=3_000, help="of each host")
+    parser.add_argument("--pages", type=int, default=6_000, help="of each host")
     chosen = parser.parse_args()
     ratios, cpu = [], []
     folder = Path(tempfile.mkdtemp(dir=TMPFS, prefix="drumlin-watched-"))

@@ -125,7 +125,7 @@ class Dispatcher:
             Narrowing(engine, self.steering, self.findings),
             lambda weight: self.lanes.lane(weight),
         )
-        self._settler, self._owed = Settler(engine, self.steering, chance), Owed(engine)
+        self._settler, self._owed = Settler(engine, self.steering, chance), Owed(engine, self.nodes)
         self._chance, self._margin_s = chance, agreed_s(engine)
         self._moving = asyncio.Lock()
         """Held while the state is read or changed, or else what was read before a change could undo it."""
@@ -344,7 +344,7 @@ class Dispatcher:
         await breathe()
         prospects = await self._settler.foresee(batch, every=bool(results.segment))
         if results.segment:
-            await self._owed.note(results.segment, prospects.that_count(batch.kept), now)
+            await self._owed.note(results.segment, prospects.that_count(batch.kept), now, node)
         await breathe()
         offered = await self.findings.of(batch, prospects, apart, breathe)
         await self._offer(offered, now)

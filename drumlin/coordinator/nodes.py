@@ -189,6 +189,11 @@ class NodeRegistry:
         record = await self.find(engine, node)
         return record is not None and record.registered_at > 0
 
+    async def recovers(self, engine: Engine, node: str) -> bool:
+        """Whether the node still sends what earlier processes have left, and so has not begun to send bundles."""
+        record = await self.stored(engine, node)
+        return record is not None and not record.released
+
     async def has_left(self, engine: Engine, node: str) -> bool:
         record = await self.find(engine, node)
         return record is not None and record.status is NodeStatus.INACTIVE

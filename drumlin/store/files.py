@@ -181,7 +181,12 @@ class DirectoryFiles:
 
     def has_segment(self, segment: str) -> bool:
         pages = _pages_of(segment)
-        return (self.root / pages).exists() or self._ledger.retired(pages) is not None
+        try:
+            return (self.root / pages).exists() or self._ledger.retired(pages) is not None
+        except OSError as cause:
+            # A file that is missing is an answer; a disk that cannot tell, such as a network's, is none.
+            hint = "Check the disk, or the network that it is on."
+            raise StorageError(f"Cannot read {self.root}: {cause.strerror or cause}.", hint) from cause
 
     def retired(self, path: str) -> Retired | None:
         return self._ledger.retired(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import random
 from pathlib import Path
@@ -27,6 +28,7 @@ from drumlin.coordinator.taking.owed import (
 from drumlin.coordinator.taking.settling import Kept, Prospects
 from drumlin.engines import open_engine
 from drumlin.engines.memory.engine import MemoryEngine
+from drumlin.errors import StorageError
 from drumlin.http.refusal import Refused
 from drumlin.model import NewURLs, Outcome, Settled, Settlement, TaskState, Verdict
 from drumlin.protocol import CrawlState, Register, Result, read_assignment_id
@@ -143,6 +145,24 @@ def test_a_bundle_counts_as_lost_after_its_time_unless_it_has_arrived(
     asyncio.run(run())
 
 
+def test_a_disk_that_cannot_tell_what_is_there_ends_no_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(path: Path) -> bool:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    async def run() -> None:
+        engine = await engine_with_done(1)
+        await noted(engine)
+        monkeypatch.setattr(Path, "exists", stale)
+        with pytest.raises(StorageError, match="Stale file handle"):
+            DirectoryFiles(tmp_path).has_segment(SEGMENT)
+        await lost_bundles_of(engine, tmp_path).tick(10_000.0)
+        assert len(await owed_segments(engine)) == 1
+
+    asyncio.run(run())
+
+
 def lost_bundles_of(engine: MemoryEngine, store: Path) -> LostBundles:
     return LostBundles(Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1)), DirectoryFiles(store), 600.0)
 
@@ -207,6 +227,29 @@ def test_a_node_that_owes_too_many_bundles_has_to_wait_until_some_have_arrived(
     asyncio.run(run())
     # One line of each coordinator, however often the node tries.
     assert caplog.text.count("the node n1 owes 2 bundles") == 2
+
+
+def test_a_node_that_owes_too_many_bundles_may_still_recover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sends bundles only after that."""
+    monkeypatch.setattr(owing, "EACH_MAX", 1)
+    monkeypatch.setattr(owing, "RECOVERED_MAX", 2)
+
+    async def run() -> None:
+        engine = MemoryEngine(1)
+        await note_looked(engine, 10.0)
+        dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
+        owed = Owed(engine, dispatcher.nodes)
+        await dispatcher.register(Register(1.0, "n1"), 10.0, address="")
+        await dispatcher.register(Register(1.0, "n2", recovering=True), 10.0, address="")
+        await owed.note("n1-1f-00001", [kept(0)], 10.0, "n1")
+        with pytest.raises(Refused):
+            await owed.note("n1-1f-00002", [kept(1)], 10.0, "n1")
+        for serial in (2, 3):
+            await owed.note(f"n1-1f-{serial:05}", [kept(1)], 10.0, "n2")
+        with pytest.raises(Refused):
+            await owed.note("n1-1f-00004", [kept(1)], 10.0, "n2")
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("looked", [None, 10.0])

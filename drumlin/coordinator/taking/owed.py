@@ -23,6 +23,7 @@ import msgspec
 import xxhash
 import zstandard
 
+from drumlin.coordinator.nodes import NodeRegistry
 from drumlin.coordinator.taking.receipts import node_of_result
 from drumlin.coordinator.taking.settling import Kept
 from drumlin.engines.base import Added, Engine
@@ -45,6 +46,9 @@ minute, after 1,000 pages or after 64 MiB. So of small ones that nobody takes th
 count as lost after a day. Of full ones it has long kept the 4 GiB after which it fetches nothing more by default: 1,000
 pages of any site take more than 430 kB. Each coordinator may let a node owe so many more than the last count, since
 none hears what the others note."""
+RECOVERED_MAX: Final = 1_000
+"""How many more a node may owe that recovers. It sends no bundle before it has sent the results that were left, so it
+would owe too many for ever."""
 COUNT_EVERY_S: Final = 20.0
 """How old a count may be of what nodes owe; to it a coordinator adds what it has noted itself since."""
 LOOKED_KEY: Final = "owed_looked"
@@ -71,8 +75,8 @@ class OwedSegment(msgspec.Struct, frozen=True):
 class Owed:
     """Notes what nodes owe."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, nodes: NodeRegistry | None = None) -> None:
+        self._engine, self._nodes = engine, nodes
         self._known: set[str] = set()
         """Segments that this coordinator has noted, so their names need not be written with each batch."""
         self._compressor = zstandard.ZstdCompressor(level=1)
@@ -82,17 +86,17 @@ class Owed:
         self._told: set[str] = set()
         """Nodes of which a line says that they have to wait."""
 
-    async def note(self, segment: str, kept: Sequence[Kept], now: float) -> None:
+    async def note(self, segment: str, kept: Sequence[Kept], now: float, sender: str | None = None) -> None:
         """Note the URLs of results that are about to be settled, of leases of the node that makes the segment. If they
         are sent again, the note is the same. `Refused` if the node owes too much: nothing is noted then, and the
-        results have to wait."""
+        results have to wait. `sender` may be another node, which found them on a disk that both use."""
         node = node_of_segment(segment)
         kept = [one for one in kept if node and node_of_result(one.result) == node]
         if not kept:
             return
         if segment not in self._known:
             if await self._engine.get_entry(TABLE, segment) is None:
-                await self._check_room(node, now)
+                await self._check_room(node, sender or node, now)
                 await self._engine.put_entries(TABLE, {segment: msgspec.msgpack.encode(now)})
             self._known = {*(self._known if len(self._known) < KNOWN_MAX else ()), segment}
         urls = [(one.result.url, one.key.depth) for one in kept]
@@ -100,7 +104,7 @@ class Owed:
         key = xxhash.xxh3_64_hexdigest("\n".join(one.result.assignment_id for one in kept).encode())
         await self._engine.put_entries(f"{TABLE}.{segment}", {key: note})
 
-    async def _check_room(self, node: str, now: float) -> None:
+    async def _check_room(self, node: str, sender: str, now: float) -> None:
         """Refuse one more segment of a node that owes too many. A node whose bundles nobody takes waits as it does when
         no coordinator answers: it keeps what it has, and fetches nothing more."""
         if not 0.0 <= now - self._counted_at < COUNT_EVERY_S:
@@ -108,7 +112,8 @@ class Owed:
             self._counts = await self._count(now)
         if self._counts is None:
             return
-        if self._counts[node] < EACH_MAX:
+        room = EACH_MAX - self._counts[node]
+        if room > 0 or (room > -RECOVERED_MAX and await self._recovers(sender)):
             self._counts[node] += 1
             self._told.discard(node)
             return
@@ -119,6 +124,9 @@ class Owed:
         message = f"{EACH_MAX:,} bundles of this node have not arrived in the store."
         hint = "See in its log why it cannot send them. Its results are taken again when some have arrived."
         raise Refused(429, "owes_too_much", message, hint, retry_after_s=COUNT_EVERY_S)
+
+    async def _recovers(self, sender: str) -> bool:
+        return self._nodes is not None and await self._nodes.recovers(self._engine, sender)
 
     async def _count(self, now: float) -> Counter[str] | None:
         looked = await self._engine.get_meta(LOOKED_KEY)

@@ -83,8 +83,8 @@ class Directory:
         discard_unfinished(self._root / "tables")
         for path in [*self._root.glob("*" + PARTIAL_SUFFIX), *self._root.glob(f"*/*{PARTIAL_SUFFIX}")]:
             remove(path)
-        for folder in (self._root, *(self._root / SPOOLS).glob("*")):
-            discard_scratch(folder)
+        for place in (self._root, *(self._root / SPOOLS).glob("*")):
+            discard_scratch(place)
         for folder in USELESS:
             shutil.rmtree(self._root / folder, ignore_errors=True)
 

@@ -126,6 +126,8 @@ def serving(hosts: int, pages: int, *flags: str) -> Iterator[Site]:
         with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
             assert server.stdout is not None
             ready = server.stdout.readline()
+            if not ready:
+                raise SystemExit("The web ended before it served. Perhaps its pages do not fit into memory.")
             try:
                 yield Site(json.loads(ready)["port"], seeds, hosts)
             finally:

@@ -44,9 +44,7 @@ MINUTE_S = 60.0
 WINDOW_S = 5.0
 FULL_SPEED_SHARE = 0.9
 CALCULATION_STEPS = 10_000
-SIZE_MEDIAN_BYTES = 4_400
-LINKS = 20
-DISTINCT_HOSTS = 25
+SHAPE = ("--size-median", "4400", "--links", "20", "--distinct-hosts", "25")
 MEGABYTE = 1e6
 
 
@@ -226,14 +224,13 @@ def _freeze_once(subject: Subject, for_s: float) -> tuple[float, float]:
 
 
 def run(options: argparse.Namespace) -> int:
-    shape = ["--size-median", str(SIZE_MEDIAN_BYTES), "--links", str(LINKS), "--distinct-hosts", str(DISTINCT_HOSTS)]
     if options.disk:
         options.disk.mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(dir=options.disk or TMPFS, prefix="drumlin-small-"))
     drain_time_wait(TIME_WAIT_LOW, TIME_WAIT_S_MAX)
     frozen: list[tuple[float, float]] = []
     try:
-        with serving(options.hosts, options.pages, *shape) as site:
+        with serving(options.hosts, options.pages, *SHAPE) as site:
             begun = time.monotonic()
             subject = (FleetSubject if options.fleet else LocalSubject)(site, root, options)
             try:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch
 
@@ -48,6 +49,13 @@ class RocksKeyValue:
         for key, value in pairs:
             batch.put(key, value)
         self._db.write(batch)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        entries = cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=prefix))
+        for key, value in entries:
+            if not key.startswith(prefix):
+                return
+            yield key, value
 
     def close(self) -> None:
         self._db.close()

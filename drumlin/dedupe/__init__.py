@@ -20,7 +20,7 @@ precision and recall on a folder of HTML files, `python -m bench.dedupe` measure
 """
 
 from drumlin.dedupe.index import ContentIndex
-from drumlin.dedupe.near import KeyValue
+from drumlin.dedupe.near import KeyValue, memory_bytes_max
 from drumlin.dedupe.overlap import OVERLAP_MIN
 from drumlin.dedupe.sketches import SKETCH_BYTES, SKETCH_FORMAT, TEXT_BYTES_MAX, digest, readable, sketches
 
@@ -32,6 +32,7 @@ __all__ = [
     "ContentIndex",
     "KeyValue",
     "digest",
+    "memory_bytes_max",
     "readable",
     "sketches",
 ]

@@ -17,7 +17,16 @@ from typing import NamedTuple
 import msgspec
 from xxhash import xxh3_64_digest
 
-from drumlin.dedupe.near import DOMAIN_KEY_BYTES, REFERENCE_BYTES, KeyValue, Near, NearIndex, Scan, Sketched
+from drumlin.dedupe.near import (
+    DOMAIN_KEY_BYTES,
+    REFERENCE_BYTES,
+    KeyValue,
+    Near,
+    NearIndex,
+    Scan,
+    Sketched,
+    memory_bytes_max,
+)
 from drumlin.dedupe.overlap import OVERLAP_MIN
 from drumlin.dedupe.sketches import readable
 from drumlin.errors import EngineError
@@ -26,10 +35,6 @@ from drumlin.urls import domain_of, host_of
 
 RECORD_BATCH_MAX = 128
 """How many contents are worked on and written at a time. It bounds the memory and the size of one write."""
-
-MEMORY_BYTES_MAX = 128 << 20
-"""How much memory the sketches of domains may take: about 800,000 sketches, or 50,000 small domains. A domain that is
-larger by itself is kept in memory while it is in use."""
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -60,9 +65,10 @@ class Forgotten(NamedTuple):
 class ContentIndex:
     """Finds earlier captures with the same or nearly the same content. One writer, and one instance, per store."""
 
-    def __init__(self, kv: KeyValue, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
+    def __init__(self, kv: KeyValue, memory_bytes: int | None = None) -> None:
+        """The copies of sketches may take so many bytes, or `memory_bytes_max()`."""
         self._kv = kv
-        self._near = NearIndex(kv, memory_bytes_max)
+        self._near = NearIndex(kv, memory_bytes_max() if memory_bytes is None else memory_bytes)
 
     def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
         """For each domain and digest, the first capture of exactly this content in the domain, if there is one."""

@@ -16,18 +16,24 @@ too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from drumlin.dedupe.runs import DomainSketches
 from drumlin.dedupe.search import Match, as_words, nearest
 from drumlin.dedupe.sketches import FORMAT, SKETCH_BYTES, Words
 from drumlin.errors import EngineError
+from drumlin.memory import machine_bytes
 
 CHUNK_ENTRIES = 4
 """Entries in one value of the store: more make reading a domain cheaper, fewer make inserting cheaper."""
 
-LOAD_CHUNKS_MAX = 8_192
-"""How many chunks of a domain are read at a time (3 MB)."""
+MEMORY_BYTES_MIN = 128 << 20
+MEMORY_SHARE = 32
+"""Copies of sketches may take this fraction of the machine's memory, or so many bytes if that is more: 128 MB are
+about 800,000 sketches, or 50,000 small domains. A domain that is larger by itself is kept in memory while it is in use.
+If the domains that are in use at the same time do not fit, nearly every page makes its whole domain be read again: with
+128 MB, 2,000 domains of 600 pages were crawled at a third of the speed."""
 
 DOMAIN_SKETCHES_MAX = 1 << 21
 """How many sketches one domain keeps (0.25 GB in memory while it is in use)."""
@@ -46,9 +52,17 @@ class KeyValue(Protocol):
 
     def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None: ...
 
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys that begin with `prefix`, in order, with their values."""
+
 
 Scan = Callable[[bytes], Iterator[tuple[bytes, bytes]]]
 """All keys of such a store that begin with a prefix, in order, with their values; only to move an index."""
+
+
+def memory_bytes_max() -> int:
+    """How much memory the copies of sketches may take on this machine."""
+    return max(MEMORY_BYTES_MIN, machine_bytes() // MEMORY_SHARE)
 
 
 class Sketched(NamedTuple):
@@ -93,9 +107,9 @@ class NearIndex:
     """The sketches of all domains. The caller must write the changes that `place` returns before it calls again, or
     call `forget` if it could not."""
 
-    def __init__(self, kv: KeyValue, memory_bytes_max: int) -> None:
+    def __init__(self, kv: KeyValue, memory_bytes: int) -> None:
         self._kv = kv
-        self._memory_bytes_max = memory_bytes_max
+        self._memory_bytes_max = memory_bytes
         self._domains: dict[bytes, _Domain] = {}  # The least recently used first.
         self._memory_bytes = 0
 
@@ -176,15 +190,10 @@ class NearIndex:
 
     def _chunks(self, key: bytes, first_chunk: bytes | None) -> list[bytes]:
         """All chunks of a domain: a chunk exists only when the one before it is full."""
-        chunks = [first_chunk] if first_chunk else []
-        while chunks and len(chunks[-1]) == _CHUNK_BYTES:
-            more = min(2 * len(chunks), LOAD_CHUNKS_MAX)
-            wanted = [_chunk_key(key, number) for number in range(len(chunks), len(chunks) + more)]
-            found = [chunk for chunk in self._kv.get_many(wanted) if chunk]
-            chunks += found
-            if len(found) < more:
-                break
-        return chunks
+        if not first_chunk or len(first_chunk) < _CHUNK_BYTES:
+            return [first_chunk] if first_chunk else []
+        # To scan costs less than half of asking for each key, which nobody knows in advance anyway.
+        return [first_chunk, *(chunk for _, chunk in islice(self._kv.scan(_chunks_prefix(key)), 1, None))]
 
     def _evict(self, used: set[bytes]) -> None:
         """Count by how much the domains in use have grown. Beyond the limit, drop others, the least recently used
@@ -221,5 +230,9 @@ class NearIndex:
         return chunk[end - REFERENCE_BYTES : end]
 
 
+def _chunks_prefix(domain: bytes) -> bytes:
+    return domain + bytes((FORMAT,))
+
+
 def _chunk_key(domain: bytes, number: int) -> bytes:
-    return domain + bytes((FORMAT,)) + number.to_bytes(4, "big")
+    return _chunks_prefix(domain) + number.to_bytes(4, "big")

@@ -65,10 +65,7 @@ class Values(Protocol):
 
 
 class ScannedKeyValue(KeyValue, Protocol):
-    """`drumlin.dedupe.KeyValue` that can be told, and from which something can be removed."""
-
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Keys that begin with `prefix`, in order, with their values."""
+    """`drumlin.dedupe.KeyValue` from which something can be removed."""
 
     def change(self, put: Mapping[bytes, bytes], delete: Sequence[bytes]) -> None:
         """Set and remove values, all or none."""

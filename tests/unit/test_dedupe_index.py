@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
@@ -35,6 +35,9 @@ class DictKeyValue:
         if self.failing:
             raise OSError("no space")
         self.values.update(pairs)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return ((key, self.values[key]) for key in sorted(self.values) if key.startswith(prefix))
 
 
 @functools.cache
@@ -218,7 +221,7 @@ def test_a_domain_that_outgrows_its_tail_misses_no_neighbour(memory_bytes_max: i
 
 
 def test_domains_beyond_the_memory_limit_are_read_again(kv: DictKeyValue) -> None:
-    index = ContentIndex(kv, memory_bytes_max=3000)
+    index = ContentIndex(kv, memory_bytes=3000)
     originals = {}
     for round_number in range(20):
         for site in range(4):

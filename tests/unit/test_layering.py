@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "drumlin"
 
 # A unit may import the units of earlier rows, and itself.
 LAYERS: list[set[str]] = [
-    {"model", "errors", "protocol", "clock", "disk", "garbage_collection", "lines", "logs"}
+    {"model", "errors", "protocol", "clock", "disk", "garbage_collection", "lines", "logs", "memory"}
     | {"http", "metrics", "tracing", "ui"},
     {"urls"},
     {"frontier", "robots", "dedupe"},
@@ -44,6 +44,7 @@ ALLOWED = {
     "clock": set[str](),
     "disk": {"errors"},
     "garbage_collection": set[str](),
+    "memory": set[str](),
     "lines": set[str](),
     "logs": {"lines"},
     "tracing": {"errors", "logs"},

@@ -10,7 +10,7 @@ versions called near-duplicates is ignored. `adopt` fills the new log. Exact dup
 
 Limits: a domain keeps its first `DOMAIN_CONTENTS_MAX` contents. Redis takes about 350 bytes a page (the URL and record
 id of the first capture among them); the copies here take 120 to 230 bytes a page of the domains in use, up to
-`MEMORY_BYTES_MAX`.
+`dedupe.memory_bytes_max`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from drumlin.dedupe.near import memory_bytes_max
 from drumlin.dedupe.overlap import OVERLAP_MIN
 from drumlin.dedupe.runs import DomainSketches
 from drumlin.dedupe.search import as_words, nearest
@@ -31,7 +32,6 @@ from drumlin.model import Content, Duplicate
 
 DIGEST_BYTES = 12
 DOMAIN_CONTENTS_MAX = 1 << 18
-MEMORY_BYTES_MAX = 128 << 20
 ATTEMPTS_MAX = 4
 """A content is recorded at this attempt even if others have recorded more meanwhile, so busy domains make progress."""
 
@@ -103,7 +103,7 @@ class RedisContents:
         self._lookups = lookups
         self._duplicates = duplicates
         self._domains: dict[str, _Domain] = {}  # The least recently used first.
-        self._memory_bytes = 0
+        self._memory_bytes, self._memory_bytes_max = 0, memory_bytes_max()
 
     async def known(self, items: Sequence[tuple[str, bytes]]) -> list[Duplicate | None]:
         """For each domain and digest, the first capture of exactly this content there, if any.
@@ -210,7 +210,7 @@ class RedisContents:
         return domain
 
     def _forget_oldest(self) -> None:
-        while self._memory_bytes > MEMORY_BYTES_MAX and self._domains:
+        while self._memory_bytes > self._memory_bytes_max and self._domains:
             self._forget(next(iter(self._domains)))
 
 

@@ -157,17 +157,17 @@ class BucketRemoval:
 
     def _publish(self) -> None:
         """Replace all files in one entry, if nobody has changed anything since they were looked at."""
-        if not self._replaced:
-            if self._files.manifest.contents().number != self._number:
-                raise self._changed()
-            return
         gone = [item.path for item in self._replaced]
 
         def replaced(contents: Contents) -> Entry | None:
             return entry_of(BY, self._now, self._added, gone) if contents.number == self._number else None
 
-        if not self._files.manifest.change(replaced):
+        if self._replaced:
+            if not self._files.manifest.change(replaced):
+                raise self._changed()
+        elif self._files.manifest.contents().number != self._number:
             raise self._changed()
+        # Also if nothing is replaced: a removal that was killed after its entry may have left the old merged index.
         if self._files.manifest.contents().item(f"warc/{INDEX_NAME}") is not None:
             self._files.complete(self._folder)
 

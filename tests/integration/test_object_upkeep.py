@@ -282,6 +282,23 @@ def test_a_removal_goes_on_where_an_object_is_missing(store: ObjectFiles, tmp_pa
     assert sorted(missing_objects(store)) == sorted([warc.path, table.path])
 
 
+def test_a_removal_goes_on_where_an_index_or_the_report_is_missing(store: ObjectFiles, tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    store.complete(tmp_path)
+    report = tmp_path / "report.json"
+    report.write_bytes(b"{}")
+    store.replace(report.name, report)
+    missing = [item for item in store.manifest.contents().items() if item.path.endswith(("-a.cdxj", report.name))]
+    store.bucket.delete([item.name for item in missing])
+    host = Targets([parse_target(What.HOST, "a.test")])
+    for dry_run in (True, False):
+        counts = BucketRemoval(store, host, tmp_path, time.time()).remove(dry_run=dry_run)
+        assert (counts.missing_files, counts.captures, counts.pages) == (2, PAGES, PAGES)
+    assert (index_names(store, "a.test"), index_names(store, "b.test")) == (False, True)
+    assert sorted(missing_objects(store)) == sorted(item.path for item in missing)
+
+
 def test_a_removal_that_is_made_again_makes_the_merged_index_that_a_killed_one_has_left(
     store: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,7 +84,10 @@ BEGUN: Final = Closed(
 )
 """What an engine says of itself until a removal is done (`CLOSED_KEY`); its name is that of the tombstones."""
 UNTOLD: Final = "Start the crawl or its coordinators again with --events until all is sent, end them, and repeat."
-BEAT_KEY: Final = "removal_beat"
+BEAT_TABLE: Final = "removal_beat"
+BEAT: Final = "last"
+"""The entry in which a removal says that it is at work. It goes when the removal ends, since a dry run changes nothing,
+not even what `drumlin frontier verify` compares."""
 BEAT_S: Final = 0.25
 BEATS_SEEN_S: Final = 1.5
 """For how long a removal that is at work is looked for."""
@@ -156,14 +159,14 @@ async def only_one(engine: Engine) -> AsyncIterator[None]:
     if not engine.shared:
         yield
         return
-    before, mine = await engine.get_meta(BEAT_KEY), secrets.token_hex(8)
+    before, mine = await engine.get_entry(BEAT_TABLE, BEAT), secrets.token_hex(8)
     await asyncio.sleep(BEATS_SEEN_S)
-    if await engine.get_meta(BEAT_KEY) != before:
+    if await engine.get_entry(BEAT_TABLE, BEAT) != before:
         raise BusyError(*AT_WORK)
-    await engine.put_meta(BEAT_KEY, mine.encode())
+    await engine.put_entries(BEAT_TABLE, {BEAT: mine.encode()})
     # If two begin at the same moment, the later word counts.
     await asyncio.sleep(BEATS_SEEN_S)
-    if await engine.get_meta(BEAT_KEY) != mine.encode():
+    if await engine.get_entry(BEAT_TABLE, BEAT) != mine.encode():
         raise BusyError(*AT_WORK)
     beating = asyncio.create_task(_beat(engine, mine))
     try:
@@ -173,14 +176,14 @@ async def only_one(engine: Engine) -> AsyncIterator[None]:
         with contextlib.suppress(asyncio.CancelledError):
             await beating
         with contextlib.suppress(DrumlinError):
-            await engine.put_meta(BEAT_KEY, b"")
+            await engine.delete_entries(BEAT_TABLE, [BEAT])
 
 
 async def _beat(engine: Engine, mine: str) -> None:
     for number in itertools.count():
         # An engine that is away for a moment must not silence it for good.
         with contextlib.suppress(DrumlinError):
-            await engine.put_meta(BEAT_KEY, f"{mine} {number}".encode())
+            await engine.put_entries(BEAT_TABLE, {BEAT: f"{mine} {number}".encode()})
         await asyncio.sleep(BEAT_S)
 
 

@@ -17,7 +17,7 @@ from drumlin.coordinator.taking.findings import Findings
 from drumlin.disk import SCRATCH_PREFIX, AppendFile
 from drumlin.engines.base import Engine
 from drumlin.engines.blocking import drive, open_blocking
-from drumlin.engines.kept import CLOSED_KEY
+from drumlin.engines.kept import CLOSED_KEY, Kept, Section
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.events.schema import Removal
@@ -569,8 +569,23 @@ def test_of_two_removals_that_begin_at_once_one_goes_on(shared_engine: MemoryEng
 
 def test_a_removal_that_was_killed_does_not_keep_the_next_one_away(shared_engine: MemoryEngine) -> None:
     async def scene() -> None:
-        await shared_engine.put_meta(removing.BEAT_KEY, b"of somebody who was killed 17")
+        await shared_engine.put_entries(removing.BEAT_TABLE, {removing.BEAT: b"of somebody who was killed 17"})
         async with removing.only_one(shared_engine):
             pass
+
+    asyncio.run(scene())
+
+
+def test_a_dry_run_leaves_nothing_in_the_engine(shared_engine: MemoryEngine) -> None:
+    """What was exported before it is still the same as the engine."""
+
+    async def values() -> list[Kept]:
+        return [one async for page in shared_engine.read_kept(Section.VALUES) for one in page]
+
+    async def scene() -> None:
+        before = await values()
+        async with removing.only_one(shared_engine):
+            assert await values() != before
+        assert await values() == before
 
     asyncio.run(scene())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,7 @@ from tests.unit.test_node_journal import contact, entry
 HOST = Target(What.HOST, "a.test")
 DOMAIN = Target(What.DOMAIN, "example.org")
 URL = Target(What.URL, "http://b.test/?b=2&a=1")
+STEP_S_MAX = 10.0
 
 
 def targets(*named: Target) -> Targets:
@@ -447,7 +450,7 @@ def test_what_retention_moved_just_before_a_removal_begins_refuses_it(
     monkeypatch.setattr("drumlin.local.removing.with_key", moved_meanwhile)
     place, engine = not_held(tmp_path)[0], MemoryEngine(1)
     with pytest.raises(ConfigError, match="were moved to /cold"):
-        drive(removing._remove(place, engine, targets(), 1.0, resumed=False, dry_run=False, by="me"))
+        asyncio.run(removing._remove(place, engine, targets(), 1.0, resumed=False, dry_run=False, by="me"))
     assert drive(engine.get_meta(CLOSED_KEY)) is None
     begin_run(DirectoryBook(tmp_path), run_of("alice"), "")
 
@@ -587,5 +590,65 @@ def test_a_dry_run_leaves_nothing_in_the_engine(shared_engine: MemoryEngine) -> 
         async with removing.only_one(shared_engine):
             assert await values() != before
         assert await values() == before
+
+    asyncio.run(scene())
+
+
+def begun_removal(engine: Engine, root: Path) -> Coroutine[Any, Any, object]:
+    """The work of one that only counts, in a directory."""
+    return removing._remove(not_held(root)[0], engine, targets(), 1.0, resumed=False, dry_run=True, by="me")
+
+
+def test_a_removal_is_heard_of_also_while_it_waits_for_its_store(
+    shared_engine: MemoryEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, refused = threading.Event(), threading.Event()
+
+    def check(*_: object) -> None:
+        waiting.set()
+        assert refused.wait(STEP_S_MAX), "the other one was not refused meanwhile"
+
+    monkeypatch.setattr(removing, "check_may_go", check)
+
+    async def first() -> None:
+        async with removing.only_one(shared_engine):
+            await begun_removal(shared_engine, tmp_path)
+
+    async def scene() -> None:
+        work = asyncio.create_task(first())
+        await asyncio.to_thread(waiting.wait, STEP_S_MAX)
+        with pytest.raises(BusyError, match="at work"):
+            async with removing.only_one(shared_engine):
+                raise AssertionError("two at once")
+        refused.set()
+        await work
+
+    asyncio.run(scene())
+
+
+def test_a_removal_that_is_interrupted_holds_its_locks_until_its_thread_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def remove(self: Directory, *, dry_run: bool) -> Counts:
+        begun.set()
+        assert go_on.wait(STEP_S_MAX)
+        ended.set()
+        return Counts()
+
+    monkeypatch.setattr(Directory, "remove", remove)
+
+    async def scene() -> None:
+        work = asyncio.create_task(begun_removal(MemoryEngine(1), tmp_path))
+        try:
+            await asyncio.to_thread(begun.wait, STEP_S_MAX)
+            work.cancel()
+            await asyncio.wait([work], timeout=0.1)
+            assert not work.done()
+        finally:
+            go_on.set()
+        await asyncio.wait([work])
+        assert (work.cancelled(), ended.is_set()) == (True, True)
 
     asyncio.run(scene())

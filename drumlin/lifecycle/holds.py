@@ -75,7 +75,7 @@ def make_hold(name: str, reason: str, by: str, at: float, *, host: str = "", dom
         if text and not is_host(text):
             raise ConfigError(f"{text!r} is no host.", "Write it as in a URL: example.org, or example.org:8080.")
     if name_of(domain) != domain or host.endswith(USUAL_PORTS):
-        # No stored name has such a port, so the hold would cover nothing.
+        # Hardly any stored name has such a port ("https://a.test:80/"), and a hold without it covers that one too.
         raise ConfigError(f"{domain or host} has a port that it cannot have.", "Leave it out: that covers all ports.")
     if not name.strip() or len(name) > NAME_CHARS_MAX or one_line(name) != name:
         raise ConfigError(f"A hold has a name of at most {NAME_CHARS_MAX} printable characters.")

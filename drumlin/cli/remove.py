@@ -83,7 +83,8 @@ def _place(loaded: Loaded) -> Iterator[Place]:
     store = paths.read().plan.store or str(paths.store)
     _check_store(loaded, store)
     with engine_of_fleet(paths) as address:
-        # The folder of the store comes first: `Directory` clears away what a killed removal has left anywhere below.
+        # The store's folder comes first, so what a killed removal was about to put in place there is put there: a
+        # removal deletes such files everywhere below a folder, and the store lies below the fleet's.
         yield Place(address, store, beside=(paths.store, folder), forget=partial(rewrite_logs, paths))
 
 

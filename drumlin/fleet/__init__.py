@@ -2,8 +2,9 @@
 
 How it works. `founding` writes the plan of a fleet into its directory, `up` starts the supervisor, a process of its own
 (`supervisor`). That starts everything else (`children`, `cluster`), starts again what dies, and writes the list of its
-processes to `fleet.json` (`layout`). `up.down` ends them all, also if the supervisor is gone (`endings`, `marks`). Read
-`supervisor` first.
+processes to `fleet.json` (`layout`). `up.down` ends them all, also if the supervisor is gone (`endings`, `marks`).
+While a fleet is down, a command may run its Redis for itself (`at_rest`). Whoever starts or ends processes holds the
+fleet's lock. Read `supervisor` first.
 
 Invariants
 - Everything of a fleet is in its directory. Secrets are readable by their owner only, and are on no command line.

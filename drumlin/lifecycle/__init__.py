@@ -9,11 +9,13 @@ How it works
 
 Where to read
     `holds` first, then `book`, then `retention/`: `policy` and `planning` decide, without a clock or a file; `found`,
-    `in_directory` and `in_bucket` find and carry out.
+    `in_directory` and `in_bucket` find and carry out. `held` keeps segments in a bucket from being joined with others.
 
 Invariants
     - What a dry run says is what the run does: both make the same plan.
     - A file is noted as deleted or moved before it is deleted, so a kill at any moment leaves something that the next
       run completes, and no reader misses a file without being told why.
     - What a hold covers is not deleted, not moved, not rewritten and not joined with other files.
+    - Neither retention nor a removal begins while the other is under way, as the book says. A run of retention that was
+      taken for a killed one stops before its next step.
 """

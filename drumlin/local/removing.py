@@ -15,8 +15,9 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import zstandard
@@ -84,7 +85,10 @@ BEGUN: Final = Closed(
 )
 """What an engine says of itself until a removal is done (`CLOSED_KEY`); its name is that of the tombstones."""
 UNTOLD: Final = "Start the crawl or its coordinators again with --events until all is sent, end them, and repeat."
-BEAT_KEY: Final = "removal_beat"
+BEAT_TABLE: Final = "removal_beat"
+BEAT: Final = "last"
+"""The entry in which a removal says that it is at work. It goes when the removal ends, since a dry run changes nothing,
+not even what `drumlin frontier verify` compares."""
 BEAT_S: Final = 0.25
 BEATS_SEEN_S: Final = 1.5
 """For how long a removal that is at work is looked for."""
@@ -96,6 +100,8 @@ NAMES_SHOWN_MAX: Final = 5
 TELL_S: Final = 30.0
 TELL_POLL_S: Final = 0.05
 JOURNALS: Final[Mapping[str, Filter]] = {JOURNAL_SUFFIX: journal.without, KEPT_SUFFIX: kept.without}
+
+_Done = TypeVar("_Done")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -156,14 +162,14 @@ async def only_one(engine: Engine) -> AsyncIterator[None]:
     if not engine.shared:
         yield
         return
-    before, mine = await engine.get_meta(BEAT_KEY), secrets.token_hex(8)
+    before, mine = await engine.get_entry(BEAT_TABLE, BEAT), secrets.token_hex(8)
     await asyncio.sleep(BEATS_SEEN_S)
-    if await engine.get_meta(BEAT_KEY) != before:
+    if await engine.get_entry(BEAT_TABLE, BEAT) != before:
         raise BusyError(*AT_WORK)
-    await engine.put_meta(BEAT_KEY, mine.encode())
+    await engine.put_entries(BEAT_TABLE, {BEAT: mine.encode()})
     # If two begin at the same moment, the later word counts.
     await asyncio.sleep(BEATS_SEEN_S)
-    if await engine.get_meta(BEAT_KEY) != mine.encode():
+    if await engine.get_entry(BEAT_TABLE, BEAT) != mine.encode():
         raise BusyError(*AT_WORK)
     beating = asyncio.create_task(_beat(engine, mine))
     try:
@@ -173,14 +179,14 @@ async def only_one(engine: Engine) -> AsyncIterator[None]:
         with contextlib.suppress(asyncio.CancelledError):
             await beating
         with contextlib.suppress(DrumlinError):
-            await engine.put_meta(BEAT_KEY, b"")
+            await engine.delete_entries(BEAT_TABLE, [BEAT])
 
 
 async def _beat(engine: Engine, mine: str) -> None:
     for number in itertools.count():
         # An engine that is away for a moment must not silence it for good.
         with contextlib.suppress(DrumlinError):
-            await engine.put_meta(BEAT_KEY, f"{mine} {number}".encode())
+            await engine.put_entries(BEAT_TABLE, {BEAT: f"{mine} {number}".encode()})
         await asyncio.sleep(BEAT_S)
 
 
@@ -223,41 +229,51 @@ async def _remove(
     place: Place, engine: Engine, targets: Targets, today: float, *, resumed: bool, dry_run: bool, by: str
 ) -> Report:
     now, files = await engine.keep_time(0.0), open_store(place.store, ACTION)
-    check_may_go(place, files, targets)
+    await _in_thread(partial(check_may_go, place, files, targets))
     book, who, names = open_book(files), signature(by, today), list[str]()
     if not dry_run:
         candidate = secrets.token_bytes(KEY_BYTES)
         stones = await with_key(engine, candidate)
         names = list(map(stones.name_of, targets.each))
-        begin_removal(book, who, " ".join(names), lambda holds: _check_free(files, holds, targets))
+        check = partial(_check_free, files, targets)
+        await _in_thread(partial(begin_removal, book, who, " ".join(names), check))
         # Until it is done, nobody crawls on, and whoever finds a tombstone knows that not all may be gone.
         await engine.put_meta(CLOSED_KEY, msgspec.structs.replace(BEGUN, name=" ".join(names)).written())
         await put(engine, targets.each, candidate, today)
         if is_objects(place.store):
-            _replace(files, IN_STORE, await packed(engine, secrets.token_hex(8)))
+            await _in_thread(partial(_replace, files, IN_STORE, await packed(engine, secrets.token_hex(8))))
     counts = Counts()
     for folder in place.folders:
-        check_none_pending(folder) if dry_run else finish(folder)
-        directory = Directory(folder, targets, JOURNALS, BLACK_BOX)
-        counts.add(await asyncio.to_thread(directory.remove, dry_run=dry_run))
+        counts.add(await _in_thread(partial(_from_directory, folder, targets, dry_run=dry_run)))
     if is_objects(place.store):
-        counts.add(await asyncio.to_thread(_from_bucket, files, targets, today, dry_run=dry_run))
+        counts.add(await _in_thread(partial(_from_bucket, files, targets, today, dry_run=dry_run)))
     counts.add(await remove_from(engine, targets, SCRUBS, now, dry_run=dry_run))
     counts.checkpoints = await _from_others(place, targets, await packed(engine), dry_run=dry_run)
     report = Report(names, f"{datetime.fromtimestamp(today, UTC):%Y-%m-%dT%H:%M:%SZ}", dry_run, resumed, counts)
     if not dry_run:
         await engine.expunge()
         await _note(engine, files, report, who)
-        end_removal(book, who, " ".join(names))
+        await _in_thread(partial(end_removal, book, who, " ".join(names)))
         await engine.put_meta(CLOSED_KEY, b"")
     return report
+
+
+async def _in_thread(work: Callable[[], _Done]) -> _Done:
+    """Do it in a thread, so others hear meanwhile that a removal is at work. If this is interrupted, the locks must not
+    be free before the thread has ended."""
+    working = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.gather(working, return_exceptions=True)
+        raise
 
 
 def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
     """Refuse what must not be removed, or cannot be now."""
     orders = open_book(files).orders()
     check_no_run(orders)
-    _check_free(files, holds_of(orders), targets)
+    _check_free(files, targets, holds_of(orders))
     _check_told(files)
     for folder in place.folders:
         owed = [*folder.glob(f"{SPOOLS}/*/*{EVENTS_SUFFIX}"), *folder.glob(f"events/*/*{EVENTS_SUFFIX}")]
@@ -269,7 +285,7 @@ def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
             raise BusyError(f"Nodes have left bundles in {folder} that are not in the store yet.", hint)
 
 
-def _check_free(files: StoreFiles, holds: Holds, targets: Targets) -> None:
+def _check_free(files: StoreFiles, targets: Targets, holds: Holds) -> None:
     """Refuse what people or retention have put out of reach. It is asked again when nothing can change any more: a run
     of retention may have ended since, and have moved something."""
     _check_holds(holds, targets)
@@ -324,6 +340,11 @@ def _alone(place: Place) -> Iterator[None]:
 
 
 # Where it is removed from
+
+
+def _from_directory(folder: Path, targets: Targets, *, dry_run: bool) -> Counts:
+    check_none_pending(folder) if dry_run else finish(folder)
+    return Directory(folder, targets, JOURNALS, BLACK_BOX).remove(dry_run=dry_run)
 
 
 def _from_bucket(files: StoreFiles, targets: Targets, today: float, *, dry_run: bool) -> Counts:
@@ -443,7 +464,8 @@ async def _note(engine: Engine, files: StoreFiles, report: Report, who: Signatur
     """Write the report and the audit log. Neither has a name in it."""
     content = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     first = report.removed[0].partition(":")[2][:8]
-    _replace(files, f"{REPORTS}/{report.at.replace(':', '')}-{first}.json", content)
+    path = f"{REPORTS}/{report.at.replace(':', '')}-{first}.json"
+    await _in_thread(partial(_replace, files, path, content))
     numbers = {name: count for name, count in msgspec.to_builtins(report.counts).items() if count}
     said = " ".join(f"{name}={count}" for name, count in numbers.items())
     log = AuditLog(engine)

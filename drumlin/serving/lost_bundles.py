@@ -92,29 +92,29 @@ class LostBundles:
             present = {one.node_id for one in records if one.status in PRESENT}
             gone = [one for one in noted if one.node not in present]
         try:
-            arrived = await asyncio.to_thread(lambda: [one for one in gone if self._files.has_segment(one.name)])
+            return await self._still_owed(gone)
         except StorageError:
             # It is away, so nobody can say.
             return gone
-        for one in arrived:
-            await paid(dispatcher.engine, one.name)
-        return [one for one in gone if one not in arrived]
 
     async def look(self, now: float) -> int:
         """Forget what has arrived, and have fetched again what is lost. Returns how many URLs are."""
         engine = self._dispatcher.engine
-        noted = await owed_segments(engine)
-        arrived = await asyncio.to_thread(lambda: {one.name for one in noted if self._files.has_segment(one.name)})
-        for name in sorted(arrived):
-            await paid(engine, name)
-            await self._dispatcher.lanes.breathe()
+        left = await self._still_owed(await owed_segments(engine))
         await note_looked(engine, now)
-        left = [owed for owed in noted if owed.name not in arrived]
         self._dispatcher.nodes.bundles_owed = (len(left), max(0.0, now - min((one.since for one in left), default=now)))
         again = await self._fetch_again([one for one in left if now - one.since >= self._lost_after_s], now)
         if again and self._dispatcher.state is CrawlState.FINISHED:
             await self._dispatcher.resume()
         return again
+
+    async def _still_owed(self, noted: Sequence[OwedSegment]) -> list[OwedSegment]:
+        """Forget those of these that have arrived; returns the others."""
+        arrived = await asyncio.to_thread(lambda: {one.name for one in noted if self._files.has_segment(one.name)})
+        for name in sorted(arrived):
+            await paid(self._dispatcher.engine, name)
+            await self._dispatcher.lanes.breathe()
+        return [one for one in noted if one.name not in arrived]
 
     async def _fetch_again(self, lost: Sequence[OwedSegment], now: float) -> int:
         """Have as much of these fetched again as one look may, those first that were noted first. Returns how many URLs

@@ -52,14 +52,19 @@ def domain_of(host: str) -> str:
     return domain
 
 
-def _find_domain(host: str) -> str:
+def name_of(host: str) -> str:
+    """A host without its port."""
     if host.startswith("["):
         # A stranger may have left the bracket open.
         address, bracket, _ = host.partition("]")
         return address + bracket
-    name = host.partition(":")[0]
+    return host.partition(":")[0]
+
+
+def _find_domain(host: str) -> str:
+    name = name_of(host)
     # A canonical name never ends in a number unless it is an IPv4 address.
-    if name.rpartition(".")[2].isdigit():
+    if name.startswith("[") or name.rpartition(".")[2].isdigit():
         return name
     return _suffixes().privatesuffix(name) or name
 

@@ -26,7 +26,7 @@ from drumlin.serving import upkeep
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter
 from drumlin.store.copies import stored_capture
 from drumlin.store.names import TOMBSTONES
-from drumlin.store.objects import collection, compaction, uploads
+from drumlin.store.objects import compaction, uploads
 from drumlin.store.objects.bucket import Bucket
 from drumlin.store.objects.collection import find_garbage, missing_objects, remove_garbage
 from drumlin.store.objects.compaction import compact, due
@@ -36,7 +36,7 @@ from drumlin.store.objects.files import ObjectFiles
 from drumlin.store.objects.signing import signed_url
 from drumlin.store.objects.uploads import unfinished_uploads
 from drumlin.store.tables.lookup import StoreReader
-from drumlin.store.warc.cdxj import write_index
+from drumlin.store.warc.cdxj import INDEX_NAME, write_index
 from tests.harness.outputs import check_index_matches_tables, check_rows_lead_to_records, check_warcs, stored_urls
 from tests.harness.s3 import S3Server, downloaded, s3_server
 from tests.unit.store_captures import FETCHED, HTML, make_capture
@@ -145,13 +145,10 @@ def test_only_what_nothing_needs_and_is_old_is_removed(store: ObjectFiles, tmp_p
 def test_a_coordinator_whose_clock_is_days_ahead_removes_nothing_that_is_new(
     store: ObjectFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Ahead:
-        @staticmethod
-        def time() -> float:
-            return time.time() + 3 * KEPT_S
-
     store.bucket.put("data/under-way/warc/x.warc.gz", b"its entry is still to come")
-    monkeypatch.setattr(collection, "time", Ahead)
+    now = time.time
+    # This server accepts requests of any date.
+    monkeypatch.setattr(time, "time", lambda: now() + 3 * KEPT_S)
     dispatcher = Dispatcher(MemoryEngine(1), CrawlConfig(), [], chance=random.Random(1))
     upkeep.BucketUpkeep(dispatcher, store, Path())._collect()
     assert store.bucket.head("data/under-way/warc/x.warc.gz") is not None
@@ -280,6 +277,52 @@ def test_a_removal_goes_on_where_an_object_is_missing(store: ObjectFiles, tmp_pa
         counts = BucketRemoval(store, targets, tmp_path, time.time()).remove(dry_run=dry_run)
         assert (counts.missing_files, counts.captures, counts.pages, counts.index_lines) == (2, PAGES, PAGES, 2 * PAGES)
     assert sorted(missing_objects(store)) == sorted([warc.path, table.path])
+
+
+def test_a_removal_goes_on_where_an_index_or_the_report_is_missing(store: ObjectFiles, tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    store.complete(tmp_path)
+    report = tmp_path / "report.json"
+    report.write_bytes(b"{}")
+    store.replace(report.name, report)
+    missing = [item for item in store.manifest.contents().items() if item.path.endswith(("-a.cdxj", report.name))]
+    store.bucket.delete([item.name for item in missing])
+    host = Targets([parse_target(What.HOST, "a.test")])
+    for dry_run in (True, False):
+        counts = BucketRemoval(store, host, tmp_path, time.time()).remove(dry_run=dry_run)
+        assert (counts.missing_files, counts.captures, counts.pages) == (2, PAGES, PAGES)
+    assert (index_names(store, "a.test"), index_names(store, "b.test")) == (False, True)
+    assert sorted(missing_objects(store)) == sorted(item.path for item in missing)
+
+
+def test_a_removal_that_is_made_again_makes_the_merged_index_that_a_killed_one_has_left(
+    store: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    store.complete(tmp_path)
+    host = Targets([parse_target(What.HOST, "a.test")])
+
+    def killed(self: ObjectFiles, folder: Path) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectFiles, "complete", killed)
+        with pytest.raises(InterruptedError):
+            BucketRemoval(store, host, tmp_path, time.time()).remove(dry_run=False)
+    assert index_names(store, "a.test")
+    BucketRemoval(store, host, tmp_path, time.time()).remove(dry_run=False)
+    assert not index_names(store, "a.test")
+    assert index_names(store, "b.test")
+    assert missing_objects(store) == []
+
+
+def index_names(store: ObjectFiles, host: str) -> bool:
+    """Whether the merged index has a URL of a host."""
+    item = store.manifest.contents().item(f"warc/{INDEX_NAME}")
+    assert item is not None
+    return host.encode() in store.bucket.get(item.name)
 
 
 def test_an_upload_that_was_never_completed_is_ended(store: ObjectFiles) -> None:

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,11 @@ from drumlin.lifecycle.retention.policy import Action, Kind, Policy, Rule
 from drumlin.lifecycle.retention.running import apply, planned
 from drumlin.sql.database import answering_from
 from drumlin.store.copies import stored_capture
+from drumlin.store.names import TOMBSTONES
 from drumlin.store.objects.bucket import Bucket
 from drumlin.store.objects.collection import find_garbage, missing_objects
 from drumlin.store.objects.compaction import compact, due
+from drumlin.store.objects.contents import Item
 from drumlin.store.objects.files import ObjectFiles
 from drumlin.store.objects.founding import found_store
 from drumlin.store.places import ColdPlace, check_apart, open_place
@@ -336,6 +339,26 @@ def tables_of_old(store: ObjectFiles, kind: Kind) -> Unit:
     """The tables of the segment `old`, or the text in them."""
     units = BucketStore(store).units(Policy({Kind.TEXT: KEEP, Kind.TABLES: KEEP}))
     return next(unit for unit in units if (unit.kind, unit.name) == (kind, segment_of("old")))
+
+
+def test_a_table_without_text_that_a_removal_has_deleted_is_not_named(
+    store: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ObjectFiles(store.bucket)
+    upload, tombstones = files.upload, tmp_path / "tombstones"
+    tombstones.write_bytes(b"of another host")
+
+    def overtaken(*arguments: Any, **more: Any) -> Item:
+        item = upload(*arguments, **more)
+        store.replace(TOMBSTONES, tombstones)
+        remove_host("kept.test", store, tmp_path)
+        return item
+
+    monkeypatch.setattr(files, "upload", overtaken)
+    text = Step(Action.DELETE, tables_of_old(store, Kind.TEXT))
+    assert BucketStore(files).perform(text, NOW) is Left.CHANGED
+    assert missing_objects(store) == []
+    assert BucketStore(store).perform(text, NOW) is None
 
 
 @pytest.mark.parametrize("copied", [1, 3])

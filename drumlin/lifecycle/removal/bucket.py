@@ -109,7 +109,11 @@ class BucketRemoval:
         """The index of a WARC file, which has the name `stem` now; of one that is missing without a new name."""
         if index is None:
             return
-        lines = iter(self._files.bucket.get(index.name).splitlines(keepends=True))
+        try:
+            lines = iter(self._files.bucket.get(index.name).splitlines(keepends=True))
+        except FileNotFoundError:
+            self.counts.missing_files += 1
+            return
         kept, removed = warcs.index_without(lines, self._targets.covers, self._moves)
         self.counts.index_lines += removed
         if stem or removed:
@@ -142,12 +146,13 @@ class BucketRemoval:
         item = self._contents.item("report.json")
         if item is None:
             return
-        cleaned, removed = scrubbed(msgspec.json.decode(self._files.bucket.get(item.name)), self._targets.names)
-        self.counts.log_lines += removed
-        if removed:
-            if not dry_run:
-                (work / "new").write_bytes(msgspec.json.format(msgspec.json.encode(cleaned), indent=2) + b"\n")
-            self._put(item, item.path, work / "new", dry_run=dry_run)
+        with self._unless_missing(item):
+            cleaned, removed = scrubbed(msgspec.json.decode(self._files.bucket.get(item.name)), self._targets.names)
+            self.counts.log_lines += removed
+            if removed:
+                if not dry_run:
+                    (work / "new").write_bytes(msgspec.json.format(msgspec.json.encode(cleaned), indent=2) + b"\n")
+                self._put(item, item.path, work / "new", dry_run=dry_run)
 
     def _put(self, old: Item, path: str, file: Path, *, dry_run: bool) -> None:
         self._replaced.append(old)
@@ -157,17 +162,17 @@ class BucketRemoval:
 
     def _publish(self) -> None:
         """Replace all files in one entry, if nobody has changed anything since they were looked at."""
-        if not self._replaced:
-            if self._files.manifest.contents().number != self._number:
-                raise self._changed()
-            return
         gone = [item.path for item in self._replaced]
 
         def replaced(contents: Contents) -> Entry | None:
             return entry_of(BY, self._now, self._added, gone) if contents.number == self._number else None
 
-        if not self._files.manifest.change(replaced):
+        if self._replaced:
+            if not self._files.manifest.change(replaced):
+                raise self._changed()
+        elif self._files.manifest.contents().number != self._number:
             raise self._changed()
+        # Also if nothing is replaced: a removal that was killed after its entry may have left the old merged index.
         if self._files.manifest.contents().item(f"warc/{INDEX_NAME}") is not None:
             self._files.complete(self._folder)
 

@@ -136,12 +136,12 @@ class BucketStore:
         items = self._items(unit.paths)
         if items is None:
             return Left.CHANGED
-        old = items[0]
+        old, before = items[0], self.files.removals()
         with _scratch() as folder:
             with self.files.open_item(old) as source:
                 write_without_text(source, folder / "pages", now)
             new = self.files.upload(old.path, folder / "pages", segment=old.segment, now=now)
-        done = self._change(items, entry_of(BY, now, add=[new], retired=[old.path]))
+        done = self._change(items, entry_of(BY, now, add=[new], retired=[old.path]), before)
         if done:
             self._delete_objects(items)
         return None if done else Left.CHANGED
@@ -154,11 +154,13 @@ class BucketStore:
         items = [contents.item(path) for path in paths]
         return None if None in items else [item for item in items if item is not None]
 
-    def _change(self, items: Sequence[Item], entry: Entry) -> bool:
-        """Add an entry, if these items are still what they were."""
+    def _change(self, items: Sequence[Item], entry: Entry, removals: str | None = None) -> bool:
+        """Add an entry, if these items are still what they were. One with new objects is not added if a removal has
+        begun since `removals` was asked for: they may be deleted."""
 
         def changed(contents: Contents) -> Entry | None:
-            return entry if all(contents.item(item.path) == item for item in items) else None
+            same = removals in (None, contents.removals) and all(contents.item(item.path) == item for item in items)
+            return entry if same else None
 
         return self.files.manifest.change(changed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,8 @@ INDEX_BYTES_MAX: Final = 16 * 1024**3
 
 
 def merged_index(bucket: Bucket, indexes: Sequence[Item], folder: Path, keep: Callable[[Path], None]) -> None:
-    """Merge these indexes, in a folder of this machine, and hand the merged one to `keep`."""
+    """Merge these indexes, in a folder of this machine, and hand the merged one to `keep`. One whose object is missing
+    is left out: `drumlin store check` tells of it."""
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder) as parts:
         with ThreadPoolExecutor(READ_AT_ONCE) as pool:
@@ -25,5 +27,6 @@ def merged_index(bucket: Bucket, indexes: Sequence[Item], folder: Path, keep: Ca
                 pool.submit(bucket.fetch, item.name, parts / Path(item.path).name, INDEX_BYTES_MAX) for item in indexes
             ]
             for one in fetched:
-                one.result()
+                with contextlib.suppress(FileNotFoundError):
+                    one.result()
         keep(merge(parts))

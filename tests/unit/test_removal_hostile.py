@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import random
 from pathlib import Path
 
 import msgspec
@@ -23,7 +24,7 @@ from drumlin.lifecycle.removal.targets import Target, Targets, What
 from drumlin.lifecycle.removal.tombstones import Tombstones
 from drumlin.protocol.refusals import RefusalCode
 from drumlin.store.names import node_of_warc
-from drumlin.store.warc.reader import CHUNK_BYTES, Member, Record, parse_record
+from drumlin.store.warc.reader import CHUNK_BYTES, Member, Record, members, parse_record
 
 TARGETS = Targets([Target(What.HOST, "a.test")])
 MOST_PACKED = 1_032
@@ -125,3 +126,18 @@ def test_events_that_were_put_aside_are_taken_out_too(tmp_path: Path, folder: st
     for dry_run in (True, False):
         assert Directory(tmp_path, TARGETS, {}, "none").remove(dry_run=dry_run).log_lines == 1
     assert [msgspec.json.decode(line)["key"] for line in path.read_bytes().splitlines()] == ["b.test"]
+
+
+def test_a_record_is_whole_for_everybody_however_long_its_header_is(tmp_path: Path) -> None:
+    """A bundle is checked by the first megabyte of each record, and a removal looks at more of it: what only the first
+    of them takes for a record would be damage for the other."""
+    begin = b"WARC/1.1\r\nWARC-Type: metadata\r\nContent-Length: %09d\r\n"
+    rest = b"X: " + b"\r\n".join(random.Random(1).randbytes(1_000).hex().encode() for _ in range(2_000))
+    content = begin % 0 + rest + b"\r\n\r\nblock\r\n\r\n"
+    path = written(tmp_path, gzip.compress(content, 0))
+    [kept] = [len(member.head) for member in members(path)]
+    assert kept < len(content)
+    path = written(tmp_path, gzip.compress(begin % (len(content) - kept - 8) + content[len(begin % 0) :], 0))
+    [some] = members(path)
+    [more] = members(path, 0, len(content))
+    assert (parse_record(some), parse_record(more)) == (None, None)

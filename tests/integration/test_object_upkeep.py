@@ -56,14 +56,19 @@ def store(server: S3Server, request: pytest.FixtureRequest) -> ObjectFiles:
     return server.store(request.node.name.replace("_", "-")[:60])
 
 
-def publish(store: ObjectFiles, folder: Path, node: str, fetched: float = FETCHED) -> list[str]:
-    """A segment of a few pages, as a node makes it; returns their URLs."""
+def publish(
+    store: ObjectFiles, folder: Path, node: str, fetched: float = FETCHED, *, path: str = "", stamp: bytes = b""
+) -> list[str]:
+    """A segment of a few pages, as a node makes it, perhaps with another `stamp` in its index; returns their URLs."""
     root = folder / node
-    urls = [f"http://{node}.test/{number}" for number in range(PAGES)]
+    urls = [f"http://{node}.test/{path}{number}" for number in range(PAGES)]
     captures = [make_capture(url, HTML + url.encode(), fetched=fetched) for url in urls]
     writer = WarcWriter(root / "warc", node, software="drumlin/test", info={}, now=fetched)
     writer.settle(writer.store(captures), set())
     writer.close()
+    for index in (root / "warc").glob("*.cdxj") if stamp else ():
+        lines = [line.split(b" ", 2) for line in index.read_bytes().splitlines(keepends=True)]
+        index.write_bytes(b"".join(b" ".join([key, stamp, rest]) for key, _, rest in lines))
     segment = f"{node}-1f-00001"
     tables = SegmentWriter(root / "tables", segment, node=node)
     fetches = [FetchRecord(one.url, one.host, fetched, Outcome.FETCHED, 200, node=node) for one in captures]
@@ -102,6 +107,25 @@ def test_a_segment_that_is_dated_ahead_is_not_joined_with_others(store: ObjectFi
     kept: set[str] = set()
     assert {one.name for one in next_to_join(store, kept, everything=True)} == {"a-1f-00001", "b-1f-00001"}
     assert kept == {"liar-1f-00001"}
+
+
+def test_segments_are_joined_whatever_braces_their_urls_have(store: ObjectFiles, tmp_path: Path) -> None:
+    urls = [url for node in ("a", "b") for url in publish(store, tmp_path, node, path="?q={a}")]
+    assert compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    out = downloaded(ObjectFiles(store.bucket), tmp_path / "out")
+    assert stored_urls(out) == sorted(urls)
+    assert check_index_matches_tables(out) == {"indexed": len(urls), "surplus": 0}
+
+
+def test_a_line_of_an_index_that_nobody_can_read_does_not_keep_others_from_being_joined(
+    store: ObjectFiles, tmp_path: Path
+) -> None:
+    publish(store, tmp_path, "a")
+    publish(store, tmp_path, "liar", stamp=b"20\n61231000000")
+    assert compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    [index] = [one.path for one in store.manifest.contents().items() if one.path.endswith(".cdxj")]
+    with store.open(index) as file:
+        assert sum(b"http://a.test/" in line for line in file) == PAGES
 
 
 def test_a_second_compaction_of_the_same_segments_changes_nothing(store: ObjectFiles, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from drumlin.lifecycle.removal.targets import Target, Targets, What
 from drumlin.lifecycle.removal.tombstones import Tombstones
 from drumlin.protocol.refusals import RefusalCode
 from drumlin.store.names import node_of_warc
+from drumlin.store.warc.cdxj import index_line
 from drumlin.store.warc.reader import CHUNK_BYTES, Member, Record, members, parse_record
 
 TARGETS = Targets([Target(What.HOST, "a.test")])
@@ -126,6 +127,17 @@ def test_events_that_were_put_aside_are_taken_out_too(tmp_path: Path, folder: st
     for dry_run in (True, False):
         assert Directory(tmp_path, TARGETS, {}, "none").remove(dry_run=dry_run).log_lines == 1
     assert [msgspec.json.decode(line)["key"] for line in path.read_bytes().splitlines()] == ["b.test"]
+
+
+@pytest.mark.parametrize("date", ["20\n6-01-01T00:00:00Z", "20{6-01-01T00:00:00Z", "20\r6-01-01T00:00:00Z"])
+def test_lines_of_an_index_that_nobody_can_read_stop_no_removal(date: str) -> None:
+    lines = [
+        index_line(f"http://{name}.test/", when, "text/html", 200, "sha256:0", 10, 20, "w.warc.gz")
+        for name, when in (("a", date), ("b", date), ("c", "2026-01-01T00:00:00Z"))
+    ]
+    kept, _ = warcs.index_without(iter(b"".join(lines).splitlines(keepends=True)), TARGETS.covers, {})
+    assert b"test,a" not in b"".join(kept)
+    assert lines[2] in kept
 
 
 def test_a_record_is_whole_for_everybody_however_long_its_header_is(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from drumlin.lifecycle.removal.counts import Counts
 from drumlin.lifecycle.removal.texts import scrubbed
 from drumlin.store.moves import Moved, Moves
 from drumlin.store.warc.block import BLANK_LINE
-from drumlin.store.warc.cdxj import moved_line, parse_line
+from drumlin.store.warc.cdxj import entry_in, moved_line
 from drumlin.store.warc.reader import CAPTURE_TYPES, Member, Record, members, parse_record
 from drumlin.store.warc.records import RECORD_END
 
@@ -189,13 +189,13 @@ def write(path: Path, target: Path, parts: Sequence[Part]) -> None:
 
 def index_without(lines: Iterator[bytes], covers: Covers, moves: Moves) -> tuple[list[bytes], int]:
     """The lines of an index that are left, for records at their new places, and how many went. A line that a kill has
-    torn goes too: it is made again from the WARC file."""
+    torn goes too: it is made again from the WARC file. So does one that a stranger has spoilt: nobody can read it."""
     kept: list[bytes] = []
     removed = 0
     for line in lines:
-        if not line.endswith(b"\n"):
+        entry = entry_in(line) if line.endswith(b"\n") else None
+        if entry is None:
             continue
-        entry = parse_line(line)
         if covers(entry.url):
             removed += 1
         else:

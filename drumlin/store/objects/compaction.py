@@ -9,12 +9,15 @@ compact the same segments, the second changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from drumlin.disk import replace, scratch_folder
 from drumlin.store.moved_rows import moved_rows
@@ -139,8 +142,15 @@ def _join_indexes(files: ObjectFiles, indexes: Sequence[Item], target: Path, mov
     parts.mkdir()
     for number, item in enumerate(indexes):
         lines = files.bucket.get(item.name).splitlines(keepends=True)
-        write_index(parts / f"{number}{CDXJ_SUFFIX}", [moved_line(line, moves) for line in lines])
+        write_index(parts / f"{number}{CDXJ_SUFFIX}", list(_moved_lines(lines, moves)))
     replace(merge(parts), target)
+
+
+def _moved_lines(lines: Sequence[bytes], moves: Moves) -> Iterator[bytes]:
+    for line in lines:
+        # A line that a stranger has spoilt is of no use to readers, and must not keep the others from being joined.
+        with contextlib.suppress(msgspec.DecodeError):
+            yield moved_line(line, moves)
 
 
 def _join_tables(files: ObjectFiles, sources: Sequence[Item], table: str, target: Path, moves: Moves) -> None:

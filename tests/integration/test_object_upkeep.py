@@ -109,6 +109,16 @@ def test_a_segment_that_is_dated_ahead_is_not_joined_with_others(store: ObjectFi
     assert kept == {"liar-1f-00001"}
 
 
+def test_a_segment_whose_dates_cannot_be_read_is_not_joined_with_others(store: ObjectFiles, tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    for number, stamp in enumerate((b"zzzzzzzzzzzzzz", b"20269999999999", b"20{61231000000")):
+        publish(store, tmp_path, f"liar{number}", stamp=stamp)
+    kept: set[str] = set()
+    assert {one.name for one in next_to_join(store, kept, everything=True)} == {"a-1f-00001", "b-1f-00001"}
+    assert kept == {f"liar{number}-1f-00001" for number in range(3)}
+
+
 def test_segments_are_joined_whatever_braces_their_urls_have(store: ObjectFiles, tmp_path: Path) -> None:
     urls = [url for node in ("a", "b") for url in publish(store, tmp_path, node, path="?q={a}")]
     assert compact(store, due(store.manifest.contents(), everything=True), tmp_path)

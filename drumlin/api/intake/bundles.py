@@ -260,9 +260,16 @@ class Bundles:
 
 def sweep(store: Path, now: float) -> None:
     """Remove what dead coordinators left of bundles and of other work; `now` is by the clock that dates files."""
-    for folder in (*(store / INCOMING).glob("*/*"), *store.glob(SCRATCH_PREFIX + "*")):
+    nodes, scratch = _folders(store / INCOMING, "*"), _folders(store.resolve(), SCRATCH_PREFIX + "*")
+    for folder in (*(one for node in nodes for one in _folders(node, "*")), *scratch):
         if _written(folder) < now - LEFTOVER_S:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders(within: Path, pattern: str) -> list[Path]:
+    """The folders in a folder. Others may write to a store too, and with a link that they put there they could have us
+    remove what is ours elsewhere on this machine."""
+    return [] if within.is_symlink() else [path for path in within.glob(pattern) if not path.is_symlink()]
 
 
 def _written(folder: Path) -> float:

@@ -62,7 +62,7 @@ from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at, frontier_folder
 from drumlin.moving.sources import at_rest
 from drumlin.node.keeping import journal
 from drumlin.node.keeping.archive import BLACK_BOX
-from drumlin.node.keeping.bundles import BUNDLE_SUFFIX
+from drumlin.node.keeping.bundles import BUNDLE_SUFFIX, REFUSED_FOLDER
 from drumlin.serving.service import SEEDS_KEY
 from drumlin.store.bundles import TABLES
 from drumlin.store.files import DirectoryFiles, StoreFiles
@@ -267,6 +267,9 @@ def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
         if any(any(folder.glob(f"{SPOOLS}/*/*{suffix}")) for suffix in suffixes):
             hint = "Start the crawl again, let it send them, stop it, and repeat."
             raise BusyError(f"Nodes have left bundles in {folder} that are not in the store yet.", hint)
+        for refused in folder.glob(f"{SPOOLS}/*/{REFUSED_FOLDER}/*{BUNDLE_SUFFIX}"):
+            hint = "Nothing needs them: look why they were refused, move or delete them, and repeat."
+            raise BusyError(f"Bundles that no coordinator would store lie in {refused.parent}, with all pages.", hint)
 
 
 def _check_free(files: StoreFiles, holds: Holds, targets: Targets) -> None:

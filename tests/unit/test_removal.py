@@ -50,6 +50,7 @@ from drumlin.local.removing import JOURNALS, Place, check_may_go, tell
 from drumlin.model import Duplicate, NewURLs
 from drumlin.node.keeping import journal
 from drumlin.node.keeping.archive import BLACK_BOX
+from drumlin.node.keeping.bundles import REFUSED_FOLDER
 from drumlin.node.keeping.journal import Answer, FoundJournal, Journal, JournalBatch
 from drumlin.protocol import KnownPage
 from drumlin.store import WarcWriter, read_capture, surt
@@ -378,7 +379,9 @@ def test_a_removal_waits_until_kafka_has_been_told_and_bundles_are_stored(tmp_pa
     spool.mkdir(parents=True)
     place, files = Place("rocksdb:x", str(tmp_path)), DirectoryFiles(tmp_path)
     check_may_go(place, files, targets())
-    for name, said in (("x.events", "Kafka has not been told"), ("x.tar", "bundles")):
+    (spool / REFUSED_FOLDER).mkdir()
+    refused = (f"{REFUSED_FOLDER}/x.tar", "no coordinator would store")
+    for name, said in (("x.events", "Kafka has not been told"), ("x.tar", "bundles"), refused):
         (spool / name).write_bytes(b"")
         with pytest.raises(BusyError, match=said):
             check_may_go(place, files, targets())

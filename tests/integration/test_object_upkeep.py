@@ -316,6 +316,23 @@ def test_a_removal_goes_on_where_an_object_is_missing(store: ObjectFiles, tmp_pa
     assert sorted(missing_objects(store)) == sorted([warc.path, table.path])
 
 
+def test_a_removal_goes_on_where_an_index_or_the_report_is_missing(store: ObjectFiles, tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    (tmp_path / "report").write_bytes(b"{}")
+    store.replace("report.json", tmp_path / "report")
+    store.complete(tmp_path)
+    items = store.manifest.contents().items()
+    store.bucket.delete([one.name for one in items if one.path.endswith("-a.cdxj") or one.path == "report.json"])
+    for dry_run in (True, False):
+        removal = BucketRemoval(store, Targets([parse_target(What.HOST, "a.test")]), tmp_path, time.time())
+        counts = removal.remove(dry_run=dry_run)
+        assert (counts.missing_files, counts.captures, counts.pages) == (2, PAGES, PAGES)
+    assert missing_objects(store) == ["report.json"]
+    with store.open("warc/index.cdxj") as index:
+        assert index.read().count(b"http://b.test/") == PAGES
+
+
 def test_an_upload_that_was_never_completed_is_ended(store: ObjectFiles) -> None:
     bucket, now = store.bucket, time.time()
     begin_upload(bucket, now)

@@ -109,13 +109,27 @@ class BucketRemoval:
         """The index of a WARC file, which has the name `stem` now; of one that is missing without a new name."""
         if index is None:
             return
-        lines = iter(self._files.bucket.get(index.name).splitlines(keepends=True))
+        content = self._get(index)
+        if content is None:
+            if stem:
+                # Nothing has this name any more.
+                self._replaced.append(index)
+            return
+        lines = iter(content.splitlines(keepends=True))
         kept, removed = warcs.index_without(lines, self._targets.covers, self._moves)
         self.counts.index_lines += removed
         if stem or removed:
             if not dry_run:
                 fresh.write_bytes(b"".join(kept))
             self._put(index, f"warc/{stem}{CDXJ_SUFFIX}" if stem else index.path, fresh, dry_run=dry_run)
+
+    def _get(self, item: Item) -> bytes | None:
+        """A small file; None if its object is missing."""
+        try:
+            return self._files.bucket.get(item.name)
+        except FileNotFoundError:
+            self.counts.missing_files += 1
+            return None
 
     def _is_taken(self, stem: str) -> bool:
         name = stem + WARC_SUFFIX
@@ -140,9 +154,10 @@ class BucketRemoval:
 
     def _report(self, work: Path, *, dry_run: bool) -> None:
         item = self._contents.item("report.json")
-        if item is None:
+        content = self._get(item) if item is not None else None
+        if item is None or content is None:
             return
-        cleaned, removed = scrubbed(msgspec.json.decode(self._files.bucket.get(item.name)), self._targets.names)
+        cleaned, removed = scrubbed(msgspec.json.decode(content), self._targets.names)
         self.counts.log_lines += removed
         if removed:
             if not dry_run:

@@ -12,9 +12,10 @@ import pytest
 
 from drumlin.api.intake.checking import take_out_removed
 from drumlin.config.record import WARCINFO_FIELD
-from drumlin.errors import StorageError
+from drumlin.errors import SiteError, StorageError
 from drumlin.events.dead import put_aside
 from drumlin.events.schema import Message
+from drumlin.fetch.decode import EXPANSION_BYTES_FREE
 from drumlin.http.refusal import Refused
 from drumlin.lifecycle.removal import bundles, warcs
 from drumlin.lifecycle.removal.directory import Directory
@@ -22,6 +23,7 @@ from drumlin.lifecycle.removal.names import free_stem
 from drumlin.lifecycle.removal.plan import PLAN_NAME, Plan, finish
 from drumlin.lifecycle.removal.targets import Target, Targets, What
 from drumlin.lifecycle.removal.tombstones import Tombstones
+from drumlin.model import FailureKind
 from drumlin.protocol.refusals import RefusalCode
 from drumlin.store.names import node_of_warc
 from drumlin.store.warc.cdxj import index_line
@@ -153,3 +155,24 @@ def test_a_record_is_whole_for_everybody_however_long_its_header_is(tmp_path: Pa
     [some] = members(path)
     [more] = members(path, 0, len(content))
     assert (parse_record(some), parse_record(more)) == (None, None)
+
+
+def test_bodies_that_decode_to_very_much_are_looked_at_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred bytes of brotli can decode to a gigabyte, and a bundle has room for millions of such records."""
+    block = b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n" + bytes(100)
+    path = written(tmp_path, *[record(block, "response")] * 1_000)
+    asked: list[int] = []
+
+    def decode(body: bytes, encoding: str, bytes_max: int) -> bytes:
+        asked.append(bytes_max)
+        raise SiteError(FailureKind.TOO_LARGE, "made up")
+
+    monkeypatch.setattr(warcs, "decode", decode)
+    warcs.look(path, TARGETS.covers, TARGETS.names)
+    assert max(asked) == EXPANSION_BYTES_FREE
+    assert sum(asked) <= warcs.DECODED_BYTES_MAX + warcs.DECODED_TIMES_MAX * path.stat().st_size
+    asked.clear()
+    bundles.take_out({f"warc/{path.name}": path}, TARGETS.covers)
+    assert asked == []

@@ -41,6 +41,7 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.receipts import unsettled
 from drumlin.disk import SCRATCH_PREFIX, translated_disk_errors
 from drumlin.http.refusal import Refused
+from drumlin.lifecycle.removal.tombstones import Tombstones, stored
 from drumlin.logs import Event, event
 from drumlin.protocol import SHARED, BundleOffer, BundlePlace, BundleStored
 from drumlin.protocol.paths import SHA256_HEADER
@@ -195,8 +196,9 @@ class Bundles:
                 await asyncio.to_thread(self._check_settled, folder, segment, verdict)
                 members = {member: unpacked(folder, member) for member in verdict.members}
                 added = False
+                removals = await asyncio.to_thread(files.removals)
                 if await self._take_out_removed(folder, files, segment, members):
-                    added = await asyncio.to_thread(self._publish, files, segment, members)
+                    added = await asyncio.to_thread(self._publish, files, segment, members, removals)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if added:
@@ -206,7 +208,7 @@ class Bundles:
     async def _take_out_removed(self, folder: Path, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
         """Take out what was removed on request while the node was away. False if the store has the segment already:
         then it may have been written anew since, and must not be compared."""
-        removed = self._dispatcher.findings.removed
+        removed = await asyncio.to_thread(self._removed, files)
         if not removed:
             return True
         if await asyncio.to_thread(files.has_segment, segment):
@@ -217,14 +219,19 @@ class Bundles:
             log.info(said, counts.warc_records, counts.pages + counts.links + counts.fetches, segment)
         return True
 
-    def _publish(self, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
+    def _removed(self, files: StoreFiles) -> Tombstones:
+        """What was removed on request. Nothing keeps a coordinator out of a bucket that was asleep when the others were
+        ended and something was removed. So it goes by what is there, and not by what it has read when it began."""
+        return self._dispatcher.findings.removed if in_bucket(files) is None else stored(files)
+
+    def _publish(self, files: StoreFiles, segment: str, members: dict[str, Path], removals: str) -> bool:
         with self._owing:
             self._publishing[segment] += 1
             if not files.has_segment(segment):
                 self.owe(segment)
         refused = False
         try:
-            return files.publish(segment, members)
+            return files.publish(segment, members, removals)
         except OtherContent as other:
             refused = True
             raise Refused(409, RefusalCode.BUNDLE_EXISTS, other.message, other.hint) from other

@@ -70,7 +70,7 @@ from drumlin.store.finish import alone
 from drumlin.store.frames import decompressed
 from drumlin.store.ledger import Ledger
 from drumlin.store.objects.address import is_objects
-from drumlin.store.opening import open_store
+from drumlin.store.opening import in_bucket, open_store
 from drumlin.store.spools import EVENTS_SUFFIX, JOURNAL_SUFFIX, KEPT_SUFFIX, SPOOLS, SpoolLock
 from drumlin.urls import host_of
 
@@ -225,6 +225,7 @@ async def _remove(
     now, files = await engine.keep_time(0.0), open_store(place.store, ACTION)
     check_may_go(place, files, targets)
     book, who, names = open_book(files), signature(by, today), list[str]()
+    bucket = in_bucket(files)
     if not dry_run:
         candidate = secrets.token_bytes(KEY_BYTES)
         stones = await with_key(engine, candidate)
@@ -233,7 +234,8 @@ async def _remove(
         # Until it is done, nobody crawls on, and whoever finds a tombstone knows that not all may be gone.
         await engine.put_meta(CLOSED_KEY, msgspec.structs.replace(BEGUN, name=" ".join(names)).written())
         await put(engine, targets.each, candidate, today)
-        if is_objects(place.store):
+        if bucket is not None:
+            bucket.begin_removal()
             _replace(files, IN_STORE, await packed(engine, secrets.token_hex(8)))
     counts = Counts()
     for folder in place.folders:
@@ -248,6 +250,8 @@ async def _remove(
     if not dry_run:
         await engine.expunge()
         await _note(engine, files, report, who)
+        if bucket is not None:
+            bucket.end_removal()
         end_removal(book, who, " ".join(names))
         await engine.put_meta(CLOSED_KEY, b"")
     return report

@@ -292,6 +292,34 @@ def test_a_segment_that_a_removal_overtakes_is_sent_again(store: ObjectFiles, tm
     assert missing_objects(store) == []
 
 
+def test_nobody_adds_to_a_bucket_while_something_is_removed_from_it(store: ObjectFiles, tmp_path: Path) -> None:
+    """Otherwise a removal would not end before all have stopped writing; and what somebody names at the very moment in
+    which it is deleted, because nothing names it, would be lost."""
+    for node in ("a", "c"):
+        publish(store, tmp_path, node)
+    root = tmp_path / "a"
+    members = {str(path.relative_to(root)).replace("a-1f", "b-1f"): path for path in root.rglob("*") if path.is_file()}
+    members = {path.replace("-a.", "-b."): file for path, file in members.items()}
+    remover, before = ObjectFiles(store.bucket, "removal"), store.removals()
+    remover.begin_removal()
+    meanwhile, objects = store.removals(), len(list(store.bucket.listed("data")))
+    for removals in (before, meanwhile, None):
+        with pytest.raises(StorageError, match="begun to remove"):
+            store.publish("b-1f-00001", members, removals)
+    assert len(list(store.bucket.listed("data"))) == objects
+    assert not compact(store, due(store.manifest.contents(), everything=True), tmp_path, meanwhile)
+    (tmp_path / "stones").write_bytes(b"{}")
+    with pytest.raises(StorageError, match="begun to remove"):
+        store.replace(TOMBSTONES, tmp_path / "stones")
+    remover.replace(TOMBSTONES, tmp_path / "stones")
+    remover.end_removal()
+    for removals in (before, meanwhile):
+        with pytest.raises(StorageError, match="begun to remove"):
+            store.publish("b-1f-00001", members, removals)
+    assert store.publish("b-1f-00001", members, store.removals())
+    assert missing_objects(store) == []
+
+
 def test_nobody_joins_segments_while_a_removal_is_not_done(store: ObjectFiles, tmp_path: Path) -> None:
     publish(store, tmp_path, "a")
     who, book = Signature("alice", "root", time.time()), open_book(store)

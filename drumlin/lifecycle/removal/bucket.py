@@ -3,8 +3,9 @@ the old ones are deleted.
 
 If it is killed before the entry, the new objects are in no manifest, and are collected. If it is killed after it, the
 next removal deletes what is left: whatever is in no manifest goes at once. Nothing keeps writers out of a bucket. So a
-removal begins with an entry that has the tombstones: whoever has uploaded something before it does not name it after it
-(`Contents.removals`), and whoever would begin to write after it finds in the book that a removal is under way.
+removal begins with an entry that keeps all others from adding anything, and ends with one that lets them in again:
+whoever has uploaded something before one of them does not name it after it (`Contents.removals`). Whoever would join
+segments finds in the book that a removal is under way.
 """
 
 from __future__ import annotations

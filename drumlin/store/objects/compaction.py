@@ -93,7 +93,8 @@ def compact(files: ObjectFiles, segments: Sequence[Segment], folder: Path, remov
     old = [item for one in segments for item in one.items]
 
     def replaced(contents: Contents) -> Entry | None:
-        there = contents.removals == before and all(contents.item(item.path) == item for item in old)
+        there = contents.removals == before and not contents.is_being_removed_from
+        there = there and all(contents.item(item.path) == item for item in old)
         return entry_of("compaction", now, items, [item.path for item in old], [name]) if there else None
 
     done = files.manifest.change(replaced)

@@ -101,7 +101,8 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
         say(loaded.process, f"Left alone, because a hold covers it: {counted(len(held), 'segment')}.")
     ahead = kept - held - untold
     if ahead:
-        say(loaded.process, f"Left alone, because it is dated more than a day ahead: {counted(len(ahead), 'segment')}.")
+        why = "it is dated more than a day ahead, or no date in it can be read"
+        say(loaded.process, f"Left alone, because {why}: {counted(len(ahead), 'segment')}.")
     said = "would be joined" if dry_run else "joined"
     found = f"{counted(joined, 'small segment')} of {files} {said}." if joined else "There is nothing to join."
     print_result(

@@ -36,8 +36,9 @@ def begin_joining(files: ObjectFiles) -> str:
 
 
 def next_to_join(files: ObjectFiles, kept: set[str], *, everything: bool = False) -> list[Segment]:
-    """The segments to join next, without those in `kept`. Segments with a row or record that is dated ahead are left
-    alone, and added to `kept`: retention never deletes them, and joined with others they would keep these too."""
+    """The segments to join next, without those in `kept`. Segments with a row or record that is dated ahead, or has no
+    date that can be read, are left alone, and added to `kept`: retention never deletes them, and joined with others
+    they would keep these too."""
     from drumlin.store.objects.compaction import due
 
     contents, latest = files.manifest.contents(), files.bucket.time() + CLOCKS_DIFFER_S

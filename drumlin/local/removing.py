@@ -63,7 +63,7 @@ from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at, frontier_folder
 from drumlin.moving.sources import at_rest
 from drumlin.node.keeping import journal
 from drumlin.node.keeping.archive import BLACK_BOX
-from drumlin.node.keeping.bundles import BUNDLE_SUFFIX
+from drumlin.node.keeping.bundles import BUNDLE_SUFFIX, REFUSED_FOLDER
 from drumlin.serving.service import SEEDS_KEY
 from drumlin.store.bundles import TABLES
 from drumlin.store.files import DirectoryFiles, StoreFiles
@@ -71,7 +71,7 @@ from drumlin.store.finish import alone
 from drumlin.store.frames import decompressed
 from drumlin.store.ledger import Ledger
 from drumlin.store.objects.address import is_objects
-from drumlin.store.opening import open_store
+from drumlin.store.opening import in_bucket, open_store
 from drumlin.store.spools import EVENTS_SUFFIX, JOURNAL_SUFFIX, KEPT_SUFFIX, SPOOLS, SpoolLock
 from drumlin.urls import host_of
 
@@ -231,6 +231,7 @@ async def _remove(
     now, files = await engine.keep_time(0.0), open_store(place.store, ACTION)
     await _in_thread(partial(check_may_go, place, files, targets))
     book, who, names = open_book(files), signature(by, today), list[str]()
+    bucket = in_bucket(files)
     if not dry_run:
         candidate = secrets.token_bytes(KEY_BYTES)
         stones = await with_key(engine, candidate)
@@ -240,7 +241,8 @@ async def _remove(
         # Until it is done, nobody crawls on, and whoever finds a tombstone knows that not all may be gone.
         await engine.put_meta(CLOSED_KEY, msgspec.structs.replace(BEGUN, name=" ".join(names)).written())
         await put(engine, targets.each, candidate, today)
-        if is_objects(place.store):
+        if bucket is not None:
+            await _in_thread(bucket.begin_removal)
             await _in_thread(partial(_replace, files, IN_STORE, await packed(engine, secrets.token_hex(8))))
     counts = Counts()
     for folder in place.folders:
@@ -253,6 +255,8 @@ async def _remove(
     if not dry_run:
         await engine.expunge()
         await _note(engine, files, report, who)
+        if bucket is not None:
+            await _in_thread(bucket.end_removal)
         await _in_thread(partial(end_removal, book, who, " ".join(names)))
         await engine.put_meta(CLOSED_KEY, b"")
     return report
@@ -283,6 +287,9 @@ def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
         if any(any(folder.glob(f"{SPOOLS}/*/*{suffix}")) for suffix in suffixes):
             hint = "Start the crawl again, let it send them, stop it, and repeat."
             raise BusyError(f"Nodes have left bundles in {folder} that are not in the store yet.", hint)
+        for refused in folder.glob(f"{SPOOLS}/*/{REFUSED_FOLDER}/*{BUNDLE_SUFFIX}"):
+            hint = "Nothing needs them: look why they were refused, move or delete them, and repeat."
+            raise BusyError(f"Bundles that no coordinator would store lie in {refused.parent}, with all pages.", hint)
 
 
 def _check_free(files: StoreFiles, targets: Targets, holds: Holds) -> None:

@@ -37,7 +37,7 @@ from drumlin.store.names import node_of_segment, node_of_warc
 from drumlin.store.tables.reading import values_of
 from drumlin.store.tables.rows import BODY_BYTES_MAX, ROBOTS_OUTCOME, TIME_MAX, split_port
 from drumlin.store.tables.schema import FETCHES, LINKS, PAGES, SCHEMAS, TEXT_DELETED
-from drumlin.store.warc.cdxj import CDXJ_SUFFIX
+from drumlin.store.warc.cdxj import CDXJ_SUFFIX, is_dated
 from drumlin.store.warc.file import WARC_SUFFIX
 from drumlin.store.warc.repair import scan
 from drumlin.urls import are_well_spelled, host_or_nothing, origin_of
@@ -226,6 +226,9 @@ def _check_warcs(folder: Path, names: list[str]) -> dict[Place, tuple[str, str]]
         index = unpacked(folder, name.removesuffix(WARC_SUFFIX) + CDXJ_SUFFIX)
         if index.stat().st_size != sum(map(len, lines)) or index.read_bytes() != b"".join(sorted(lines)):
             raise NotABundle(f"the index of {filename} is not that of its captures")
+        if not all(map(is_dated, lines)):
+            # Retention goes by these dates, and whatever a stranger writes as one gets into the index as it is.
+            raise NotABundle(f"a capture in {filename} has no date")
         addresses = found.addresses | {capture.url for capture in found.captures}
         _check_record_addresses([*addresses, *(capture.refers_to for capture in found.captures)])
         for capture in found.captures:

@@ -14,6 +14,8 @@ from drumlin.protocol import NODE_NAME
 
 TOMBSTONES: Final = "removals/tombstones.json"
 """What was removed on request from a store in a bucket, as keyed hashes."""
+REMOVING: Final = "removals/under-way"
+"""Is in the manifest of a bucket as long as something is being removed there."""
 SEGMENT_PATTERN: Final = rf"({NODE_NAME})-[0-9a-f]{{1,16}}-[0-9]{{5,9}}"
 _SEGMENT: Final = re.compile(SEGMENT_PATTERN, re.ASCII)
 _WARC: Final = re.compile(rf"drumlin-[0-9]{{17}}-[0-9]{{5}}-({NODE_NAME})", re.ASCII)

@@ -99,7 +99,7 @@ def read_index(out: Path) -> dict[tuple[str, int], str]:
     lines = [line for path in indexes if path not in merged for line in path.read_bytes().splitlines()]
     for path in merged:
         assert path.read_bytes().splitlines() == sorted(lines), "index.cdxj is not the sum of the others"
-    entries = [json.loads(line[line.index(b"{") :]) for line in lines]
+    entries = [json.loads(line.split(b" ", 2)[2]) for line in lines]
     index = {(entry["filename"], int(entry["offset"])): entry["url"] for entry in entries}
     assert len(index) == len(entries), "a capture is in the index twice"
     return index

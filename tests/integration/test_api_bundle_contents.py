@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ from drumlin.store import bundles as store_bundles
 from drumlin.store.bundles import TEXT_BYTES_MAX
 from drumlin.store.tables.rows import BODY_BYTES_MAX, TIME_MAX
 from drumlin.store.tables.schema import TEXT_DELETED
+from drumlin.store.warc.reader import members as members_of
 from drumlin.store.warc.records import surplus_record
+from drumlin.store.warc.repair import scan
 from tests.harness.bundles import BundlingNode, Members, replaced, stored, table, written
 from tests.harness.coordinators import RemoteNode, RunningCoordinator
 
@@ -214,6 +217,31 @@ def test_a_record_that_is_no_capture_is_of_a_web_address_too(node: BundlingNode,
     mark = surplus_record("urn:uuid:" + 32 * "0", url, "2026-01-01T00:00:00Z", "urn:uuid:" + 32 * "1")
     answer = node.put(segment, members | {warc: members[warc] + gzip.compress(mark)})
     assert answer.code == "not_a_bundle"
+    assert stored(store) == {}
+
+
+DATES = ("zzzz-01-01T00:00:00.000000Z", "20{6-01-01T00:00:00.000000Z", "20\n6-01-01T00:00:00.000000Z", "")
+
+
+@pytest.mark.parametrize("date", DATES)
+def test_a_capture_has_a_date(node: BundlingNode, store: Path, date: str) -> None:
+    segment, members = node.bundle(*URLS)
+    [warc] = [name for name in members if name.endswith(".warc.gz")]
+    path = store.parent / "one.warc.gz"
+    path.write_bytes(members[warc])
+    records = [gzip.decompress(path.read_bytes()[one.offset : one.offset + one.length]) for one in members_of(path)]
+    forged = [re.sub(rb"WARC-Date: [^\r]*", b"WARC-Date: " + date.encode(), record, count=1) for record in records]
+    path.write_bytes(b"".join(map(gzip.compress, forged)))
+    found = scan(path, warc.removeprefix("warc/"), 0)
+    pages, rows = table(members, "pages")
+    places = {one.url: {"warc_record_offset": one.offset, "warc_record_length": one.length} for one in found.captures}
+    for name in ("warc_record_offset", "warc_record_length"):
+        field = rows.schema.field(name)
+        values = pa.array([places[url][name] for url in rows["url"].to_pylist()], field.type)
+        rows = rows.set_column(rows.schema.get_field_index(name), field, values)
+    index = warc.removesuffix(".warc.gz") + ".cdxj"
+    forged_members = {warc: path.read_bytes(), index: b"".join(sorted(found.unmarked())), pages: written(rows)}
+    assert node.put(segment, members | forged_members).code == "not_a_bundle"
     assert stored(store) == {}
 
 

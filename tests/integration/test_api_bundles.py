@@ -90,6 +90,20 @@ def test_what_a_dead_coordinator_left_is_swept_and_what_another_is_at_stays(stor
     sweep(store / "missing", now)
 
 
+@pytest.mark.parametrize("link", ["incoming", "incoming/n1", "incoming/n1/x", SCRATCH_PREFIX + "x"])
+def test_a_link_in_a_store_leads_nobody_to_remove_what_is_elsewhere(store: Path, tmp_path: Path, link: str) -> None:
+    """Nodes that store in the same directory may be other machines and other users."""
+    mine = tmp_path / "home" / "folder" / "folder" / "mine"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    for path in (mine, *list(mine.parents)[:3]):
+        os.utime(path, (1.0, 1.0))
+    (store / link).parent.mkdir(parents=True)
+    (store / link).symlink_to(tmp_path / "home")
+    sweep(store, time.time())
+    assert mine.read_bytes() == b"mine"
+
+
 # How much a node may owe
 
 

@@ -56,14 +56,19 @@ def store(server: S3Server, request: pytest.FixtureRequest) -> ObjectFiles:
     return server.store(request.node.name.replace("_", "-")[:60])
 
 
-def publish(store: ObjectFiles, folder: Path, node: str, fetched: float = FETCHED) -> list[str]:
-    """A segment of a few pages, as a node makes it; returns their URLs."""
+def publish(
+    store: ObjectFiles, folder: Path, node: str, fetched: float = FETCHED, *, path: str = "", stamp: bytes = b""
+) -> list[str]:
+    """A segment of a few pages, as a node makes it, perhaps with another `stamp` in its index; returns their URLs."""
     root = folder / node
-    urls = [f"http://{node}.test/{number}" for number in range(PAGES)]
+    urls = [f"http://{node}.test/{path}{number}" for number in range(PAGES)]
     captures = [make_capture(url, HTML + url.encode(), fetched=fetched) for url in urls]
     writer = WarcWriter(root / "warc", node, software="drumlin/test", info={}, now=fetched)
     writer.settle(writer.store(captures), set())
     writer.close()
+    for index in (root / "warc").glob("*.cdxj") if stamp else ():
+        lines = [line.split(b" ", 2) for line in index.read_bytes().splitlines(keepends=True)]
+        index.write_bytes(b"".join(b" ".join([key, stamp, rest]) for key, _, rest in lines))
     segment = f"{node}-1f-00001"
     tables = SegmentWriter(root / "tables", segment, node=node)
     fetches = [FetchRecord(one.url, one.host, fetched, Outcome.FETCHED, 200, node=node) for one in captures]
@@ -102,6 +107,35 @@ def test_a_segment_that_is_dated_ahead_is_not_joined_with_others(store: ObjectFi
     kept: set[str] = set()
     assert {one.name for one in next_to_join(store, kept, everything=True)} == {"a-1f-00001", "b-1f-00001"}
     assert kept == {"liar-1f-00001"}
+
+
+def test_a_segment_whose_dates_cannot_be_read_is_not_joined_with_others(store: ObjectFiles, tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    for number, stamp in enumerate((b"zzzzzzzzzzzzzz", b"20269999999999", b"20{61231000000")):
+        publish(store, tmp_path, f"liar{number}", stamp=stamp)
+    kept: set[str] = set()
+    assert {one.name for one in next_to_join(store, kept, everything=True)} == {"a-1f-00001", "b-1f-00001"}
+    assert kept == {f"liar{number}-1f-00001" for number in range(3)}
+
+
+def test_segments_are_joined_whatever_braces_their_urls_have(store: ObjectFiles, tmp_path: Path) -> None:
+    urls = [url for node in ("a", "b") for url in publish(store, tmp_path, node, path="?q={a}")]
+    assert compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    out = downloaded(ObjectFiles(store.bucket), tmp_path / "out")
+    assert stored_urls(out) == sorted(urls)
+    assert check_index_matches_tables(out) == {"indexed": len(urls), "surplus": 0}
+
+
+def test_a_line_of_an_index_that_nobody_can_read_does_not_keep_others_from_being_joined(
+    store: ObjectFiles, tmp_path: Path
+) -> None:
+    publish(store, tmp_path, "a")
+    publish(store, tmp_path, "liar", stamp=b"20\n61231000000")
+    assert compact(store, due(store.manifest.contents(), everything=True), tmp_path)
+    [index] = [one.path for one in store.manifest.contents().items() if one.path.endswith(".cdxj")]
+    with store.open(index) as file:
+        assert sum(b"http://a.test/" in line for line in file) == PAGES
 
 
 def test_a_second_compaction_of_the_same_segments_changes_nothing(store: ObjectFiles, tmp_path: Path) -> None:
@@ -255,6 +289,34 @@ def test_a_segment_that_a_removal_overtakes_is_sent_again(store: ObjectFiles, tm
     assert missing_objects(store) == []
 
 
+def test_nobody_adds_to_a_bucket_while_something_is_removed_from_it(store: ObjectFiles, tmp_path: Path) -> None:
+    """Otherwise a removal would not end before all have stopped writing; and what somebody names at the very moment in
+    which it is deleted, because nothing names it, would be lost."""
+    for node in ("a", "c"):
+        publish(store, tmp_path, node)
+    root = tmp_path / "a"
+    members = {str(path.relative_to(root)).replace("a-1f", "b-1f"): path for path in root.rglob("*") if path.is_file()}
+    members = {path.replace("-a.", "-b."): file for path, file in members.items()}
+    remover, before = ObjectFiles(store.bucket, "removal"), store.removals()
+    remover.begin_removal()
+    meanwhile, objects = store.removals(), len(list(store.bucket.listed("data")))
+    for removals in (before, meanwhile, None):
+        with pytest.raises(StorageError, match="begun to remove"):
+            store.publish("b-1f-00001", members, removals)
+    assert len(list(store.bucket.listed("data"))) == objects
+    assert not compact(store, due(store.manifest.contents(), everything=True), tmp_path, meanwhile)
+    (tmp_path / "stones").write_bytes(b"{}")
+    with pytest.raises(StorageError, match="begun to remove"):
+        store.replace(TOMBSTONES, tmp_path / "stones")
+    remover.replace(TOMBSTONES, tmp_path / "stones")
+    remover.end_removal()
+    for removals in (before, meanwhile):
+        with pytest.raises(StorageError, match="begun to remove"):
+            store.publish("b-1f-00001", members, removals)
+    assert store.publish("b-1f-00001", members, store.removals())
+    assert missing_objects(store) == []
+
+
 def test_nobody_joins_segments_while_a_removal_is_not_done(store: ObjectFiles, tmp_path: Path) -> None:
     publish(store, tmp_path, "a")
     who, book = Signature("alice", "root", time.time()), open_book(store)
@@ -282,18 +344,18 @@ def test_a_removal_goes_on_where_an_object_is_missing(store: ObjectFiles, tmp_pa
 def test_a_removal_goes_on_where_an_index_or_the_report_is_missing(store: ObjectFiles, tmp_path: Path) -> None:
     for node in ("a", "b"):
         publish(store, tmp_path, node)
+    (tmp_path / "report").write_bytes(b"{}")
+    store.replace("report.json", tmp_path / "report")
     store.complete(tmp_path)
-    report = tmp_path / "report.json"
-    report.write_bytes(b"{}")
-    store.replace(report.name, report)
-    missing = [item for item in store.manifest.contents().items() if item.path.endswith(("-a.cdxj", report.name))]
-    store.bucket.delete([item.name for item in missing])
-    host = Targets([parse_target(What.HOST, "a.test")])
+    items = store.manifest.contents().items()
+    store.bucket.delete([one.name for one in items if one.path.endswith("-a.cdxj") or one.path == "report.json"])
     for dry_run in (True, False):
-        counts = BucketRemoval(store, host, tmp_path, time.time()).remove(dry_run=dry_run)
+        removal = BucketRemoval(store, Targets([parse_target(What.HOST, "a.test")]), tmp_path, time.time())
+        counts = removal.remove(dry_run=dry_run)
         assert (counts.missing_files, counts.captures, counts.pages) == (2, PAGES, PAGES)
-    assert (index_names(store, "a.test"), index_names(store, "b.test")) == (False, True)
-    assert sorted(missing_objects(store)) == sorted(item.path for item in missing)
+    assert missing_objects(store) == ["report.json"]
+    with store.open("warc/index.cdxj") as index:
+        assert index.read().count(b"http://b.test/") == PAGES
 
 
 def test_a_removal_that_is_made_again_makes_the_merged_index_that_a_killed_one_has_left(

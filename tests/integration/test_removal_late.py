@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from drumlin.access.tokens import Role
+from drumlin.api.intake.shipping import ship
 from drumlin.config import CrawlConfig
 from drumlin.engines.blocking import drive
 from drumlin.lifecycle.removal.targets import Target, What
@@ -17,7 +18,7 @@ from drumlin.model import Outcome
 from drumlin.node.keeping import bucket_uploads
 from drumlin.node.keeping.bucket_uploads import BucketUploads
 from drumlin.protocol import Result, Results
-from drumlin.store import merge
+from drumlin.store import FetchRecord, SegmentWriter, WarcWriter, merge
 from drumlin.urls import host_of
 from tests.harness.bundles import BundlingNode, stored
 from tests.harness.bundles import packed as tarred
@@ -31,6 +32,7 @@ from tests.harness.outputs import (
 )
 from tests.harness.s3 import downloaded, s3_server
 from tests.harness.searching import found_in
+from tests.unit.store_captures import FETCHED, HTML, make_capture
 
 URLS = ("http://a.test/1", "http://b.test/", "http://a.test/2")
 GONE = Target(What.HOST, "b.test")
@@ -139,3 +141,50 @@ def test_a_node_with_credentials_takes_it_out_before_it_uploads(
         copy = downloaded(files, tmp_path / "copy")
     assert stored_urls(copy) == ["http://a.test/1", "http://a.test/2"]
     assert not any(found_in(copy, "b.test").values())
+
+
+def test_a_coordinator_that_slept_through_a_removal_stores_nothing_of_it(tmp_path: Path) -> None:
+    with s3_server(tmp_path / "s3") as server:
+        files = server.store("slept")
+        config = CrawlConfig(scope="host")
+        with RunningCoordinator(config=config, store=tmp_path / "work", files=files, controlled=True) as coordinator:
+            node = BundlingNode(RemoteNode(coordinator, "n1"), tmp_path / "n1")
+            segment, members = node.bundle(*URLS)
+            engine = coordinator.dispatcher.engine
+            drive(put(engine, [GONE], b"k" * 32, 1_000.0))
+            (tmp_path / "stones").write_bytes(drive(packed(engine)))
+            server.store("slept").replace(IN_STORE, tmp_path / "stones")
+            assert not coordinator.dispatcher.findings.removed
+            assert node.put(segment, members).json == {"status": "stored"}
+        copy = downloaded(server.store("slept"), tmp_path / "copy")
+    assert stored_urls(copy) == ["http://a.test/1", "http://a.test/2"]
+    assert not any(found_in(copy, "b.test").values())
+
+
+def test_what_a_coordinator_had_not_brought_to_the_bucket_comes_without_what_was_removed(
+    coordinator: RunningCoordinator, tmp_path: Path
+) -> None:
+    """It is on the disk of the coordinator, where a removal from another machine does not reach it."""
+    folder, segment = tmp_path / "work", "coordinator-c-1f-00001"
+    captures = [make_capture(url, HTML + url.encode()) for url in URLS]
+    writer = WarcWriter(folder / "warc", segment, software="drumlin/test", info={}, now=FETCHED)
+    writer.settle(writer.store(captures), set())
+    writer.close()
+    tables = SegmentWriter(folder / "tables", segment, node="coordinator-c")
+    fetches = [FetchRecord(one.url, one.host, FETCHED, Outcome.FETCHED, 200, node="coordinator-c") for one in captures]
+    for fetch, capture in zip(fetches, captures, strict=True):
+        fetch.record_id = capture.record_id
+    tables.add(captures, fetches)
+    tables.finish()
+    remove_host(coordinator)
+    with s3_server(tmp_path / "s3") as server:
+        files = server.store("late")
+        (tmp_path / "stones").write_bytes(drive(packed(coordinator.dispatcher.engine)))
+        files.replace(IN_STORE, tmp_path / "stones")
+        ship(folder, files)
+        copy = downloaded(server.store("late"), tmp_path / "copy")
+    assert [path for path in folder.rglob("*") if path.is_file()] == []
+    assert stored_urls(copy) == ["http://a.test/1", "http://a.test/2"]
+    assert not any(found_in(copy, "b.test").values())
+    check_warcs(copy)
+    check_rows_lead_to_records(copy)

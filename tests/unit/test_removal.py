@@ -32,15 +32,17 @@ from drumlin.local.removing import JOURNALS, Place, check_may_go, tell
 from drumlin.model import Duplicate, NewURLs
 from drumlin.node.keeping import journal
 from drumlin.node.keeping.archive import BLACK_BOX
+from drumlin.node.keeping.bundles import REFUSED_FOLDER
 from drumlin.node.keeping.journal import Answer, FoundJournal, Journal, JournalBatch
 from drumlin.protocol import KnownPage
-from drumlin.store import WarcWriter, read_capture
+from drumlin.store import WarcWriter, read_capture, surt
 from drumlin.store.files import DirectoryFiles
 from drumlin.store.ledger import Ledger, LedgerLine
 from drumlin.store.ledger import Moved as Elsewhere
 from drumlin.store.moves import Moved
 from drumlin.store.names import node_of_warc
 from drumlin.store.spools import SPOOLS
+from drumlin.store.warc.cdxj import parse_line
 from tests.harness.memory_broker import MemoryBroker, MemoryOptions, decode
 from tests.harness.warcs import read_captures
 from tests.unit.store_captures import FETCHED, HTML, make_capture
@@ -244,6 +246,23 @@ def test_a_damaged_warc_file_is_not_written_anew(tmp_path: Path) -> None:
     assert warcs.look(path, targets().covers, targets().names, growing=True).counts.captures == 0
 
 
+@pytest.mark.parametrize(
+    "url", ["http://c.test/?q={a}", "http://c.test/%7Bid%7D", "http://c.test/?{%22url%22:%22x%22}"]
+)
+def test_an_index_is_read_whatever_braces_the_urls_in_it_have(tmp_path: Path, url: str) -> None:
+    path = warc_of(tmp_path, url, "http://a.test/?q={a}", "http://c.test/last")
+    found = warcs.look(path, targets(HOST).covers, targets(HOST).names)
+    moves = {path.name: found.moved("new.warc.gz")}
+    index = path.with_name(path.name.replace(".warc.gz", ".cdxj"))
+    kept, removed = warcs.index_without(iter(index.read_bytes().splitlines(keepends=True)), targets(HOST).covers, moves)
+    assert removed == 1
+    assert {(one.url, one.filename) for one in map(parse_line, kept)} == {
+        (url, "new.warc.gz"),
+        ("http://c.test/last", "new.warc.gz"),
+    }
+    assert [line.split(b" ")[0] for line in kept] == sorted(surt(one).encode() for one in (url, "http://c.test/last"))
+
+
 def test_a_new_warc_file_is_still_known_as_its_nodes() -> None:
     taken = {"drumlin-20260101000000000-00001-n-1"}
     first = free_stem("drumlin-20251231235959998-00001-n-1", taken.__contains__)
@@ -342,7 +361,9 @@ def test_a_removal_waits_until_kafka_has_been_told_and_bundles_are_stored(tmp_pa
     spool.mkdir(parents=True)
     place, files = Place("rocksdb:x", str(tmp_path)), DirectoryFiles(tmp_path)
     check_may_go(place, files, targets())
-    for name, said in (("x.events", "Kafka has not been told"), ("x.tar", "bundles")):
+    (spool / REFUSED_FOLDER).mkdir()
+    refused = (f"{REFUSED_FOLDER}/x.tar", "no coordinator would store")
+    for name, said in (("x.events", "Kafka has not been told"), ("x.tar", "bundles"), refused):
         (spool / name).write_bytes(b"")
         with pytest.raises(BusyError, match=said):
             check_may_go(place, files, targets())

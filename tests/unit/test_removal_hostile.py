@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import random
 from pathlib import Path
 
 import msgspec
@@ -11,9 +12,10 @@ import pytest
 
 from drumlin.api.intake.checking import take_out_removed
 from drumlin.config.record import WARCINFO_FIELD
-from drumlin.errors import StorageError
+from drumlin.errors import SiteError, StorageError
 from drumlin.events.dead import put_aside
 from drumlin.events.schema import Message
+from drumlin.fetch.decode import EXPANSION_BYTES_FREE
 from drumlin.http.refusal import Refused
 from drumlin.lifecycle.removal import bundles, warcs
 from drumlin.lifecycle.removal.directory import Directory
@@ -21,9 +23,11 @@ from drumlin.lifecycle.removal.names import free_stem
 from drumlin.lifecycle.removal.plan import PLAN_NAME, Plan, finish
 from drumlin.lifecycle.removal.targets import Target, Targets, What
 from drumlin.lifecycle.removal.tombstones import Tombstones
+from drumlin.model import FailureKind
 from drumlin.protocol.refusals import RefusalCode
 from drumlin.store.names import node_of_warc
-from drumlin.store.warc.reader import CHUNK_BYTES, Member, Record, parse_record
+from drumlin.store.warc.cdxj import index_line
+from drumlin.store.warc.reader import CHUNK_BYTES, Member, Record, members, parse_record
 
 TARGETS = Targets([Target(What.HOST, "a.test")])
 MOST_PACKED = 1_032
@@ -125,3 +129,50 @@ def test_events_that_were_put_aside_are_taken_out_too(tmp_path: Path, folder: st
     for dry_run in (True, False):
         assert Directory(tmp_path, TARGETS, {}, "none").remove(dry_run=dry_run).log_lines == 1
     assert [msgspec.json.decode(line)["key"] for line in path.read_bytes().splitlines()] == ["b.test"]
+
+
+@pytest.mark.parametrize("date", ["20\n6-01-01T00:00:00Z", "20{6-01-01T00:00:00Z", "20\r6-01-01T00:00:00Z"])
+def test_lines_of_an_index_that_nobody_can_read_stop_no_removal(date: str) -> None:
+    lines = [
+        index_line(f"http://{name}.test/", when, "text/html", 200, "sha256:0", 10, 20, "w.warc.gz")
+        for name, when in (("a", date), ("b", date), ("c", "2026-01-01T00:00:00Z"))
+    ]
+    kept, _ = warcs.index_without(iter(b"".join(lines).splitlines(keepends=True)), TARGETS.covers, {})
+    assert b"test,a" not in b"".join(kept)
+    assert lines[2] in kept
+
+
+def test_a_record_is_whole_for_everybody_however_long_its_header_is(tmp_path: Path) -> None:
+    """A bundle is checked by the first megabyte of each record, and a removal looks at more of it: what only the first
+    of them takes for a record would be damage for the other."""
+    begin = b"WARC/1.1\r\nWARC-Type: metadata\r\nContent-Length: %09d\r\n"
+    rest = b"X: " + b"\r\n".join(random.Random(1).randbytes(1_000).hex().encode() for _ in range(2_000))
+    content = begin % 0 + rest + b"\r\n\r\nblock\r\n\r\n"
+    path = written(tmp_path, gzip.compress(content, 0))
+    [kept] = [len(member.head) for member in members(path)]
+    assert kept < len(content)
+    path = written(tmp_path, gzip.compress(begin % (len(content) - kept - 8) + content[len(begin % 0) :], 0))
+    [some] = members(path)
+    [more] = members(path, 0, len(content))
+    assert (parse_record(some), parse_record(more)) == (None, None)
+
+
+def test_bodies_that_decode_to_very_much_are_looked_at_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred bytes of brotli can decode to a gigabyte, and a bundle has room for millions of such records."""
+    block = b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n" + bytes(100)
+    path = written(tmp_path, *[record(block, "response")] * 1_000)
+    asked: list[int] = []
+
+    def decode(body: bytes, encoding: str, bytes_max: int) -> bytes:
+        asked.append(bytes_max)
+        raise SiteError(FailureKind.TOO_LARGE, "made up")
+
+    monkeypatch.setattr(warcs, "decode", decode)
+    warcs.look(path, TARGETS.covers, TARGETS.names)
+    assert max(asked) == EXPANSION_BYTES_FREE
+    assert sum(asked) <= warcs.DECODED_BYTES_MAX + warcs.DECODED_TIMES_MAX * path.stat().st_size
+    asked.clear()
+    bundles.take_out({f"warc/{path.name}": path}, TARGETS.covers)
+    assert asked == []

@@ -41,6 +41,7 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.receipts import unsettled
 from drumlin.disk import SCRATCH_PREFIX, translated_disk_errors
 from drumlin.http.refusal import Refused
+from drumlin.lifecycle.removal.tombstones import Tombstones, stored
 from drumlin.logs import Event, event
 from drumlin.protocol import SHARED, BundleOffer, BundlePlace, BundleStored
 from drumlin.protocol.paths import SHA256_HEADER
@@ -195,8 +196,9 @@ class Bundles:
                 await asyncio.to_thread(self._check_settled, folder, segment, verdict)
                 members = {member: unpacked(folder, member) for member in verdict.members}
                 added = False
+                removals = await asyncio.to_thread(files.removals)
                 if await self._take_out_removed(folder, files, segment, members):
-                    added = await asyncio.to_thread(self._publish, files, segment, members)
+                    added = await asyncio.to_thread(self._publish, files, segment, members, removals)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         if added:
@@ -206,7 +208,7 @@ class Bundles:
     async def _take_out_removed(self, folder: Path, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
         """Take out what was removed on request while the node was away. False if the store has the segment already:
         then it may have been written anew since, and must not be compared."""
-        removed = self._dispatcher.findings.removed
+        removed = await asyncio.to_thread(self._removed, files)
         if not removed:
             return True
         if await asyncio.to_thread(files.has_segment, segment):
@@ -217,14 +219,19 @@ class Bundles:
             log.info(said, counts.warc_records, counts.pages + counts.links + counts.fetches, segment)
         return True
 
-    def _publish(self, files: StoreFiles, segment: str, members: dict[str, Path]) -> bool:
+    def _removed(self, files: StoreFiles) -> Tombstones:
+        """What was removed on request. Nothing keeps a coordinator out of a bucket that was asleep when the others were
+        ended and something was removed. So it goes by what is there, and not by what it has read when it began."""
+        return self._dispatcher.findings.removed if in_bucket(files) is None else stored(files)
+
+    def _publish(self, files: StoreFiles, segment: str, members: dict[str, Path], removals: str) -> bool:
         with self._owing:
             self._publishing[segment] += 1
             if not files.has_segment(segment):
                 self.owe(segment)
         refused = False
         try:
-            return files.publish(segment, members)
+            return files.publish(segment, members, removals)
         except OtherContent as other:
             refused = True
             raise Refused(409, RefusalCode.BUNDLE_EXISTS, other.message, other.hint) from other
@@ -260,9 +267,16 @@ class Bundles:
 
 def sweep(store: Path, now: float) -> None:
     """Remove what dead coordinators left of bundles and of other work; `now` is by the clock that dates files."""
-    for folder in (*(store / INCOMING).glob("*/*"), *store.glob(SCRATCH_PREFIX + "*")):
+    nodes, scratch = _folders(store / INCOMING, "*"), _folders(store.resolve(), SCRATCH_PREFIX + "*")
+    for folder in (*(one for node in nodes for one in _folders(node, "*")), *scratch):
         if _written(folder) < now - LEFTOVER_S:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders(within: Path, pattern: str) -> list[Path]:
+    """The folders in a folder. Others may write to a store too, and with a link that they put there they could have us
+    remove what is ours elsewhere on this machine."""
+    return [] if within.is_symlink() else [path for path in within.glob(pattern) if not path.is_symlink()]
 
 
 def _written(folder: Path) -> float:

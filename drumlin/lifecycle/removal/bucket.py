@@ -3,8 +3,9 @@ the old ones are deleted.
 
 If it is killed before the entry, the new objects are in no manifest, and are collected. If it is killed after it, the
 next removal deletes what is left: whatever is in no manifest goes at once. Nothing keeps writers out of a bucket. So a
-removal begins with an entry that has the tombstones: whoever has uploaded something before it does not name it after it
-(`Contents.removals`), and whoever would begin to write after it finds in the book that a removal is under way.
+removal begins with an entry that keeps all others from adding anything, and ends with one that lets them in again:
+whoever has uploaded something before one of them does not name it after it (`Contents.removals`). Whoever would join
+segments finds in the book that a removal is under way.
 """
 
 from __future__ import annotations
@@ -109,17 +110,27 @@ class BucketRemoval:
         """The index of a WARC file, which has the name `stem` now; of one that is missing without a new name."""
         if index is None:
             return
-        try:
-            lines = iter(self._files.bucket.get(index.name).splitlines(keepends=True))
-        except FileNotFoundError:
-            self.counts.missing_files += 1
+        content = self._get(index)
+        if content is None:
+            if stem:
+                # Nothing has this name any more.
+                self._replaced.append(index)
             return
+        lines = iter(content.splitlines(keepends=True))
         kept, removed = warcs.index_without(lines, self._targets.covers, self._moves)
         self.counts.index_lines += removed
         if stem or removed:
             if not dry_run:
                 fresh.write_bytes(b"".join(kept))
             self._put(index, f"warc/{stem}{CDXJ_SUFFIX}" if stem else index.path, fresh, dry_run=dry_run)
+
+    def _get(self, item: Item) -> bytes | None:
+        """A small file; None if its object is missing."""
+        try:
+            return self._files.bucket.get(item.name)
+        except FileNotFoundError:
+            self.counts.missing_files += 1
+            return None
 
     def _is_taken(self, stem: str) -> bool:
         name = stem + WARC_SUFFIX
@@ -144,15 +155,15 @@ class BucketRemoval:
 
     def _report(self, work: Path, *, dry_run: bool) -> None:
         item = self._contents.item("report.json")
-        if item is None:
+        content = self._get(item) if item is not None else None
+        if item is None or content is None:
             return
-        with self._unless_missing(item):
-            cleaned, removed = scrubbed(msgspec.json.decode(self._files.bucket.get(item.name)), self._targets.names)
-            self.counts.log_lines += removed
-            if removed:
-                if not dry_run:
-                    (work / "new").write_bytes(msgspec.json.format(msgspec.json.encode(cleaned), indent=2) + b"\n")
-                self._put(item, item.path, work / "new", dry_run=dry_run)
+        cleaned, removed = scrubbed(msgspec.json.decode(content), self._targets.names)
+        self.counts.log_lines += removed
+        if removed:
+            if not dry_run:
+                (work / "new").write_bytes(msgspec.json.format(msgspec.json.encode(cleaned), indent=2) + b"\n")
+            self._put(item, item.path, work / "new", dry_run=dry_run)
 
     def _put(self, old: Item, path: str, file: Path, *, dry_run: bool) -> None:
         self._replaced.append(old)

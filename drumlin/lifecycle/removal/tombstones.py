@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from drumlin.engines.base import Engine
+from drumlin.errors import Cause, StorageError
 from drumlin.lifecycle.removal.targets import Target, What
 from drumlin.model import NewURLs
 from drumlin.store.files import StoreFiles
@@ -132,12 +133,15 @@ async def copy_to(engine: Engine, content: bytes) -> None:
 
 
 def stored(files: StoreFiles) -> Tombstones:
-    """The tombstones that a store in a bucket has: its nodes with credentials write to it without a coordinator."""
+    """The tombstones that a store in a bucket has: those who write to it may have been away when something was removed.
+    `StorageError` if they cannot be read: then nobody may write there."""
     try:
         with files.open(IN_STORE) as file:
             found = msgspec.json.decode(file.read(), type=_Stored)
     except FileNotFoundError:
         return Tombstones()
+    except OSError as away:
+        raise StorageError(f"Cannot read what was removed from {files}: {away}", code=Cause.STORE_SILENT) from away
     return Tombstones(found.key, found.entries)
 
 

@@ -16,20 +16,23 @@ from isal import igzip_lib
 
 from drumlin.config.record import WARCINFO_FIELD
 from drumlin.errors import SiteError, StorageError
-from drumlin.fetch.decode import decode
+from drumlin.fetch.decode import decode, decoded_bytes_max
 from drumlin.http.headers import header_fields
 from drumlin.lifecycle.removal.counts import Counts
 from drumlin.lifecycle.removal.texts import scrubbed
 from drumlin.store.moves import Moved, Moves
 from drumlin.store.warc.block import BLANK_LINE
-from drumlin.store.warc.cdxj import moved_line, parse_line
+from drumlin.store.warc.cdxj import entry_in, moved_line
 from drumlin.store.warc.reader import CAPTURE_TYPES, Member, Record, members, parse_record
 from drumlin.store.warc.records import RECORD_END
 
 COPY_BYTES: Final = 1 << 20
 RECORD_BYTES_MAX: Final = 256 * 1024**2
 """How much of a record is looked at, whatever a stranger has packed into it. Names beyond it are not counted."""
-DECODED_BYTES_MAX: Final = 1 << 30
+DECODED_BYTES_MAX: Final = RECORD_BYTES_MAX
+DECODED_TIMES_MAX: Final = 100
+"""How much of all bodies of a file is decoded to look for names, times its size. Text becomes ten times as large; a few
+bytes of a stranger's, of which there may be millions, become a million times as many."""
 WARCINFO: Final = "warcinfo"
 COMPRESSION_LEVEL: Final = 2
 
@@ -70,8 +73,9 @@ def look(
 ) -> Look:
     """Look through a WARC file. The end of one that was `growing` when its process was killed may be torn; what is torn
     is cut off, as it would be by the next start."""
-    found = _Looking(covers, names)
-    end, size = 0, path.stat().st_size
+    size = path.stat().st_size
+    found = _Looking(covers, names, 0 if names is nowhere else DECODED_BYTES_MAX + DECODED_TIMES_MAX * size)
+    end = 0
     for member in members(path, 0, record_bytes_max):
         record = parse_record(member)
         if record is None:
@@ -86,8 +90,9 @@ def look(
 class _Looking:
     """Collects what is kept, one record after the other."""
 
-    def __init__(self, covers: Covers, names: Names) -> None:
+    def __init__(self, covers: Covers, names: Names, decoded_max: int) -> None:
         self._covers, self._names = covers, names
+        self._decoded_left = decoded_max
         self.parts: list[Part] = []
         self.begins, self.shifts = [0], [0]
         self.counts = Counts()
@@ -108,7 +113,7 @@ class _Looking:
         self._keep(member)
         if self._covers(fields.get("warc-refers-to-target-uri")):
             self.counts.revisits_without_payload += 1
-        if self._names(member.head) or (record.kind in CAPTURE_TYPES and self._names(_decoded(record))):
+        if self._names(member.head) or (record.kind in CAPTURE_TYPES and self._names(self._decoded(record))):
             self.counts.kept_warc_records += 1
 
     def _shift(self, member: Member, by: int) -> None:
@@ -123,6 +128,22 @@ class _Looking:
             self.parts[-1] = last._replace(length=last.length + member.length)
         else:
             self.parts.append(Part(member.offset, member.length))
+
+    def _decoded(self, record: Record) -> bytes:
+        """The body without its content encoding; empty if it has none, or cannot be decoded within bounds."""
+        head, _, body = record.block.partition(BLANK_LINE)
+        encoding = header_fields(head).get("content-encoding", "")
+        if not encoding or not self._decoded_left:
+            return b""
+        bytes_max = min(decoded_bytes_max(body, DECODED_BYTES_MAX), self._decoded_left)
+        try:
+            decoded = decode(body, encoding, bytes_max)
+        except SiteError:
+            self._decoded_left -= bytes_max
+            return b""
+        # Of several encodings, what was between them may have been large.
+        self._decoded_left -= bytes_max if "," in encoding else len(decoded)
+        return decoded
 
     def _info(self, record: Record, member: Member) -> bytes:
         """The warcinfo record without the removed; empty if it does not name it."""
@@ -160,18 +181,6 @@ def _is_length(line: bytes) -> bool:
     return line.partition(b":")[0].strip().lower() == b"content-length"
 
 
-def _decoded(record: Record) -> bytes:
-    """The body without its content encoding; empty if it has none, or cannot be decoded."""
-    head, _, body = record.block.partition(BLANK_LINE)
-    encoding = header_fields(head).get("content-encoding", "")
-    if not encoding:
-        return b""
-    try:
-        return decode(body, encoding, DECODED_BYTES_MAX)
-    except SiteError:
-        return b""
-
-
 def write(path: Path, target: Path, parts: Sequence[Part]) -> None:
     """Write a file that is made of these parts of another."""
     with path.open("rb") as source, target.open("xb") as out:
@@ -189,13 +198,13 @@ def write(path: Path, target: Path, parts: Sequence[Part]) -> None:
 
 def index_without(lines: Iterator[bytes], covers: Covers, moves: Moves) -> tuple[list[bytes], int]:
     """The lines of an index that are left, for records at their new places, and how many went. A line that a kill has
-    torn goes too: it is made again from the WARC file."""
+    torn goes too: it is made again from the WARC file. So does one that a stranger has spoilt: nobody can read it."""
     kept: list[bytes] = []
     removed = 0
     for line in lines:
-        if not line.endswith(b"\n"):
+        entry = entry_in(line) if line.endswith(b"\n") else None
+        if entry is None:
             continue
-        entry = parse_line(line)
         if covers(entry.url):
             removed += 1
         else:

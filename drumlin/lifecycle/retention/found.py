@@ -6,6 +6,7 @@ nothing, because a copy or a restore changes them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,12 +25,11 @@ from drumlin.store.tables.reading import batches
 from drumlin.store.tables.rows import MICROSECONDS
 from drumlin.store.tables.schema import COLUMNS, FETCHES, PAGES, TEXT_DELETED
 from drumlin.store.tables.segments import PARQUET_SUFFIX
-from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME, parse_line
+from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME, STAMP, STAMP_DIGITS, parse_line
 from drumlin.store.warc.file import WARC_SUFFIX
 from drumlin.urls import host_or_nothing
 
 TEXT: Final = "text"
-_STAMP: Final = "%Y%m%d%H%M%S"
 _UNKNOWN: Final = -1.0
 
 Busy = Callable[[Kind, str], Left | None]
@@ -96,7 +96,7 @@ def _indexed(files: StoreFiles, path: str, stem: str) -> tuple[int, float]:
 
 
 def _moment(stamp: str) -> float:
-    return datetime.strptime(stamp[:14], _STAMP).replace(tzinfo=UTC).timestamp()
+    return datetime.strptime(stamp[:STAMP_DIGITS], STAMP).replace(tzinfo=UTC).timestamp()
 
 
 def _indexed_hosts(files: StoreFiles, path: str) -> Iterator[str]:
@@ -183,10 +183,13 @@ def _started(segment: str) -> float:
 
 
 def newest_of(files: StoreFiles, paths: list[str]) -> float:
-    """The time of the newest row or record of a segment with these files; below 0 if it has none or cannot be read."""
-    rows = _facts(files, [path for path in paths if path.endswith(PARQUET_SUFFIX)], 0).newest
+    """The time of the newest row or record of a segment with these files; below 0 if it has none, and infinity if it
+    cannot be read: nobody can tell when such a segment is old."""
+    facts = _facts(files, [path for path in paths if path.endswith(PARQUET_SUFFIX)], 0)
     indexes = [path for path in paths if path.endswith(CDXJ_SUFFIX)]
-    return max([rows, *(_indexed(files, path, _stem(path))[1] for path in indexes)])
+    records = [_indexed(files, path, _stem(path))[1] for path in indexes]
+    unreadable = _UNKNOWN in records or (facts.newest == _UNKNOWN and facts.rows > 0)
+    return math.inf if unreadable else max([facts.newest, *records])
 
 
 def _stem(path: str) -> str:

@@ -9,12 +9,15 @@ compact the same segments, the second changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from drumlin.disk import replace, scratch_folder
 from drumlin.store.moved_rows import moved_rows
@@ -90,7 +93,8 @@ def compact(files: ObjectFiles, segments: Sequence[Segment], folder: Path, remov
     old = [item for one in segments for item in one.items]
 
     def replaced(contents: Contents) -> Entry | None:
-        there = contents.removals == before and all(contents.item(item.path) == item for item in old)
+        there = contents.removals == before and not contents.is_being_removed_from
+        there = there and all(contents.item(item.path) == item for item in old)
         return entry_of("compaction", now, items, [item.path for item in old], [name]) if there else None
 
     done = files.manifest.change(replaced)
@@ -139,8 +143,15 @@ def _join_indexes(files: ObjectFiles, indexes: Sequence[Item], target: Path, mov
     parts.mkdir()
     for number, item in enumerate(indexes):
         lines = files.bucket.get(item.name).splitlines(keepends=True)
-        write_index(parts / f"{number}{CDXJ_SUFFIX}", [moved_line(line, moves) for line in lines])
+        write_index(parts / f"{number}{CDXJ_SUFFIX}", list(_moved_lines(lines, moves)))
     replace(merge(parts), target)
+
+
+def _moved_lines(lines: Sequence[bytes], moves: Moves) -> Iterator[bytes]:
+    for line in lines:
+        # A line that a stranger has spoilt is of no use to readers, and must not keep the others from being joined.
+        with contextlib.suppress(msgspec.DecodeError):
+            yield moved_line(line, moves)
 
 
 def _join_tables(files: ObjectFiles, sources: Sequence[Item], table: str, target: Path, moves: Moves) -> None:

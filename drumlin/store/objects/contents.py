@@ -13,7 +13,7 @@ import msgspec
 import zstandard
 
 from drumlin.store.frames import decompressed
-from drumlin.store.names import TOMBSTONES
+from drumlin.store.names import REMOVING, TOMBSTONES
 from drumlin.store.warc.cdxj import INDEX_NAME
 from drumlin.store.warc.file import WARC_SUFFIX
 
@@ -119,10 +119,14 @@ class Contents:
 
     @property
     def removals(self) -> str:
-        """Different after each removal on request that has begun. A removal deletes objects that nothing names yet, so
-        whoever has uploaded some before it must not name them after it."""
-        tombstones = self._items.get(TOMBSTONES)
-        return tombstones.name if tombstones is not None else ""
+        """Different after each removal on request that has begun or ended. It deletes objects that nothing names, so
+        whoever has uploaded some, or has seen that they are there, must not name them after that."""
+        items = [self._items[path] for path in (TOMBSTONES, REMOVING) if path in self._items]
+        return " ".join(item.name for item in items)
+
+    @property
+    def is_being_removed_from(self) -> bool:
+        return REMOVING in self._items
 
     def item(self, path: str) -> Item | None:
         return self._items.get(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import shutil
 import time
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from drumlin.clock import monotonic
 from drumlin.errors import Cause, StorageError
 from drumlin.store.files import Inbox, OtherContent, StoredFile
 from drumlin.store.ledger import Retired
+from drumlin.store.names import REMOVING
 from drumlin.store.objects.address import Address
 from drumlin.store.objects.bucket import COPY_BYTES, PROBES, Bucket
 from drumlin.store.objects.contents import KEPT_S, Contents, Entry, Item
@@ -47,6 +49,7 @@ class ObjectFiles:
         self.manifest = Manifest(bucket)
         self._by = by
         self._probed_at = -PROBE_EVERY_S
+        self._removes = False
 
     @classmethod
     def open_at(cls, address: Address, by: str = OWNER) -> ObjectFiles:
@@ -133,6 +136,7 @@ class ObjectFiles:
 
     def publish(self, segment: str, members: Mapping[str, Path], removals: str | None = None) -> bool:
         now, contents = time.time(), self.manifest.contents()
+        self._check_removals(contents, contents.removals if removals is None else removals)
         known, before = segment in contents.segments, contents.removals if removals is None else removals
         with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
             # What is there already is not sent again, but looked at: it must be the same.
@@ -160,10 +164,27 @@ class ObjectFiles:
         self.manifest.change(replaced)
 
     def _check_removals(self, contents: Contents, before: str) -> None:
-        """Refuse to name what was uploaded before a removal began: it may be deleted by now, or of what was removed."""
-        if contents.removals != before:
+        """Refuse to name what was uploaded before a removal began or ended: it may be deleted by now, or of what was
+        removed. While a removal is under way, nothing is added: it would never end if it had to look at that too."""
+        if contents.removals != before or (contents.is_being_removed_from and not self._removes):
             message = f"Somebody has begun to remove something from {self} meanwhile."
             raise StorageError(message, "It is tried again.", code=Cause.STORE_FAILED)
+
+    def begin_removal(self) -> None:
+        """Let nobody but this object add anything until `end_removal`, also if this process is killed before."""
+        self._removes, now = True, self.bucket.time()
+        item = Item(REMOVING, object_name(REMOVING, secrets.token_hex(32)), 0, now)
+        self.bucket.put(item.name, b"")
+        self.manifest.change(lambda contents: entry_of(self._by, now, [item]))
+
+    def end_removal(self) -> None:
+        now = self.bucket.time()
+
+        def ended(contents: Contents) -> Entry | None:
+            return entry_of(self._by, now, remove=[REMOVING]) if contents.is_being_removed_from else None
+
+        self.manifest.change(ended)
+        self._removes = False
 
     def complete(self, folder: Path) -> None:
         items = self.manifest.contents().folder("warc")

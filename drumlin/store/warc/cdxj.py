@@ -10,6 +10,7 @@ import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,13 @@ REVISIT_MIME: Final = "warc/revisit"
 MERGE_LINES_PER_WRITE: Final = 4_096
 MERGE_FILES_MAX: Final = 256
 """How many indexes are merged at once; more than these are merged in rounds, to bound the number of open files."""
+
+STAMP: Final = "%Y%m%d%H%M%S"
+STAMP_DIGITS: Final = 14
+
+_JSON_BEGINS: Final = b'{"url":'
+"""How the JSON of a line begins. Nothing in it can look so, because quotes in its texts are escaped; but the key before
+it may have any braces that a URL has."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -52,16 +60,38 @@ def index_line(
 
 
 def parse_line(line: bytes) -> IndexEntry:
-    """The JSON of a line; raises `msgspec.DecodeError` when the line is torn."""
-    return msgspec.json.decode(line[line.find(b"{") :], type=IndexEntry)
+    """The JSON of a line; raises `msgspec.DecodeError` if it has none, or not all of it."""
+    return msgspec.json.decode(line[_json_at(line) :], type=IndexEntry)
+
+
+def _json_at(line: bytes) -> int:
+    return line.rfind(_JSON_BEGINS)
+
+
+def entry_in(line: bytes) -> IndexEntry | None:
+    """The JSON of a line; None if no reader can use the line."""
+    try:
+        return parse_line(line)
+    except msgspec.DecodeError:
+        return None
 
 
 def moved_line(line: bytes, moves: Moves) -> bytes:
-    """The line of a record whose file was written anew."""
+    """The line of a record whose file was written anew; raises as `parse_line` does."""
     entry = parse_line(line)
     there = moves[entry.filename]
     moved = msgspec.structs.replace(entry, offset=str(there.offset(int(entry.offset))), filename=there.filename)
-    return line[: line.find(b"{")] + _encode(moved) + b"\n"
+    return line[: _json_at(line)] + _encode(moved) + b"\n"
+
+
+def is_dated(line: bytes) -> bool:
+    """Whether there is a moment with the time of a line."""
+    stamp = line.partition(b" ")[2].partition(b" ")[0]
+    try:
+        datetime.strptime(stamp.decode(), STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return False
+    return len(stamp) == STAMP_DIGITS and stamp.isdigit()
 
 
 def mime_of(content_type: str) -> str:

@@ -85,8 +85,9 @@ def _member(content: mmap.mmap, start: int, size: int, head_bytes_max: int) -> M
 
 def parse_record(member: Member) -> Record | None:
     """The record in a member, or None when it is not exactly one whole WARC record."""
-    head, _, block = member.head.partition(b"\r\n\r\n")
-    if not head.startswith(WARC_VERSION):
+    head, found, block = member.head.partition(b"\r\n\r\n")
+    if not found or not head.startswith(WARC_VERSION):
+        # A header that is longer than what was kept would be another one for whoever keeps more.
         return None
     fields = _fields(head)
     try:

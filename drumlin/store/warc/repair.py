@@ -19,7 +19,7 @@ from drumlin.disk import OPEN_SUFFIX, PARTIAL_SUFFIX, remove, replace, storage_e
 from drumlin.http.headers import header_fields, status_of
 from drumlin.store.names import node_of_warc
 from drumlin.store.warc.block import BLANK_LINE
-from drumlin.store.warc.cdxj import CDXJ_SUFFIX, REVISIT_MIME, IndexEntry, index_line, mime_of, parse_line, write_index
+from drumlin.store.warc.cdxj import CDXJ_SUFFIX, REVISIT_MIME, entry_in, index_line, mime_of, write_index
 from drumlin.store.warc.file import WARC_SUFFIX
 from drumlin.store.warc.reader import CAPTURE_TYPES, Member, Record, members, parse_record
 from drumlin.store.warc.records import SURPLUS_MARK, surplus_record
@@ -193,7 +193,7 @@ def _indexed(path: Path, filename: str, index: Path) -> Indexed | None:
         raise storage_error(index, cause) from cause
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
-    entries = [(_entry(line), line) for line in lines]
+    entries = [(entry_in(line), line) for line in lines]
     if any(entry is None or entry.filename != filename for entry, _ in entries):
         return None
     known = {
@@ -206,13 +206,6 @@ def _fits(path: Path, offset: int, known: Indexed) -> bool:
     """Whether the last record that an index names is in the file, complete."""
     member = next(members(path, offset), None)
     return member is not None and offset + member.length == known[offset][0] and parse_record(member) is not None
-
-
-def _entry(line: bytes) -> IndexEntry | None:
-    try:
-        return parse_line(line)
-    except msgspec.DecodeError:
-        return None
 
 
 def _line(record: Record, member: Member, filename: str) -> bytes:

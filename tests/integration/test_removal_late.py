@@ -188,3 +188,21 @@ def test_what_a_coordinator_had_not_brought_to_the_bucket_comes_without_what_was
     assert not any(found_in(copy, "b.test").values())
     check_warcs(copy)
     check_rows_lead_to_records(copy)
+
+
+def test_a_node_uploads_nothing_while_a_removal_is_under_way(node: BundlingNode, tmp_path: Path) -> None:
+    """The removal deletes whatever no manifest names."""
+    segment, members = node.bundle(*URLS)
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    (spool / f"{segment}.tar").write_bytes(tarred(members))
+    with s3_server(tmp_path / "s3") as server:
+        removal, uploads = server.store("late"), BucketUploads(server.store("late"), spool)
+        removal.begin_removal()
+        uploads._upload_all(uploads.waiting())
+        assert uploads.waiting()
+        assert [one.name for one in removal.bucket.listed("data") if segment in one.name] == []
+        removal.end_removal()
+        uploads._upload_all(uploads.waiting())
+        assert not uploads.waiting()
+        assert server.store("late").has_segment(segment)

@@ -229,6 +229,36 @@ def test_a_node_that_owes_too_many_bundles_has_to_wait_until_some_have_arrived(
     assert caplog.text.count("the node n1 owes 2 bundles") == 2
 
 
+def test_more_of_a_segment_that_was_given_up_is_noted_with_its_name() -> None:
+    """Or else nobody would ever look for it."""
+
+    async def run() -> None:
+        engine = MemoryEngine(1)
+        owed = Owed(engine)
+        await owed.note(SEGMENT, [kept(0)], 10.0)
+        await paid(engine, SEGMENT)
+        await owed.note(SEGMENT, [kept(1)], 10.0 + COUNT_EVERY_S)
+        assert [one.name for one in await owed_segments(engine)] == [SEGMENT]
+
+    asyncio.run(run())
+
+
+def test_a_segment_has_so_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owing, "NOTES_MAX", 2)
+
+    async def run() -> None:
+        engine = MemoryEngine(1)
+        owed = Owed(engine)
+        for number, now in ((0, 10.0), (1, 10.0 + COUNT_EVERY_S)):
+            await owed.note(SEGMENT, [kept(number)], now)
+        with pytest.raises(Refused, match="batches of one bundle") as refused:
+            await owed.note(SEGMENT, [kept(2)], 10.0 + COUNT_EVERY_S)
+        assert refused.value.status == 429
+        assert len(await owed_urls(engine, SEGMENT)) == 2
+
+    asyncio.run(run())
+
+
 def test_a_node_that_owes_too_many_bundles_may_still_recover(monkeypatch: pytest.MonkeyPatch) -> None:
     """It sends bundles only after that."""
     monkeypatch.setattr(owing, "EACH_MAX", 1)

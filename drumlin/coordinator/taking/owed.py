@@ -49,8 +49,12 @@ none hears what the others note."""
 RECOVERED_MAX: Final = 1_000
 """How many more a node may owe that recovers. It sends no bundle before it has sent the results that were left, so it
 would owe too many for ever."""
+NOTES_MAX: Final = 10_000
+"""How many batches a coordinator takes of one segment. A node ends a segment after a minute, in which it sends at most
+3,000."""
 COUNT_EVERY_S: Final = 20.0
-"""How old a count may be of what nodes owe; to it a coordinator adds what it has noted itself since."""
+"""How old a count may be of what nodes owe; to it a coordinator adds what it has noted itself since. And how long a
+coordinator believes that a segment is still noted."""
 LOOKED_KEY: Final = "owed_looked"
 LOOKED_AGO_S_MAX: Final = 600.0
 """If nobody has looked for so long what has arrived, what is noted says nothing about what is owed."""
@@ -72,13 +76,20 @@ class OwedSegment(msgspec.Struct, frozen=True):
         return node_of_segment(self.name)
 
 
+class _Noted(msgspec.Struct):
+    """A segment that this coordinator has found noted, when that was, and how many batches of it have come here."""
+
+    at: float
+    batches: int = 0
+
+
 class Owed:
     """Notes what nodes owe."""
 
     def __init__(self, engine: Engine, nodes: NodeRegistry | None = None) -> None:
         self._engine, self._nodes = engine, nodes
-        self._known: set[str] = set()
-        """Segments that this coordinator has noted, so their names need not be written with each batch."""
+        self._known: dict[str, _Noted] = {}
+        """Segments that were noted a moment ago, so their names need not be asked for with each batch."""
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._counts: Counter[str] | None = None
         """How many segments each node owes; None if nobody looks what has arrived."""
@@ -94,15 +105,29 @@ class Owed:
         kept = [one for one in kept if node and node_of_result(one.result) == node]
         if not kept:
             return
-        if segment not in self._known:
-            if await self._engine.get_entry(TABLE, segment) is None:
-                await self._check_room(node, sender or node, now)
-                await self._engine.put_entries(TABLE, {segment: msgspec.msgpack.encode(now)})
-            self._known = {*(self._known if len(self._known) < KNOWN_MAX else ()), segment}
+        await self._note_name(segment, node, sender or node, now)
         urls = [(one.result.url, one.key.depth) for one in kept]
         note = self._compressor.compress(msgspec.msgpack.encode(urls))
         key = xxhash.xxh3_64_hexdigest("\n".join(one.result.assignment_id for one in kept).encode())
         await self._engine.put_entries(f"{TABLE}.{segment}", {key: note})
+
+    async def _note_name(self, segment: str, node: str, sender: str, now: float) -> None:
+        """Without its name, nobody would ever look for the URLs of a segment. The name goes when the bundle arrives or
+        is given up, and a node that was away may send more of that segment afterwards."""
+        known = self._known.get(segment)
+        if known is None or not 0.0 <= now - known.at < COUNT_EVERY_S:
+            if await self._engine.get_entry(TABLE, segment) is None:
+                await self._check_room(node, sender, now)
+                await self._engine.put_entries(TABLE, {segment: msgspec.msgpack.encode(now)})
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            known = self._known[segment] = _Noted(now, known.batches if known is not None else 0)
+        if known.batches >= NOTES_MAX:
+            message = f"More than {NOTES_MAX:,} batches of one bundle have been sent."
+            raise Refused(
+                429, "owes_too_much", message, "Complete the bundle, and send it.", retry_after_s=COUNT_EVERY_S
+            )
+        known.batches += 1
 
     async def _check_room(self, node: str, sender: str, now: float) -> None:
         """Refuse one more segment of a node that owes too many. A node whose bundles nobody takes waits as it does when
@@ -110,11 +135,13 @@ class Owed:
         if not 0.0 <= now - self._counted_at < COUNT_EVERY_S:
             self._counted_at = now
             self._counts = await self._count(now)
-        if self._counts is None:
+        # While the engine is asked, another batch may replace them.
+        counts = self._counts
+        if counts is None:
             return
-        room = EACH_MAX - self._counts[node]
+        room = EACH_MAX - counts[node]
         if room > 0 or (room > -RECOVERED_MAX and await self._recovers(sender)):
-            self._counts[node] += 1
+            counts[node] += 1
             self._told.discard(node)
             return
         if node not in self._told:

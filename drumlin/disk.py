@@ -130,13 +130,14 @@ def write_whole(
 
 
 class AppendFile:
-    """A new file that only grows. `append` writes its argument completely, or raises and leaves the file as it was."""
+    """A new file that only grows. `append` writes its argument completely, or raises and leaves the file as it was.
+    With `emptied`, a file that is there is emptied and used: for those who hold a lock on it."""
 
-    def __init__(self, path: Path, *, sync: bool = False, mode: int = READABLE) -> None:
+    def __init__(self, path: Path, *, sync: bool = False, mode: int = READABLE, emptied: bool = False) -> None:
         self.path = path
         self.size = 0
         self._sync = sync
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if emptied else os.O_EXCL)
         try:
             self._descriptor = os.open(path, flags, mode)
             if sync:

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from drumlin.coordinator.orders import BUDGETS_TABLE, HOSTS_TABLE
 from drumlin.coordinator.taking.findings import SCOPE_SEEDS_TABLE
 from drumlin.coordinator.taking.owed import NOTE_BYTES_MAX
 from drumlin.coordinator.taking.owed import TABLE as OWED_TABLE
+from drumlin.disk import discard_temporary, temporary_folder
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.engines.kept import CLOSED_KEY, Closed
@@ -226,6 +226,8 @@ async def _remove(
     check_may_go(place, files, targets)
     book, who, names = open_book(files), signature(by, today), list[str]()
     if not dry_run:
+        # Killed questions and the like may have left copies of pages.
+        discard_temporary()
         candidate = secrets.token_bytes(KEY_BYTES)
         stones = await with_key(engine, candidate)
         names = list(map(stones.name_of, targets.each))
@@ -331,8 +333,8 @@ def _from_bucket(files: StoreFiles, targets: Targets, today: float, *, dry_run: 
 
     if not isinstance(files, ObjectFiles):
         raise ConfigError("This store is not in a bucket.")
-    with tempfile.TemporaryDirectory(prefix="drumlin-remove-") as folder:
-        return BucketRemoval(files, targets, Path(folder), today).remove(dry_run=dry_run)
+    with temporary_folder("remove") as folder:
+        return BucketRemoval(files, targets, folder, today).remove(dry_run=dry_run)
 
 
 async def _from_others(place: Place, targets: Targets, stones: bytes, *, dry_run: bool) -> int:
@@ -433,8 +435,8 @@ def tell(events: EventsOptions, targets: Targets, crawl: str, today: float) -> N
 
 
 def _replace(files: StoreFiles, path: str, content: bytes) -> None:
-    with tempfile.TemporaryDirectory(prefix="drumlin-remove-") as folder:
-        file = Path(folder) / "file"
+    with temporary_folder("remove") as folder:
+        file = folder / "file"
         file.write_bytes(content)
         files.replace(path, file)
 

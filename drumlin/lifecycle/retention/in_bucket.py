@@ -5,7 +5,6 @@ an entry of the last two days has left; older ones are collected like any object
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Final
 import msgspec
 
 from drumlin.config.quantities import show_duration
-from drumlin.disk import translated_disk_errors
+from drumlin.disk import temporary_folder
 from drumlin.errors import ConfigError
 from drumlin.lifecycle.retention.found import units
 from drumlin.lifecycle.retention.logs import log_units, take_log
@@ -182,6 +181,5 @@ class BucketStore:
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """A folder of this machine to work in."""
-    with tempfile.TemporaryDirectory(prefix="drumlin-retention-") as folder:
-        with translated_disk_errors(Path(folder)):
-            yield Path(folder)
+    with temporary_folder("retention") as folder:
+        yield folder

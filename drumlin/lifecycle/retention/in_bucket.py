@@ -127,7 +127,8 @@ class BucketStore:
         digest = item.name.split("/")[1]
         with _scratch() as folder:
             copy = folder / "moved"
-            self.files.bucket.fetch(item.name, copy, ITEM_BYTES_MAX)
+            with self.files.bucket.needs(item.name):
+                self.files.bucket.fetch(item.name, copy, ITEM_BYTES_MAX)
             with copy.open("rb") as file:
                 open_place(to).put(item.name, file, item.bytes, digest)
 

@@ -181,6 +181,19 @@ class Bucket:
         with self._told("read"):
             return bytes(self._calls.get_range(self._store, name, start=start, end=end))
 
+    def missing(self, name: str) -> StorageError:
+        """The error for an object that is not there, although the manifest names it."""
+        hint = f"Run `drumlin store check --store {self.address}`, which names everything that is missing."
+        return StorageError(f"The object {name} is missing in {self.address}.", hint, code=Cause.STORE_FAILED)
+
+    @contextlib.contextmanager
+    def needs(self, name: str) -> Iterator[None]:
+        """For reading an object without which nothing can be done."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise self.missing(name) from None
+
     @contextlib.contextmanager
     def _told(self, doing: str) -> Iterator[None]:
         """Make one sentence of what the library says; its own text has everything that it knows, on many lines."""
@@ -245,17 +258,12 @@ class _Ranges(io.RawIOBase):
             content = self._bucket.range(self._name, self._at, end)
         except (StorageError, FileNotFoundError) as failed:
             # Those who read files expect this of a file that cannot be read.
-            trouble = self._gone() if isinstance(failed, FileNotFoundError) else failed
+            trouble = self._bucket.missing(self._name) if isinstance(failed, FileNotFoundError) else failed
             self._bucket.trouble = StorageError(trouble.message, trouble.hint, code=trouble.code)
-            raise OSError(trouble.message) from None
+            raise OSError(trouble.message) from self._bucket.trouble
         buffer[: len(content)] = content
         self._at += len(content)
         return len(content)
-
-    def _gone(self) -> StorageError:
-        address = self._bucket.address
-        hint = f"Run `drumlin store check --store {address}`, which names everything that is missing."
-        return StorageError(f"The object {self._name} is missing in {address}.", hint, code=Cause.STORE_FAILED)
 
 
 def _listed(found: Any) -> Listed:

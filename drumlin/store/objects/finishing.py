@@ -20,10 +20,12 @@ def merged_index(bucket: Bucket, indexes: Sequence[Item], folder: Path, keep: Ca
     """Merge these indexes, in a folder of this machine, and hand the merged one to `keep`."""
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder) as parts:
+
+        def fetch(item: Item) -> None:
+            with bucket.needs(item.name):
+                bucket.fetch(item.name, parts / Path(item.path).name, INDEX_BYTES_MAX)
+
         with ThreadPoolExecutor(READ_AT_ONCE) as pool:
-            fetched = [
-                pool.submit(bucket.fetch, item.name, parts / Path(item.path).name, INDEX_BYTES_MAX) for item in indexes
-            ]
-            for one in fetched:
+            for one in [pool.submit(fetch, item) for item in indexes]:
                 one.result()
         keep(merge(parts))

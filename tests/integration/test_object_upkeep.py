@@ -352,3 +352,13 @@ def test_an_object_that_is_missing_is_named_to_whoever_needs_it(
         assert "drumlin store check" in said
     with pytest.raises(StorageError, match="is missing"):
         store.complete(tmp_path)
+
+
+def test_segments_that_somebody_else_has_joined_meanwhile_are_not_called_joined(
+    store: ObjectFiles, tmp_path: Path, drumlin: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    monkeypatch.setattr(compaction, "compact", lambda *_: False)
+    code, said = drumlin("store", "compact", "--all")
+    assert (code, "Run it again." in said, "Nothing was joined." in said) == (0, True, True)

@@ -47,6 +47,7 @@ _MISTAKES: Final = {
 }
 """What has another cause than a service that is away, by the service's own code."""
 _FULL: Final = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507 Insufficient Storage")
+_BUSY: Final = ("SlowDown", "RequestLimitExceeded", "429 Too Many Requests", "503 Service Unavailable")
 AUTHORITY_HINT: Final = "Name the file of the authority that vouches for it with AWS_CA_BUNDLE."
 _UNTRUSTED: Final = re.compile(r"InvalidCertificate\(\s*(\w+)")
 
@@ -226,6 +227,9 @@ def _failure(what: str, said: str) -> StorageError:
     if any(word in said for word in _REFUSALS):
         hint = "Check the AWS variables or files, and what this key may do with the bucket."
         return StorageError(message, hint, code=Cause.STORE_FAILED)
+    if any(word in said for word in _BUSY):
+        hint = "The service is too busy, or limits what it is asked; what is not stored yet is kept and sent again."
+        return StorageError(message, hint, code=Cause.STORE_SILENT)
     hint = "Check AWS_ENDPOINT_URL and that the service runs; what is not stored yet is kept and sent again."
     return StorageError(message, hint, code=Cause.STORE_SILENT)
 

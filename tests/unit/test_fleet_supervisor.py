@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.cli.fleet import _alone
 from drumlin.errors import StorageError
 from drumlin.fleet.children import Child
 from drumlin.fleet.layout import FleetPaths, FleetPlan, FleetProcess, FleetRecord, FleetState, ProcessRole
@@ -84,3 +85,13 @@ def test_what_could_not_be_written_is_written_when_there_is_room(
     monkeypatch.setattr(Supervisor, "_finish", lambda self: next(finished, False))
     keeper._keep()
     assert paths.read().processes[0].starts == 7
+
+
+def test_a_fleet_whose_supervisor_is_gone_says_so(paths: FleetPaths, node: Child) -> None:
+    record = paths.read()
+    assert _alone(record) == ""
+    node.start()
+    record.processes = [node.record]
+    assert "Its supervisor is gone" in _alone(record)
+    record.supervisor = node.record.mark
+    assert _alone(record) == ""

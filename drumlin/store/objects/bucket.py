@@ -47,6 +47,7 @@ _MISTAKES: Final = {
 }
 """What has another cause than a service that is away, by the service's own code."""
 _FULL: Final = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507 Insufficient Storage")
+_TIMEOUT: Final = "kind: Timeout"
 _BUSY: Final = ("SlowDown", "RequestLimitExceeded", "429 Too Many Requests", "503 Service Unavailable")
 AUTHORITY_HINT: Final = "Name the file of the authority that vouches for it with AWS_CA_BUNDLE."
 _UNTRUSTED: Final = re.compile(r"InvalidCertificate\(\s*(\w+)")
@@ -218,6 +219,9 @@ def _failure(what: str, said: str) -> StorageError:
         hint = AUTHORITY_HINT if untrusted[1] == "UnknownIssuer" else "Have the service's certificate mended."
         message = f"{what}: the certificate of the service is not trusted ({untrusted[1]})."
         return StorageError(message, hint, code=Cause.STORE_FAILED)
+    if _TIMEOUT in said:
+        hint = "Check the service and the way to it; what is not stored yet is kept and sent again."
+        return StorageError(f"{what}: the service does not answer.", hint, code=Cause.STORE_SILENT)
     message = f"{what}: {code[1] if code else said.partition(chr(10))[0].rpartition(' - ')[2][:200].rstrip('.')}."
     if code and code[1] in _MISTAKES:
         return StorageError(message, _MISTAKES[code[1]], code=Cause.STORE_FAILED)

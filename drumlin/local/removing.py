@@ -56,7 +56,16 @@ from drumlin.lifecycle.removal.frontier import Scrub, goes, remove_from
 from drumlin.lifecycle.removal.plan import check_none_pending, finish
 from drumlin.lifecycle.removal.targets import Targets, What
 from drumlin.lifecycle.removal.texts import REMOVED
-from drumlin.lifecycle.removal.tombstones import IN_STORE, KEY_BYTES, Tombstones, copy_to, packed, put, with_key
+from drumlin.lifecycle.removal.tombstones import (
+    IN_STORE,
+    KEY_BYTES,
+    LAST_KEY,
+    Tombstones,
+    copy_to,
+    packed,
+    put,
+    with_key,
+)
 from drumlin.local.directory import FRONTIER
 from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at, frontier_folder
 from drumlin.moving.sources import at_rest
@@ -235,6 +244,7 @@ async def _remove(
         # Until it is done, nobody crawls on, and whoever finds a tombstone knows that not all may be gone.
         await engine.put_meta(CLOSED_KEY, msgspec.structs.replace(BEGUN, name=" ".join(names)).written())
         await put(engine, targets.each, candidate, today)
+        await engine.put_meta(LAST_KEY, secrets.token_hex(8).encode())
         if is_objects(place.store):
             _replace(files, IN_STORE, await packed(engine, secrets.token_hex(8)))
     counts = Counts()

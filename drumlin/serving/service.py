@@ -64,6 +64,7 @@ log = logging.getLogger("drumlin.coordinator")
 
 TICK_S = 1.0
 FOUND_AGAIN_S = 5.0
+FOUND_S_MAX = 5.0
 # Longer than any heartbeat interval: a node's connection is kept, and with it its TLS session.
 KEEP_ALIVE_S = 75
 CONNECTIONS_WAITING_MAX = 4096
@@ -256,6 +257,7 @@ class _Service:
         self._last_removal: bytes | None = None
         self._bucket: ObjectFiles | None = None
         """The store, if it is in a bucket and nobody knows yet whether it is the one of this crawl."""
+        self._founding: asyncio.Task[None] | None = None
 
     async def run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -340,7 +342,11 @@ class _Service:
 
         dispatcher.may_end = may_end
         bucket = self._bucket = in_bucket(files)
-        await self._found_store(dispatcher.crawl_id)
+        # A bucket that hangs answers after a minute that it does not, and nodes wait for this coordinator.
+        self._founding = asyncio.create_task(self._found_store(dispatcher.crawl_id))
+        await asyncio.wait([self._founding], timeout=FOUND_S_MAX)
+        if self._founding.done():
+            self._founding.result()
         self._upkeep = BucketUpkeep(dispatcher, bucket, folder) if bucket is not None else None
 
     async def _found_store(self, crawl: str) -> None:
@@ -356,6 +362,8 @@ class _Service:
                 log.debug("it is not known yet whether %s is the store of this crawl: %s", self._bucket, away)
 
     async def _keep_founding(self, crawl: str) -> None:
+        if self._founding is not None:
+            await self._founding
         while self._bucket is not None:
             await asyncio.sleep(FOUND_AGAIN_S)
             await self._found_store(crawl)

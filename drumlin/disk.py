@@ -7,6 +7,7 @@ name. Errors of the operating system become a `StorageError` that says what to d
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import shutil
@@ -25,6 +26,9 @@ PARTIAL_SUFFIX: Final = ".partial"
 
 SCRATCH_PREFIX: Final = ".scratch-"
 """A folder whose name begins so has the files of a piece of work that is under way, or was when its process died."""
+
+TEMPORARY: Final = ("compact", "query", "remove", "retention", "sql")
+"""What temporary folders are for, by which they are named."""
 
 READABLE: Final = 0o644
 PRIVATE: Final = 0o600
@@ -72,6 +76,46 @@ def discard_scratch(within: Path) -> None:
     """Delete what killed processes have left of their work. Call this only while nobody is at work there."""
     for folder in within.glob(SCRATCH_PREFIX + "*"):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def temporary_folder(purpose: str) -> Iterator[Path]:
+    """A folder in the temporary folder of this machine, for a piece of work that has no other place. It is locked as
+    long as it is used, so what killed processes have left is known, and goes first."""
+    discard_temporary()
+    # It gets the name by which others look for it when it is locked.
+    made = Path(tempfile.mkdtemp(prefix=".drumlin-"))
+    descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        folder = made.rename(made.with_name(f"drumlin-{purpose}-{made.name.rpartition('-')[2]}"))
+        try:
+            with translated_disk_errors(folder):
+                yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+def discard_temporary() -> None:
+    """Delete the temporary folders that killed processes of this user have left: there may be pages in them."""
+    within = Path(tempfile.gettempdir())
+    for folder in [path for purpose in TEMPORARY for path in within.glob(f"drumlin-{purpose}-*")]:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            # It is gone by now, or somebody else's.
+            continue
+        try:
+            if os.fstat(descriptor).st_uid == os.getuid():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except BlockingIOError:
+            # Somebody works there.
+            continue
+        finally:
+            os.close(descriptor)
 
 
 def sync_directory(directory: Path) -> None:
@@ -130,13 +174,14 @@ def write_whole(
 
 
 class AppendFile:
-    """A new file that only grows. `append` writes its argument completely, or raises and leaves the file as it was."""
+    """A new file that only grows. `append` writes its argument completely, or raises and leaves the file as it was.
+    With `emptied`, a file that is there is emptied and used: for those who hold a lock on it."""
 
-    def __init__(self, path: Path, *, sync: bool = False, mode: int = READABLE) -> None:
+    def __init__(self, path: Path, *, sync: bool = False, mode: int = READABLE, emptied: bool = False) -> None:
         self.path = path
         self.size = 0
         self._sync = sync
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if emptied else os.O_EXCL)
         try:
             self._descriptor = os.open(path, flags, mode)
             if sync:

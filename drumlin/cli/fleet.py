@@ -146,12 +146,20 @@ def status(loaded: Loaded) -> None:
         return
     console = results(loaded.process)
     console.print(_processes_table(record))
-    line(console, f"The fleet is {state}.{' ' + record.failure if record.failure else ''}{_frozen(record)}")
+    failure = f" {record.failure}" if record.failure else ""
+    line(console, f"The fleet is {state}.{failure}{_alone(record)}{_frozen(record)}")
     if record.running:
         try:
             line(console, f"The crawl is {status_line(remote_of(paths).get(STATS))}")
         except DrumlinError as unknown:
             line(console, f"The state of the crawl is not known: {unknown}")
+
+
+def _alone(record: FleetRecord) -> str:
+    """Whether processes run that nobody starts again."""
+    if not record.running or (record.supervisor is not None and record.supervisor.alive):
+        return ""
+    return " Its supervisor is gone, so what ends is not started again. `drumlin fleet down`, then `up`, mends that."
 
 
 def _frozen(record: FleetRecord) -> str:

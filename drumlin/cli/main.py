@@ -168,6 +168,9 @@ def _explain(error: Exception) -> int:
         return _explain_usage(error)
     if isinstance(error, BrokenPipeError):
         return _pipe_closed()
+    if isinstance(error, OSError) and isinstance(error.__cause__, DrumlinError):
+        # A file of a store in a bucket, which somebody read as any other file.
+        return _fail(f"{error} {error.__cause__.hint}".rstrip(), error.__cause__.exit_code)
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return _fail(
             f"{error.strerror}: {error.filename or 'while writing'}. Free some space and repeat.", EXIT_STORAGE

@@ -80,22 +80,22 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
     Coordinators with the store do this beside a crawl. It can be repeated, and readers may be at work: they see the old
     files or the new ones. The old ones are removed by `drumlin store collect` a day later.
     """
-    import tempfile
-
+    from drumlin.disk import temporary_folder
     from drumlin.lifecycle.held import begin_joining, held_segments, next_to_join
     from drumlin.store.objects.compaction import compact
     from drumlin.store.objects.mark import untold_segments
 
-    files, joined = _bucket(loaded), 0
+    files, joined, overtaken = _bucket(loaded), 0, False
     removals, untold = begin_joining(files), untold_segments(files)
     if untold:
         say(loaded.process, f"Left alone until Kafka is told of it (--events): {counted(len(untold), 'segment')}.")
-    with tempfile.TemporaryDirectory(prefix="drumlin-compact-") as folder:
+    with temporary_folder("compact") as folder:
         held = held_segments(files)
         kept = held | untold
         while segments := next_to_join(files, kept, everything=everything):
-            joined += len(segments)
-            if dry_run or not compact(files, segments, Path(folder), removals):
+            overtaken = not dry_run and not compact(files, segments, folder, removals)
+            joined += 0 if overtaken else len(segments)
+            if dry_run or overtaken:
                 break
     if held:
         say(loaded.process, f"Left alone, because a hold covers it: {counted(len(held), 'segment')}.")
@@ -103,8 +103,11 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
     if ahead:
         why = "it is dated more than a day ahead, or no date in it can be read"
         say(loaded.process, f"Left alone, because {why}: {counted(len(ahead), 'segment')}.")
+    if overtaken:
+        say(loaded.process, "Somebody else has changed some of these segments meanwhile. Run it again.")
     said = "would be joined" if dry_run else "joined"
-    found = f"{counted(joined, 'small segment')} of {files} {said}." if joined else "There is nothing to join."
+    nothing = "There is nothing to join." if not overtaken else "Nothing was joined."
+    found = f"{counted(joined, 'small segment')} of {files} {said}." if joined else nothing
     print_result(
         loaded.process, found, {"segments": joined, "held": len(held), "ahead": len(ahead), "dry_run": dry_run}
     )

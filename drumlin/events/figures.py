@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from drumlin.config.quantities import format_size, show_duration
+from drumlin.config.quantities import show_duration, show_size
 from drumlin.events.sender import Standing
 from drumlin.metrics import registry
 from drumlin.metrics.text import one
@@ -40,4 +40,4 @@ def broker_away(who: str, beat: EventsBeat) -> str:
     said = f" ({beat.error})" if beat.error else ""
     since = f"has taken no events of {who} for {show_duration(beat.away_s)}" if beat.away_s else f"is behind {who}"
     full = " No more may wait (--events-max), so nothing is fetched there until it takes some." if beat.full else ""
-    return f"Kafka {since}{said}; they wait on disk, {format_size(beat.waiting_bytes)} of tables.{full}"
+    return f"Kafka {since}{said}; they wait on disk, {show_size(beat.waiting_bytes)} of tables.{full}"

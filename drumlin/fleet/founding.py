@@ -20,6 +20,7 @@ from drumlin.errors import BusyError, ConfigError, EngineError
 from drumlin.events.options import EventsOptions, SeedsOptions
 from drumlin.fleet.cluster import ADDRESS, MASTERS_WITH_REPLICAS_MIN, engine_url, find_program, free_ports
 from drumlin.fleet.layout import (
+    STARTED,
     FleetPaths,
     FleetPlan,
     FleetRecord,
@@ -45,7 +46,7 @@ def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
     paths = FleetPaths(root)
     before = paths.read() if paths.exists() else None
     if before is not None:
-        _check_at_rest(paths, before)
+        os.close(_lock_at_rest(paths))
     config = _config(paths, loaded, founded=before is not None)
     if before is None and not seeds and not loaded.process.seeds_from:
         raise ConfigError("There is nothing to crawl.", "Give one or more URLs, or a file of them with --input.")
@@ -58,20 +59,30 @@ def found_fleet(root: Path, loaded: Loaded, seeds: list[str]) -> FleetPaths:
         # A fleet stays with its store, so a mistyped one must not become it.
         open_store(plan.store).probe()
     paths.make()
-    if plan.store:
-        note_address(paths.store, plan.store)
-    _write_crawl(paths, config, seeds)
-    _write_secrets(paths, plan)
-    paths.write(FleetRecord(plan, FleetState.STARTING, time.time()))
+    # Another command may have been faster, and what it has written is in use.
+    lock = _lock_at_rest(paths)
+    try:
+        if paths.exists() != (before is not None):
+            raise BusyError(f"Another command has founded a fleet in {paths.root} meanwhile.", STARTED)
+        if plan.store:
+            note_address(paths.store, plan.store)
+        _write_crawl(paths, config, seeds)
+        _write_secrets(paths, plan)
+        paths.write(FleetRecord(plan, FleetState.STARTING, time.time()))
+    finally:
+        os.close(lock)
     return paths
 
 
-def _check_at_rest(paths: FleetPaths, before: FleetRecord) -> None:
-    """Refuse a fleet that is at work, one that a command works on, and one whose processes a killed one has left."""
-    os.close(paths.take_lock())
-    if before.running:
+def _lock_at_rest(paths: FleetPaths) -> int:
+    """The lock of a fleet, if there is one, that is not at work, on which no command works, and of which a killed
+    supervisor has left no processes."""
+    lock = paths.take_lock()
+    if paths.exists() and paths.read().running:
+        os.close(lock)
         hint = f"`drumlin fleet down --out {paths.root}` ends them."
         raise BusyError(f"Processes of the fleet in {paths.root} run.", hint)
+    return lock
 
 
 def fleet_config(loaded: Loaded) -> CrawlConfig:

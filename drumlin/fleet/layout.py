@@ -17,6 +17,7 @@ from drumlin.logs import LogSettings
 
 VERSION = 1
 FOLDER_MODE = 0o700
+STARTED = "`drumlin fleet status` shows it."
 
 
 class ProcessRole(StrEnum):

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from drumlin.client.remote import CoordinatorError, Remote
-from drumlin.errors import DrumlinError
+from drumlin.errors import DrumlinError, StorageError
 from drumlin.fleet.children import Child, coordinator_children, node_children, redis_children
 from drumlin.fleet.cluster import form_cluster
 from drumlin.fleet.endings import end_all
@@ -34,6 +34,7 @@ ASK_S = 1.0
 ENDED_S_MAX = 5.0
 """How long the kernel may take to say how a process ended whose last threads are just ending."""
 READY_S_MAX = 120.0
+WRITE_AGAIN_S = 1.0
 # The states of a crawl in which it needs its nodes.
 WORKING_STATES = ("running", "paused")
 
@@ -59,6 +60,9 @@ class Supervisor:
         self._complete = False
         self._ordered: frozenset[str] = frozenset()
         """The nodes that a person has ordered to leave, or to stay out."""
+        self._unwritten = False
+        """Whether `fleet.json` lacks something, because it could not be written."""
+        self._write_again = 0.0
 
     def run(self) -> None:
         """Keep the fleet until it is told to stop; raises DrumlinError if the fleet cannot be started."""
@@ -91,14 +95,29 @@ class Supervisor:
         self._record.state = state
         self._paths.write(self._record)
 
+    def _try_to_write(self) -> bool:
+        """Write `fleet.json`, and say whether that was possible. A disk that is full must not take the supervisor away:
+        nobody would start again what ends because of it, nor end what is left."""
+        try:
+            self._paths.write(self._record)
+        except StorageError as refused:
+            if not self._unwritten:
+                log.warning("the list of processes is written later: %s", refused)
+            self._unwritten = True
+        else:
+            self._unwritten = False
+        return not self._unwritten
+
     def _end(self) -> None:
-        self._enter(FleetState.STOPPING)
+        self._record.state = FleetState.STOPPING
+        self._try_to_write()
         log.info("ending the processes of the fleet", extra=event(Event.STOPPING))
         end_all(self._record, on_poll=self._reap)
         for child in self._children:
             child.reap(ENDED_S_MAX)
         self._record.supervisor = None
-        self._enter(FleetState.FAILED if self._record.failure else FleetState.DOWN)
+        self._record.state = FleetState.FAILED if self._record.failure else FleetState.DOWN
+        self._try_to_write()
         log.info("stopped", extra=event(Event.STOPPED))
 
     # Starting
@@ -172,8 +191,9 @@ class Supervisor:
             if self._plan.restart:
                 changed |= self._restart()
             changed |= self._finish()
-            if changed:
-                self._paths.write(self._record)
+            if changed or (self._unwritten and time.monotonic() >= self._write_again):
+                self._write_again = time.monotonic() + WRITE_AGAIN_S
+                self._try_to_write()
             time.sleep(TICK_S)
 
     def _reap(self) -> bool:

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 
 from drumlin.client.remote import Remote
-from drumlin.errors import BusyError, DrumlinError
+from drumlin.errors import EXIT_BUSY, BusyError, DrumlinError
 from drumlin.fleet.endings import KILLED_S_MAX, PATIENCE_S, end_all
-from drumlin.fleet.layout import FleetPaths, FleetRecord, FleetState, read_secret
+from drumlin.fleet.layout import STARTED, FleetPaths, FleetRecord, FleetState, read_secret
 from drumlin.tls import CertificateFiles
 
 POLL_S = 0.1
@@ -54,13 +54,15 @@ def _wait_until_ready(
             process.returncode = 0
             return record
         if ended:
-            raise _not_started(paths, record)
+            raise _not_started(paths, record, process.returncode)
         on_wait(record)
         time.sleep(POLL_S)
     raise DrumlinError(f"The fleet was not ready within {START_S_MAX:.0f} s.", f"See {paths.logs}.")
 
 
-def _not_started(paths: FleetPaths, record: FleetRecord) -> DrumlinError:
+def _not_started(paths: FleetPaths, record: FleetRecord, code: int) -> DrumlinError:
+    if code == EXIT_BUSY and not record.failure:
+        return BusyError(f"Another command starts the fleet in {paths.root}, or works on it.", STARTED)
     failure = record.failure or "its supervisor died"
     return DrumlinError(f"The fleet did not start: {failure}", f"The logs are in {paths.logs}.")
 

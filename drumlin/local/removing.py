@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from drumlin.coordinator.orders import BUDGETS_TABLE, HOSTS_TABLE
 from drumlin.coordinator.taking.findings import SCOPE_SEEDS_TABLE
 from drumlin.coordinator.taking.owed import NOTE_BYTES_MAX
 from drumlin.coordinator.taking.owed import TABLE as OWED_TABLE
+from drumlin.disk import discard_temporary, temporary_folder
 from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.engines.kept import CLOSED_KEY, Closed
@@ -57,7 +57,16 @@ from drumlin.lifecycle.removal.frontier import Scrub, goes, remove_from
 from drumlin.lifecycle.removal.plan import check_none_pending, finish
 from drumlin.lifecycle.removal.targets import Targets, What
 from drumlin.lifecycle.removal.texts import REMOVED
-from drumlin.lifecycle.removal.tombstones import IN_STORE, KEY_BYTES, Tombstones, copy_to, packed, put, with_key
+from drumlin.lifecycle.removal.tombstones import (
+    IN_STORE,
+    KEY_BYTES,
+    LAST_KEY,
+    Tombstones,
+    copy_to,
+    packed,
+    put,
+    with_key,
+)
 from drumlin.local.directory import FRONTIER
 from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at, frontier_folder
 from drumlin.moving.sources import at_rest
@@ -233,6 +242,8 @@ async def _remove(
     book, who, names = open_book(files), signature(by, today), list[str]()
     bucket = in_bucket(files)
     if not dry_run:
+        # Killed questions and the like may have left copies of pages.
+        discard_temporary()
         candidate = secrets.token_bytes(KEY_BYTES)
         stones = await with_key(engine, candidate)
         names = list(map(stones.name_of, targets.each))
@@ -241,6 +252,7 @@ async def _remove(
         # Until it is done, nobody crawls on, and whoever finds a tombstone knows that not all may be gone.
         await engine.put_meta(CLOSED_KEY, msgspec.structs.replace(BEGUN, name=" ".join(names)).written())
         await put(engine, targets.each, candidate, today)
+        await engine.put_meta(LAST_KEY, secrets.token_hex(8).encode())
         if bucket is not None:
             await _in_thread(bucket.begin_removal)
             await _in_thread(partial(_replace, files, IN_STORE, await packed(engine, secrets.token_hex(8))))
@@ -359,8 +371,8 @@ def _from_bucket(files: StoreFiles, targets: Targets, today: float, *, dry_run: 
 
     if not isinstance(files, ObjectFiles):
         raise ConfigError("This store is not in a bucket.")
-    with tempfile.TemporaryDirectory(prefix="drumlin-remove-") as folder:
-        return BucketRemoval(files, targets, Path(folder), today).remove(dry_run=dry_run)
+    with temporary_folder("remove") as folder:
+        return BucketRemoval(files, targets, folder, today).remove(dry_run=dry_run)
 
 
 async def _from_others(place: Place, targets: Targets, stones: bytes, *, dry_run: bool) -> int:
@@ -461,8 +473,8 @@ def tell(events: EventsOptions, targets: Targets, crawl: str, today: float) -> N
 
 
 def _replace(files: StoreFiles, path: str, content: bytes) -> None:
-    with tempfile.TemporaryDirectory(prefix="drumlin-remove-") as folder:
-        file = Path(folder) / "file"
+    with temporary_folder("remove") as folder:
+        file = folder / "file"
         file.write_bytes(content)
         files.replace(path, file)
 

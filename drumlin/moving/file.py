@@ -18,6 +18,8 @@ and is refused before anything is written.
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,9 +29,9 @@ import msgspec
 import xxhash
 import zstandard
 
-from drumlin.disk import PARTIAL_SUFFIX, PRIVATE, AppendFile, remove, replace
+from drumlin.disk import PARTIAL_SUFFIX, PRIVATE, AppendFile, remove, replace, storage_error
 from drumlin.engines.kept import TYPES, Kept, Section, number_of_records
-from drumlin.errors import ConfigError, StorageError
+from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.store.frames import decompressed, framed, frames_in
 
 MAGIC = b"drumlin-frontier 1\n"
@@ -63,13 +65,14 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class FrontierWriter:
-    """A file that grows under another name, and gets its own when it is complete."""
+    """A file that grows under another name, and gets its own when it is complete. BusyError if another process is
+    writing it."""
 
     def __init__(self, path: Path, header: Header) -> None:
         self._path = path
         self._partial = path.with_name(path.name + PARTIAL_SUFFIX)
-        remove(self._partial)
-        self._file = AppendFile(self._partial, mode=PRIVATE)
+        self._lock = _locked(self._partial, path)
+        self._file = AppendFile(self._partial, mode=PRIVATE, emptied=True)
         self._hash = xxhash.xxh3_128()
         self._records: Counter[str] = Counter()
         self._compressor = zstandard.ZstdCompressor(level=LEVEL)
@@ -90,11 +93,31 @@ class FrontierWriter:
         self._file.sync()
         self._file.close()
         replace(self._partial, self._path, sync=True)
+        os.close(self._lock)
         return self._file.size
 
     def discard(self) -> None:
         self._file.close()
         remove(self._partial)
+        os.close(self._lock)
+
+
+def _locked(partial: Path, path: Path) -> int:
+    """The file that is to grow, locked: what one that was killed has left is used again. Returns a descriptor."""
+    while True:
+        try:
+            descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        except OSError as cause:
+            raise storage_error(path, cause) from cause
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise BusyError(f"Another process is writing {path}.", "Wait for it, or give another name.") from None
+        if partial.exists() and os.path.samestat(os.fstat(descriptor), partial.stat()):
+            return descriptor
+        # It got its name, or was removed, before it was locked here.
+        os.close(descriptor)
 
 
 class FrontierFile:

@@ -51,6 +51,11 @@ class EngineSource:
     def pages(self, section: Section) -> AsyncIterator[list[Kept]]:
         return self._engine.read_kept(section)
 
+    async def check_at_rest(self) -> None:
+        """BusyError if a coordinator has begun since the engine was looked at first."""
+        if await self._engine.keep_time(0.0) != self.header.time:
+            raise BusyError(*RUNNING)
+
 
 class FileSource:
     """A frontier in a file, all of which is read and checked first."""
@@ -76,13 +81,14 @@ async def at_rest(engine: Engine, today: float, origin: str = "this crawl") -> A
         await asyncio.sleep(AT_REST_S)
     if await engine.keep_time(0.0) != time:
         raise BusyError(*RUNNING)
-    yield EngineSource(engine, Header(__version__, today, engine.shard_count, engine.mark_bits, time), origin)
-    if await engine.keep_time(0.0) != time:
-        raise BusyError(*RUNNING)
+    source = EngineSource(engine, Header(__version__, today, engine.shard_count, engine.mark_bits, time), origin)
+    yield source
+    await source.check_at_rest()
 
 
-async def export(source: Source, path: Path, on_page: OnPage) -> tuple[Digest, int]:
-    """Write a frontier into a file; returns its digest, and the size of the file."""
+async def export(source: EngineSource, path: Path, on_page: OnPage) -> tuple[Digest, int]:
+    """Write a frontier into a file; returns its digest, and the size of the file. If it has changed meanwhile, there is
+    no file."""
     digest = Digest(source.header.mark_bits)
     writer = FrontierWriter(path, source.header)
     try:
@@ -91,6 +97,7 @@ async def export(source: Source, path: Path, on_page: OnPage) -> tuple[Digest, i
                 writer.write(section, page)
                 digest.add(section, page)
                 on_page(section, number_of_records(page))
+        await source.check_at_rest()
     except BaseException:
         writer.discard()
         raise

@@ -16,7 +16,7 @@ from pathlib import Path
 from drumlin.api.explaining.report import COMPLETE_KEY, REPORT_NAME, YES, make_report
 from drumlin.config.record import CrawlRecord
 from drumlin.coordinator.dispatch import Dispatcher
-from drumlin.errors import DrumlinError, StorageError
+from drumlin.errors import BusyError, DrumlinError
 from drumlin.logs import Event, event
 from drumlin.protocol import ENDED, PRESENT, THROUGH_COORDINATOR, TO_BUCKET, NodeRecord, NodeStatus
 from drumlin.store.files import StoreFiles
@@ -24,6 +24,7 @@ from drumlin.store.warc.cdxj import CDXJ_SUFFIX, INDEX_NAME
 
 CLAIM = "finisher"
 CLAIM_S = 5.0
+AGAIN_AFTER_S = 10.0
 SILENT_S_MAX = 30.0
 """How long to wait for a silent node that sends bundles: it may be busy with its last one, or cut off."""
 
@@ -41,6 +42,7 @@ class Finisher:
         self._done: frozenset[str] | None = None
         """The indexes that were merged; None if the store is not complete, or this coordinator does not know."""
         self._told = ""
+        self._again_at = 0.0
 
     async def tick(self, now: float) -> None:
         """Begin to finish the store, if there is anything to do and this coordinator holds the claim."""
@@ -56,13 +58,9 @@ class Finisher:
         if await self._bundles_to_come(now):
             await self._reopen()
             return
-        try:
-            indexes = await asyncio.to_thread(_indexes, self._files)
-        except StorageError as away:
-            self._tell(f"The store is not complete yet. {away}", {})
-            return
-        if indexes != self._done or await dispatcher.engine.get_meta(COMPLETE_KEY) != YES:
-            self._work = asyncio.create_task(self._finish(indexes))
+        if now >= self._again_at:
+            # Beside the tick, since a store that hangs must not hold up the coordinator.
+            self._work = asyncio.create_task(self._finish(now))
 
     async def close(self) -> None:
         """Begin nothing more. A merge that is running ends by itself; if it is killed, it is done again later."""
@@ -84,9 +82,13 @@ class Finisher:
         senders = [one for one in records if one.metadata.get("store") in (THROUGH_COORDINATOR, TO_BUCKET)]
         return any(one.status in PRESENT or _may_come_back(one, now) for one in senders)
 
-    async def _finish(self, indexes: frozenset[str]) -> None:
+    async def _finish(self, began: float) -> None:
+        """Finish the store, if it is not as it was when that was done last."""
         dispatcher = self._dispatcher
         try:
+            indexes = await asyncio.to_thread(_indexes, self._files)
+            if indexes == self._done and await dispatcher.engine.get_meta(COMPLETE_KEY) == YES:
+                return
             await asyncio.to_thread(self._files.complete, self._folder)
             # Merging may have taken long, so the time is asked for anew.
             now = await dispatcher.engine.keep_time(0.0)
@@ -100,8 +102,13 @@ class Finisher:
                 # It was resumed meanwhile, so what was merged is not all.
                 return
             await dispatcher.engine.put_meta(COMPLETE_KEY, YES)
-        except DrumlinError as waits:
+        except BusyError as waits:
             self._tell(f"The store is not complete yet. {waits}", {})
+            return
+        except (DrumlinError, OSError) as refused:
+            # Merging reads all indexes, so it is not tried again at once.
+            self._again_at = began + AGAIN_AFTER_S
+            self._tell(f"The store is not complete yet. {refused}", {})
             return
         self._done = indexes
         said = event(Event.STORE_COMPLETE, pages=report.pages)

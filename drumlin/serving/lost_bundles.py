@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from drumlin.config.quantities import show_duration
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.owed import OwedSegment, fetch_part_again, note_looked, owed_segments, paid
-from drumlin.errors import StorageError
+from drumlin.errors import Cause, StorageError
 from drumlin.lines import counted
 from drumlin.logs import Event, event
 from drumlin.protocol import PRESENT, CrawlState
@@ -26,6 +26,8 @@ from drumlin.store.files import StoreFiles
 CLAIM: Final = "owed"
 CLAIM_S: Final = 60.0
 LOOK_EVERY_S: Final = 20.0
+ANSWER_S_MAX: Final = 2.0
+"""For how long a store is waited for."""
 NAMES_SHOWN_MAX: Final = 5
 LOST_URLS_AT_ONCE_MAX: Final = 20_000
 """About how many URLs are looked at: those of twenty full bundles, or of many small ones. Further ones wait for the
@@ -38,11 +40,43 @@ BUNDLE_WEIGHT: Final = 10
 log = logging.getLogger("drumlin.coordinator")
 
 
+class _Arrivals:
+    """Asks a store in a thread what has arrived. A store that hangs is not waited for, since the coordinator has other
+    duties. What it answers then is used when it is asked the next time."""
+
+    def __init__(self, files: StoreFiles) -> None:
+        self._files = files
+        self._asked: frozenset[str] = frozenset()
+        self._answer: asyncio.Future[set[str]] | None = None
+
+    async def of(self, names: Collection[str]) -> set[str]:
+        """Which of these segments are in the store. `StorageError` if it cannot say, or not yet."""
+        found, left = set[str](), set(names)
+        while left:
+            answer = self._answer or self._ask(left)
+            await asyncio.wait([answer], timeout=ANSWER_S_MAX)
+            if not answer.done():
+                raise StorageError(f"{self._files} does not answer.", code=Cause.STORE_SILENT)
+            self._answer = None
+            found |= answer.result()
+            left -= self._asked
+        return found.intersection(names)
+
+    def _ask(self, names: Collection[str]) -> asyncio.Future[set[str]]:
+        self._asked = asked = frozenset(names)
+        looking = asyncio.to_thread(lambda: {name for name in asked if self._files.has_segment(name)})
+        self._answer = answer = asyncio.ensure_future(looking)
+        # If nobody asks again, nobody hears how it ended.
+        answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return answer
+
+
 class LostBundles:
     """Follows what nodes owe to one store."""
 
     def __init__(self, dispatcher: Dispatcher, files: StoreFiles, lost_after_s: float) -> None:
-        self._dispatcher, self._files = dispatcher, files
+        self._dispatcher = dispatcher
+        self._arrivals, self._gone_arrivals = _Arrivals(files), _Arrivals(files)
         self._lost_after_s = lost_after_s
         self._look_at = 0.0
 
@@ -92,7 +126,7 @@ class LostBundles:
             present = {one.node_id for one in records if one.status in PRESENT}
             gone = [one for one in noted if one.node not in present]
         try:
-            return await self._still_owed(gone)
+            return await self._still_owed(self._gone_arrivals, gone)
         except StorageError:
             # It is away, so nobody can say.
             return gone
@@ -100,7 +134,7 @@ class LostBundles:
     async def look(self, now: float) -> int:
         """Forget what has arrived, and have fetched again what is lost. Returns how many URLs are."""
         engine = self._dispatcher.engine
-        left = await self._still_owed(await owed_segments(engine))
+        left = await self._still_owed(self._arrivals, await owed_segments(engine))
         await note_looked(engine, now)
         self._dispatcher.nodes.bundles_owed = (len(left), max(0.0, now - min((one.since for one in left), default=now)))
         again = await self._fetch_again([one for one in left if now - one.since >= self._lost_after_s], now)
@@ -108,9 +142,9 @@ class LostBundles:
             await self._dispatcher.resume()
         return again
 
-    async def _still_owed(self, noted: Sequence[OwedSegment]) -> list[OwedSegment]:
+    async def _still_owed(self, arrivals: _Arrivals, noted: Sequence[OwedSegment]) -> list[OwedSegment]:
         """Forget those of these that have arrived; returns the others."""
-        arrived = await asyncio.to_thread(lambda: {one.name for one in noted if self._files.has_segment(one.name)})
+        arrived = await arrivals.of({one.name for one in noted})
         for name in sorted(arrived):
             await paid(self._dispatcher.engine, name)
             await self._dispatcher.lanes.breathe()

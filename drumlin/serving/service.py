@@ -42,6 +42,7 @@ from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError, StorageError
 from drumlin.events.options import EventsOptions, SeedsOptions
 from drumlin.garbage_collection import collect_seldom
+from drumlin.lifecycle.removal.tombstones import LAST_KEY
 from drumlin.logs import Event, event, identify, without_secrets
 from drumlin.serving.failure_log import FailureLog
 from drumlin.serving.finishing import Finisher
@@ -63,6 +64,7 @@ log = logging.getLogger("drumlin.coordinator")
 
 TICK_S = 1.0
 FOUND_AGAIN_S = 5.0
+FOUND_S_MAX = 5.0
 # Longer than any heartbeat interval: a node's connection is kept, and with it its TLS session.
 KEEP_ALIVE_S = 75
 CONNECTIONS_WAITING_MAX = 4096
@@ -252,8 +254,10 @@ class _Service:
         self._upkeep: BucketUpkeep | None = None
         self._failures = FailureLog()
         self._seeding: Seeding | None = None
+        self._last_removal: bytes | None = None
         self._bucket: ObjectFiles | None = None
         """The store, if it is in a bucket and nobody knows yet whether it is the one of this crawl."""
+        self._founding: asyncio.Task[None] | None = None
 
     async def run(self, config: CrawlConfig | None, seeds: list[str], on_ready: Callable[[Dispatcher], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -290,6 +294,7 @@ class _Service:
         if options.finish is not None:
             await self.engine.put_meta(FINISH_KEY, YES if options.finish else NO)
         identify(coordinator=dispatcher.name)
+        self._last_removal = await self.engine.get_meta(LAST_KEY)
         await dispatcher.open()
         identify(crawl=dispatcher.crawl_id)
         await dispatcher.seed(seeds, await self.time.now())
@@ -337,7 +342,11 @@ class _Service:
 
         dispatcher.may_end = may_end
         bucket = self._bucket = in_bucket(files)
-        await self._found_store(dispatcher.crawl_id)
+        # A bucket that hangs answers after a minute that it does not, and nodes wait for this coordinator.
+        self._founding = asyncio.create_task(self._found_store(dispatcher.crawl_id))
+        await asyncio.wait([self._founding], timeout=FOUND_S_MAX)
+        if self._founding.done():
+            self._founding.result()
         self._upkeep = BucketUpkeep(dispatcher, bucket, folder) if bucket is not None else None
 
     async def _found_store(self, crawl: str) -> None:
@@ -353,6 +362,8 @@ class _Service:
                 log.debug("it is not known yet whether %s is the store of this crawl: %s", self._bucket, away)
 
     async def _keep_founding(self, crawl: str) -> None:
+        if self._founding is not None:
+            await self._founding
         while self._bucket is not None:
             await asyncio.sleep(FOUND_AGAIN_S)
             await self._found_store(crawl)
@@ -381,9 +392,22 @@ class _Service:
     async def _keep_ticking(self, app: CoordinatorApp, access: AccessControl, dispatcher: Dispatcher) -> None:
         memory = FreedMemory()
         while True:
+            await self._check_removals()
             await self._tick(app, access, dispatcher)
             await memory.look(monotonic())
             await asyncio.sleep(TICK_S)
+
+    async def _check_removals(self) -> None:
+        """BusyError if something was removed on request since this coordinator began. Nobody removes while one runs, so
+        it was frozen or cut off meanwhile, and would bring the removed back, which it has in memory."""
+        try:
+            last = await self.engine.get_meta(LAST_KEY)
+        except DrumlinError:
+            # The tick says what is wrong.
+            return
+        if last != self._last_removal:
+            message = "Something was removed from this crawl on request while this coordinator was frozen or cut off."
+            raise BusyError(message, "Start it again.")
 
     async def _access(self) -> AccessControl:
         secret = await crawl_secret(self.engine, secrets.token_bytes(SECRET_BYTES))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
 from itertools import count
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from drumlin.disk import temporary_folder
 from drumlin.errors import ConfigError, StorageError
 from drumlin.sql.in_bucket import datasets
 from drumlin.sql.views import TABLES, VIEWS
@@ -134,7 +134,7 @@ def answering(tables: Path, sql: str, *, confine: Callable[[], None] | None = No
         raise ConfigError(f"There are no tables in {tables.parent}.", hint)
     with contextlib.ExitStack() as stack:
         # Large questions use the disk beside the memory.
-        spill = "" if confine else stack.enter_context(tempfile.TemporaryDirectory(prefix="drumlin-query-"))
+        spill = "" if confine else str(stack.enter_context(temporary_folder("query")))
         folder = tables.absolute()
         stack.enter_context(reading(folder.parent))
         sources = files_of(folder, stack)
@@ -175,7 +175,7 @@ def _answering_from(files: StoreFiles, sql: str) -> Iterator[Answer]:
     import duckdb
 
     with contextlib.ExitStack() as stack:
-        spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="drumlin-query-"))
+        spill = str(stack.enter_context(temporary_folder("query")))
         connection = stack.enter_context(duckdb.connect(":memory:", config=_OPENED_WITH))
         for table, made in datasets(files, stack).items():
             connection.register(table, made)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.store.objects.bucket import REQUEST_S_MAX
 from drumlin.testing import FakeWeb
 from tests.harness.crawls import wait_until
 from tests.harness.outputs import check_index_matches_tables, check_rows_lead_to_records, check_warcs, stored_urls
@@ -259,3 +260,18 @@ def test_wrong_credentials_are_named_and_not_shown(server: S3Server, tmp_path: P
     done = drumlin(server, tmp_path, "query", "outcomes", "--store", f"s3://{BUCKET}/x", AWS_SECRET_ACCESS_KEY=wrong)
     assert "SignatureDoesNotMatch" in done.stderr
     assert wrong not in done.stderr
+
+
+def test_a_coordinator_does_not_wait_for_a_bucket_that_hangs(server: S3Server, tmp_path: Path) -> None:
+    told, place = tmp_path / "told", ("--store", f"s3://{BUCKET}/hangs", "--spool", str(tmp_path / "spool"))
+    command = [sys.executable, "-m", "drumlin", "coordinator", "--engine", f"rocksdb:{tmp_path / 'engine'}", *place]
+    command += ["--listen", f"unix:{tmp_path / 'socket'}", "--no-auth"]
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **server.environment}
+    server.freeze()
+    with told.open("wb") as log, subprocess.Popen(command, stderr=log, env=environment) as process:
+        try:
+            # The service would be given up after `bucket.REQUEST_S_MAX`.
+            wait_until(lambda: b"Ready at" in told.read_bytes(), REQUEST_S_MAX * 0.7, "the coordinator")
+        finally:
+            server.thaw()
+            process.terminate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from drumlin.errors import StorageError
+from drumlin.errors import EXIT_BUSY, StorageError
 from drumlin.lifecycle.removal.targets import Targets, What, parse_target
 from drumlin.local.removing import Place, remove
 from drumlin.testing import FakeWeb, Response
 from tests.acceptance.commands import TIMEOUT_S, crawl, drumlin, environment, stored_urls
+from tests.harness.crawls import wait_until
 from tests.harness.fleet import needs_redis
 from tests.harness.memory_broker import MemoryBroker, MemoryOptions
 from tests.harness.outputs import check_index_matches_tables, check_rows_lead_to_records, check_warcs
@@ -218,3 +220,26 @@ def test_bad_requests_get_one_sentence(tmp_path: Path, web: FakeWeb) -> None:
         assert said in done.stderr, done.stderr
         assert (done.stdout, len(done.stderr.strip().splitlines())) == ("", 1)
         assert done.returncode != 0
+
+
+@needs_redis
+def test_a_coordinator_that_was_frozen_while_something_was_removed_does_not_bring_it_back(tmp_path: Path) -> None:
+    with redis_server(tmp_path / "redis") as server:
+        place = ("--engine", url_of(server, namespace="frozen"), "--store", str(tmp_path / "store"))
+        told = tmp_path / "told"
+        command = [sys.executable, "-m", "drumlin", "coordinator", *place, "http://gone.test/", "--no-auth"]
+        (tmp_path / "store" / "warc").mkdir(parents=True)
+        with told.open("wb") as log:
+            process = subprocess.Popen(
+                [*command, "--listen", f"unix:{tmp_path / 'socket'}"], stderr=log, env=environment(tmp_path)
+            )
+        try:
+            wait_until(lambda: b"Ready at" in told.read_bytes(), TIMEOUT_S, "the coordinator")
+            process.send_signal(signal.SIGSTOP)
+            assert removed(tmp_path, "--host", "gone.test", "--yes", *place)["counts"]["hosts"] == 1
+            process.send_signal(signal.SIGCONT)
+            assert process.wait(TIMEOUT_S) == EXIT_BUSY
+        finally:
+            process.kill()
+            process.wait()
+        assert b"while this coordinator was frozen" in told.read_bytes()

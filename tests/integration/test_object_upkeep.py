@@ -6,16 +6,17 @@ import random
 import secrets
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drumlin.cli.main import run
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.memory.engine import MemoryEngine
-from drumlin.errors import StorageError
+from drumlin.errors import EXIT_STORAGE, StorageError
 from drumlin.lifecycle.book import RemovalUnderWay, Signature, end_removal, open_book
 from drumlin.lifecycle.book import begin_removal as book_of_removal
 from drumlin.lifecycle.held import begin_joining, next_to_join
@@ -423,3 +424,46 @@ def test_tables_are_copied_for_a_reader_without_a_network_unless_they_are_too_la
     with pytest.raises(TooLarge):
         copy_tables(store, tmp_path / "large", 100, lambda: True)
     assert not (tmp_path / "large").exists()
+
+
+@pytest.fixture
+def drumlin(
+    server: S3Server, store: ObjectFiles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """Runs a verb on this store; returns its exit code, and all that it says."""
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def said(*arguments: str) -> tuple[int, str]:
+        code = run([*arguments, "--store", str(store)])
+        told = capsys.readouterr()
+        return code, told.out + told.err
+
+    return said
+
+
+def test_an_object_that_is_missing_is_named_to_whoever_needs_it(
+    store: ObjectFiles, tmp_path: Path, drumlin: Callable[..., tuple[int, str]]
+) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    # Each is needed before those that went before it.
+    for suffix in (".parquet", ".cdxj", ".warc.gz"):
+        missing = next(item for item in store.manifest.contents().items() if item.path.endswith(suffix))
+        store.bucket.delete([missing.name])
+        code, said = drumlin("store", "compact", "--all")
+        assert (code, "bug" in said) == (EXIT_STORAGE, False), said
+        assert f"The object {missing.name} is missing" in said
+        assert "drumlin store check" in said
+    with pytest.raises(StorageError, match="is missing"):
+        store.complete(tmp_path)
+
+
+def test_segments_that_somebody_else_has_joined_meanwhile_are_not_called_joined(
+    store: ObjectFiles, tmp_path: Path, drumlin: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    monkeypatch.setattr(compaction, "compact", lambda *_: False)
+    code, said = drumlin("store", "compact", "--all")
+    assert (code, "Run it again." in said, "Nothing was joined." in said) == (0, True, True)

@@ -15,6 +15,7 @@ from drumlin.config.kafka import parse_kafka
 from drumlin.errors import ConfigError
 from drumlin.events import broker, rows
 from drumlin.events.broker import check_installed, read_properties, without_values
+from drumlin.events.figures import broker_away
 from drumlin.events.options import SeedsOptions
 from drumlin.events.owed import LOG_SUFFIX, Cursor, cursor_path, keep_cursor, owe, owed_names, read_cursor, take_over
 from drumlin.events.reference import page
@@ -33,6 +34,7 @@ from drumlin.events.seeds import (
 from drumlin.events.sender import AGAIN_AFTER_S, AWAY_AFTER_S, LOOK_EVERY_S, Sender
 from drumlin.events.told import ToldLog
 from drumlin.model import Capture, LinkSet
+from drumlin.protocol import EventsBeat
 from drumlin.store import FetchRecord, SegmentWriter
 from drumlin.store.spools import JOURNAL_SUFFIX
 from tests.harness.memory_broker import MemoryBroker, decode
@@ -383,3 +385,8 @@ def test_what_does_not_apply_is_left_out() -> None:
     stored = Page(id="i", crawl="c", v=1, url="u", host="h", fetch_time_us=1, depth=0)
     told = {"type": "page", "id": "i", "crawl": "c", "v": 1, "url": "u", "host": "h", "fetch_time_us": 1, "depth": 0}
     assert msgspec.json.decode(msgspec.json.encode(stored)) == told
+
+
+def test_how_much_waits_for_the_broker_is_said_in_round_numbers() -> None:
+    said = broker_away("this coordinator", EventsBeat(12_866, 12.0, False, "it does not answer"))
+    assert "they wait on disk, 13 kB of tables" in said

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from drumlin.config import Loaded, load
-from drumlin.errors import ConfigError, StorageError
+from drumlin.errors import BusyError, ConfigError, StorageError
 from drumlin.fleet import founding
 from drumlin.fleet.founding import found_fleet
-from drumlin.fleet.layout import FleetPlan
+from drumlin.fleet.layout import FleetPaths, FleetPlan, read_secret
 
 SEEDS = ["http://a.example/"]
 
@@ -77,3 +78,34 @@ def test_a_store_that_cannot_be_written_is_not_remembered(
     with pytest.raises(StorageError, match="Cannot write in s3://mistyped"):
         plan(tmp_path, asked(tmp_path, store="s3://mistyped/crawl"), SEEDS)
     assert plan(tmp_path, loaded, SEEDS).store == ""
+
+
+def test_a_fleet_that_another_command_has_founded_meanwhile_is_left_as_it_is(
+    tmp_path: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    founded: list[FleetPlan] = []
+
+    def rival(concurrency: int) -> None:
+        monkeypatch.setattr(founding, "allow_open_files", lambda _: None)
+        founded.append(plan(tmp_path, loaded, SEEDS))
+
+    monkeypatch.setattr(founding, "allow_open_files", rival)
+    with pytest.raises(BusyError, match="Another command has founded a fleet"):
+        plan(tmp_path, loaded, SEEDS)
+    paths = FleetPaths(tmp_path / "fleet")
+    assert [paths.read().plan] == founded
+    assert str(founded[0].redis_ports[0][0]) in read_secret(paths.engine_url)
+
+
+def test_what_a_fleet_at_work_has_written_is_left_as_it_is(
+    tmp_path: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(tmp_path, loaded, SEEDS)
+    paths, locks = FleetPaths(tmp_path / "fleet"), list[int]()
+    before = paths.record.read_bytes()
+    # Its supervisor begins while this command looks at what is wanted.
+    monkeypatch.setattr(founding, "allow_open_files", lambda _: locks.append(paths.take_lock()))
+    with pytest.raises(BusyError, match="A fleet is at work"):
+        plan(tmp_path, asked(tmp_path, fleet_nodes=5), [])
+    os.close(locks[0])
+    assert paths.record.read_bytes() == before

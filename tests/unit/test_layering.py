@@ -56,7 +56,7 @@ ALLOWED = {
     "tls": {"errors", "disk"},
     # The law of contact knows no clock and no fetcher: those who perform what it decides do.
     "contact": {"model", "errors", "protocol", "http", "urls", "frontier", "robots", "config"},
-    "sql": {"errors", "store"},
+    "sql": {"errors", "disk", "store"},
     # Planning multiplies. It knows what an engine can be told to remember, and nothing else of what it plans.
     "plan": {"errors", "lines", "config", "engines"},
 }

@@ -20,7 +20,7 @@ from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
 from drumlin.local.moving import restore
 from drumlin.model import NewURLs
-from drumlin.moving.file import MAGIC
+from drumlin.moving.file import MAGIC, FrontierFile, FrontierWriter, Header
 from drumlin.moving.filling import SHARD_BUFFERED_MAX, compare, fill, finish
 from drumlin.moving.sources import FileSource, at_rest, export
 from drumlin.store.frames import decompressed, framed
@@ -245,3 +245,34 @@ def test_a_frontier_on_which_a_coordinator_runs_is_not_exported() -> None:
                 await engine.keep_time(TIME + 1)
 
     asyncio.run(look())
+
+
+def test_of_two_exports_into_one_file_the_second_is_refused(tmp_path: Path) -> None:
+    async def twice() -> None:
+        path, engine = tmp_path / "frontier", populated()
+        writing = FrontierWriter(path, Header("1", TODAY, 4, 128, TIME))
+        with pytest.raises(BusyError, match="Another process is writing"):
+            await written(engine, path)
+        # The first one is not disturbed, and what a killed one has left is in nobody's way.
+        writing.finish()
+        FrontierFile(path).check()
+        path.with_name("frontier.partial").write_bytes(b"left")
+        assert (await written(engine, path)).ending.records
+        assert [one.name for one in tmp_path.iterdir()] == ["frontier"]
+
+    asyncio.run(twice())
+
+
+def test_no_file_is_left_of_a_frontier_that_changes_while_it_is_exported(tmp_path: Path) -> None:
+    async def change() -> None:
+        engine = populated()
+
+        def go_on(section: Section, records: int) -> None:
+            BlockingEngine(engine).keep_time(TIME + 1)
+
+        with pytest.raises(BusyError, match="A coordinator runs"):
+            async with at_rest(engine, TODAY) as source:
+                await export(source, tmp_path / "frontier", go_on)
+
+    asyncio.run(change())
+    assert list(tmp_path.iterdir()) == []

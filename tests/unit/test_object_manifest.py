@@ -157,6 +157,9 @@ def test_a_private_authority_is_named_as_others_do(tmp_path: Path) -> None:
         ("403 Forbidden: <Error><Code>QuotaExceeded</Code></Error>", Cause.STORE_FULL, "Make room there"),
         ("403 Forbidden: <Error><Code>AccessDenied</Code></Error>", Cause.STORE_FAILED, "what this key may do"),
         ("error sending request", Cause.STORE_SILENT, "that the service runs"),
+        ("error sending request\n HttpError {\n kind: Timeout,", Cause.STORE_SILENT, "the way to it"),
+        ("503 Service Unavailable: <Error><Code>SlowDown</Code></Error>", Cause.STORE_SILENT, "is too busy"),
+        ("after 4 retries - status code: 429 Too Many Requests: ", Cause.STORE_SILENT, "is too busy"),
     ],
 )
 def test_what_a_service_or_its_library_says_leads_to_what_can_be_done(said: str, code: Cause, hint: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,39 @@ def test_a_disk_that_cannot_tell_what_is_there_ends_no_coordinator(
             DirectoryFiles(tmp_path).has_segment(SEGMENT)
         await lost_bundles_of(engine, tmp_path).tick(10_000.0)
         assert len(await owed_segments(engine)) == 1
+
+    asyncio.run(run())
+
+
+class Hanging(DirectoryFiles):
+    """A store that answers when it is told to."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.answers = threading.Event()
+
+    def has_segment(self, segment: str) -> bool:
+        self.answers.wait()
+        return True
+
+
+def test_a_store_that_hangs_holds_up_no_coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lost_bundles, "ANSWER_S_MAX", 0.01)
+
+    async def run() -> None:
+        engine, store = await engine_with_done(1), Hanging(tmp_path)
+        await noted(engine)
+        lost = LostBundles(Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1)), store, 600.0)
+        try:
+            await lost.tick(10_000.0)
+            assert await lost.awaits(10_000.0)
+        finally:
+            store.answers.set()
+        assert len(await owed_segments(engine)) == 1
+        monkeypatch.setattr(lost_bundles, "ANSWER_S_MAX", 60.0)
+        # What it says in the end is heard.
+        await lost.tick(10_000.0 + LOOK_EVERY_S)
+        assert await owed_segments(engine) == []
 
     asyncio.run(run())
 

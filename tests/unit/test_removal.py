@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 from typing import Any
@@ -410,6 +411,22 @@ def test_pages_that_killed_processes_were_at_work_on_go_whosever_they_are(tmp_pa
     assert all(folder.exists() for folder in folders)
     directory.remove(dry_run=False)
     assert not any(folder.exists() for folder in folders)
+
+
+def test_a_full_disk_is_told_by_its_folder_and_what_was_begun_takes_no_room_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = warc_of(tmp_path / "warc", "http://a.test/1", "http://c.test/1")
+
+    def full(source: Path, target: Path, parts: object) -> None:
+        target.write_bytes(b"as much as there was room for")
+        # As a write to an open file says it: without a name.
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(warcs, "write", full)
+    with pytest.raises(StorageError, match=f"Cannot write {tmp_path}.*: the disk is full"):
+        Directory(tmp_path, targets(), JOURNALS, BLACK_BOX).remove(dry_run=False)
+    assert sorted(path.parent.iterdir()) == sorted([path, path.with_name(path.name.replace(".warc.gz", ".cdxj"))])
 
 
 def test_an_empty_directory_has_nothing_to_remove(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -36,6 +35,7 @@ from drumlin.api.messages.data import (
 from drumlin.api.routing import Answer, Call, Route, Text
 from drumlin.config.quantities import format_size
 from drumlin.coordinator.taking.fair_line import FairLine
+from drumlin.disk import temporary_folder
 from drumlin.errors import StorageError
 from drumlin.http.refusal import Refused
 from drumlin.protocol import paths
@@ -196,9 +196,9 @@ class DataCalls:
             return time.monotonic() < deadline and not call.gone()
 
         hint = "Use `drumlin query --store` where its credentials are."
-        with tempfile.TemporaryDirectory(prefix="drumlin-sql-") as copied:
+        with temporary_folder("sql") as copied:
             try:
-                await asyncio.to_thread(copy_tables, bucket, Path(copied), COPIED_BYTES_MAX, is_awaited)
+                await asyncio.to_thread(copy_tables, bucket, copied, COPIED_BYTES_MAX, is_awaited)
             except TooLarge as large:
                 size, most = format_size(large.args[0]), format_size(COPIED_BYTES_MAX)
                 message = f"The tables in {bucket} have {size}, and a coordinator copies {most} at most."
@@ -209,7 +209,7 @@ class DataCalls:
             if time.monotonic() >= deadline:
                 message = f"The tables in {bucket} could not be copied within {SECONDS_MAX:.0f} s."
                 raise Refused(422, "too_slow", message, hint)
-            yield Path(copied) / "tables"
+            yield copied / "tables"
 
     @contextlib.asynccontextmanager
     async def _place(self, who: str) -> AsyncIterator[None]:

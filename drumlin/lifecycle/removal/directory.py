@@ -14,7 +14,16 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from drumlin.disk import OPEN_SUFFIX, PARTIAL_SUFFIX, PRIVATE, discard_scratch, remove, write_whole
+from drumlin.disk import (
+    OPEN_SUFFIX,
+    PARTIAL_SUFFIX,
+    PRIVATE,
+    discard_scratch,
+    remove,
+    translated_disk_errors,
+    write_whole,
+)
+from drumlin.errors import StorageError
 from drumlin.events.coordinating import FOLDER
 from drumlin.events.dead import DEAD_NAME
 from drumlin.lifecycle.removal import rows, warcs
@@ -62,6 +71,16 @@ class Directory:
 
     def remove(self, *, dry_run: bool) -> Counts:
         """Do it, or only count."""
+        try:
+            with translated_disk_errors(self._root):
+                return self._remove(dry_run=dry_run)
+        except StorageError:
+            # What was written before the disk was full is of no use, and others need the room.
+            if not dry_run:
+                discard_leftovers(self._root)
+            raise
+
+    def _remove(self, *, dry_run: bool) -> Counts:
         if not dry_run:
             discard_leftovers(self._root)
             self._tidy()

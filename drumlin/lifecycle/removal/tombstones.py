@@ -23,6 +23,8 @@ from drumlin.urls import domain_of, host_of, host_or_nothing, identity, meant
 
 KEY: Final = "removal_key"
 TABLE: Final = "removed"
+LAST_KEY: Final = "removal_last"
+"""Another value after each removal, by which a coordinator that was frozen meanwhile notices it."""
 KEY_BYTES: Final = 32
 DIGEST_BYTES: Final = 16
 HOSTS_CACHED_MAX: Final = 65_536

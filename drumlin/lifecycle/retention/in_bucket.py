@@ -5,7 +5,6 @@ an entry of the last two days has left; older ones are collected like any object
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Final
 import msgspec
 
 from drumlin.config.quantities import show_duration
-from drumlin.disk import translated_disk_errors
+from drumlin.disk import temporary_folder
 from drumlin.errors import ConfigError
 from drumlin.lifecycle.retention.found import units
 from drumlin.lifecycle.retention.logs import log_units, take_log
@@ -128,7 +127,8 @@ class BucketStore:
         digest = item.name.split("/")[1]
         with _scratch() as folder:
             copy = folder / "moved"
-            self.files.bucket.fetch(item.name, copy, ITEM_BYTES_MAX)
+            with self.files.bucket.needs(item.name):
+                self.files.bucket.fetch(item.name, copy, ITEM_BYTES_MAX)
             with copy.open("rb") as file:
                 open_place(to).put(item.name, file, item.bytes, digest)
 
@@ -184,6 +184,5 @@ class BucketStore:
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """A folder of this machine to work in."""
-    with tempfile.TemporaryDirectory(prefix="drumlin-retention-") as folder:
-        with translated_disk_errors(Path(folder)):
-            yield Path(folder)
+    with temporary_folder("retention") as folder:
+        yield folder

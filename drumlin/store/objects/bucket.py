@@ -47,6 +47,8 @@ _MISTAKES: Final = {
 }
 """What has another cause than a service that is away, by the service's own code."""
 _FULL: Final = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507 Insufficient Storage")
+_TIMEOUT: Final = "kind: Timeout"
+_BUSY: Final = ("SlowDown", "RequestLimitExceeded", "429 Too Many Requests", "503 Service Unavailable")
 AUTHORITY_HINT: Final = "Name the file of the authority that vouches for it with AWS_CA_BUNDLE."
 _UNTRUSTED: Final = re.compile(r"InvalidCertificate\(\s*(\w+)")
 
@@ -181,6 +183,19 @@ class Bucket:
         with self._told("read"):
             return bytes(self._calls.get_range(self._store, name, start=start, end=end))
 
+    def missing(self, name: str) -> StorageError:
+        """The error for an object that is not there, although the manifest names it."""
+        hint = f"Run `drumlin store check --store {self.address}`, which names everything that is missing."
+        return StorageError(f"The object {name} is missing in {self.address}.", hint, code=Cause.STORE_FAILED)
+
+    @contextlib.contextmanager
+    def needs(self, name: str) -> Iterator[None]:
+        """For reading an object without which nothing can be done."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise self.missing(name) from None
+
     @contextlib.contextmanager
     def _told(self, doing: str) -> Iterator[None]:
         """Make one sentence of what the library says; its own text has everything that it knows, on many lines."""
@@ -204,6 +219,9 @@ def _failure(what: str, said: str) -> StorageError:
         hint = AUTHORITY_HINT if untrusted[1] == "UnknownIssuer" else "Have the service's certificate mended."
         message = f"{what}: the certificate of the service is not trusted ({untrusted[1]})."
         return StorageError(message, hint, code=Cause.STORE_FAILED)
+    if _TIMEOUT in said:
+        hint = "Check the service and the way to it; what is not stored yet is kept and sent again."
+        return StorageError(f"{what}: the service does not answer.", hint, code=Cause.STORE_SILENT)
     message = f"{what}: {code[1] if code else said.partition(chr(10))[0].rpartition(' - ')[2][:200].rstrip('.')}."
     if code and code[1] in _MISTAKES:
         return StorageError(message, _MISTAKES[code[1]], code=Cause.STORE_FAILED)
@@ -213,6 +231,9 @@ def _failure(what: str, said: str) -> StorageError:
     if any(word in said for word in _REFUSALS):
         hint = "Check the AWS variables or files, and what this key may do with the bucket."
         return StorageError(message, hint, code=Cause.STORE_FAILED)
+    if any(word in said for word in _BUSY):
+        hint = "The service is too busy, or limits what it is asked; what is not stored yet is kept and sent again."
+        return StorageError(message, hint, code=Cause.STORE_SILENT)
     hint = "Check AWS_ENDPOINT_URL and that the service runs; what is not stored yet is kept and sent again."
     return StorageError(message, hint, code=Cause.STORE_SILENT)
 
@@ -245,17 +266,12 @@ class _Ranges(io.RawIOBase):
             content = self._bucket.range(self._name, self._at, end)
         except (StorageError, FileNotFoundError) as failed:
             # Those who read files expect this of a file that cannot be read.
-            trouble = self._gone() if isinstance(failed, FileNotFoundError) else failed
+            trouble = self._bucket.missing(self._name) if isinstance(failed, FileNotFoundError) else failed
             self._bucket.trouble = StorageError(trouble.message, trouble.hint, code=trouble.code)
-            raise OSError(trouble.message) from None
+            raise OSError(trouble.message) from self._bucket.trouble
         buffer[: len(content)] = content
         self._at += len(content)
         return len(content)
-
-    def _gone(self) -> StorageError:
-        address = self._bucket.address
-        hint = f"Run `drumlin store check --store {address}`, which names everything that is missing."
-        return StorageError(f"The object {self._name} is missing in {address}.", hint, code=Cause.STORE_FAILED)
 
 
 def _listed(found: Any) -> Listed:

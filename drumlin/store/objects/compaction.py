@@ -132,8 +132,9 @@ def _join_warcs(files: ObjectFiles, warcs: Sequence[Item], target: Path, filenam
     with target.open("xb") as out:
         for item in warcs:
             moves[Path(item.path).name] = Moved(filename, [0], [out.tell()])
-            for chunk in files.bucket.chunks(item.name):
-                out.write(chunk)
+            with files.bucket.needs(item.name):
+                for chunk in files.bucket.chunks(item.name):
+                    out.write(chunk)
     return moves
 
 
@@ -142,7 +143,8 @@ def _join_indexes(files: ObjectFiles, indexes: Sequence[Item], target: Path, mov
     parts = target.with_name("indexes")
     parts.mkdir()
     for number, item in enumerate(indexes):
-        lines = files.bucket.get(item.name).splitlines(keepends=True)
+        with files.bucket.needs(item.name):
+            lines = files.bucket.get(item.name).splitlines(keepends=True)
         write_index(parts / f"{number}{CDXJ_SUFFIX}", list(_moved_lines(lines, moves)))
     replace(merge(parts), target)
 

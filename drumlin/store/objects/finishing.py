@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +16,8 @@ from drumlin.store.warc.cdxj import merge
 READ_AT_ONCE: Final = 8
 INDEX_BYTES_MAX: Final = 16 * 1024**3
 
+log = logging.getLogger("drumlin.store")
+
 
 def merged_index(bucket: Bucket, indexes: Sequence[Item], folder: Path, keep: Callable[[Path], None]) -> None:
     """Merge these indexes, in a folder of this machine, and hand the merged one to `keep`. One whose object is missing
@@ -23,10 +25,13 @@ def merged_index(bucket: Bucket, indexes: Sequence[Item], folder: Path, keep: Ca
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder) as parts:
         with ThreadPoolExecutor(READ_AT_ONCE) as pool:
-            fetched = [
-                pool.submit(bucket.fetch, item.name, parts / Path(item.path).name, INDEX_BYTES_MAX) for item in indexes
-            ]
-            for one in fetched:
-                with contextlib.suppress(FileNotFoundError):
+            fetched = {
+                item.path: pool.submit(bucket.fetch, item.name, parts / Path(item.path).name, INDEX_BYTES_MAX)
+                for item in indexes
+            }
+            for path, one in fetched.items():
+                try:
                     one.result()
+                except FileNotFoundError:
+                    log.warning("the merged index lacks %s: its object is missing; see `drumlin store check`", path)
         keep(merge(parts))

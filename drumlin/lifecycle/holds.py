@@ -13,7 +13,7 @@ import msgspec
 
 from drumlin.errors import ConfigError
 from drumlin.lines import one_line
-from drumlin.urls import is_host
+from drumlin.urls import is_host, name_of
 
 NAME_CHARS_MAX: Final = 100
 REASON_CHARS_MAX: Final = 1_000
@@ -42,8 +42,8 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
     def covers(self, host: str) -> bool:
         """Whether it is about this host. One without a port covers all ports of that name."""
         if self.host:
-            return host == self.host or _name(host) == self.host
-        return not self.domain or f".{_name(host)}".endswith(f".{self.domain}")
+            return host == self.host or name_of(host) == self.host
+        return not self.domain or f".{name_of(host)}".endswith(f".{self.domain}")
 
 
 class Holds:
@@ -74,7 +74,7 @@ def make_hold(name: str, reason: str, by: str, at: float, *, host: str = "", dom
     for text in (host, domain):
         if text and not is_host(text):
             raise ConfigError(f"{text!r} is no host.", "Write it as in a URL: example.org, or example.org:8080.")
-    if _name(domain) != domain or host.endswith(USUAL_PORTS):
+    if name_of(domain) != domain or host.endswith(USUAL_PORTS):
         # No stored name has such a port, so the hold would cover nothing.
         raise ConfigError(f"{domain or host} has a port that it cannot have.", "Leave it out: that covers all ports.")
     if not name.strip() or len(name) > NAME_CHARS_MAX or one_line(name) != name:
@@ -82,12 +82,3 @@ def make_hold(name: str, reason: str, by: str, at: float, *, host: str = "", dom
     if not reason.strip() or len(reason) > REASON_CHARS_MAX:
         raise ConfigError(f"A hold has a reason of at most {REASON_CHARS_MAX} characters.", "Give --reason.")
     return Hold(name, one_line(reason), by, at, host, domain)
-
-
-def _name(host: str) -> str:
-    """The host without its port."""
-    if host.startswith("["):
-        # A stranger may have left the bracket open.
-        address, bracket, _ = host.partition("]")
-        return address + bracket
-    return host.partition(":")[0]

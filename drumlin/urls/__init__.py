@@ -33,7 +33,7 @@ from drumlin.urls.canonical import (
     is_too_long,
     without_dropped,
 )
-from drumlin.urls.host import by_host, domain_of, host_of, host_or_nothing, is_host
+from drumlin.urls.host import by_host, domain_of, host_of, host_or_nothing, is_host, name_of
 from drumlin.urls.resolver import LinkResolver
 from drumlin.urls.scope import Scope
 from drumlin.urls.spelling import are_well_spelled, meant, origin_of
@@ -54,6 +54,7 @@ __all__ = [
     "is_host",
     "is_too_long",
     "meant",
+    "name_of",
     "origin_of",
     "without_dropped",
 ]

@@ -42,6 +42,15 @@ def is_host(text: str) -> bool:
     return "/" not in text and any(canonical(url) == url for url in (f"http://{text}/", f"https://{text}/"))
 
 
+def name_of(host: str) -> str:
+    """The name or address of a host, without its port."""
+    if host.startswith("["):
+        # A stranger may have left the bracket open.
+        address, bracket, _ = host.partition("]")
+        return address + bracket
+    return host.partition(":")[0]
+
+
 def domain_of(host: str) -> str:
     """The registrable domain of a host; an address, a single label or a public suffix stands for itself."""
     domain = _domains.get(host)
@@ -53,13 +62,9 @@ def domain_of(host: str) -> str:
 
 
 def _find_domain(host: str) -> str:
-    if host.startswith("["):
-        # A stranger may have left the bracket open.
-        address, bracket, _ = host.partition("]")
-        return address + bracket
-    name = host.partition(":")[0]
+    name = name_of(host)
     # A canonical name never ends in a number unless it is an IPv4 address.
-    if name.rpartition(".")[2].isdigit():
+    if name.startswith("[") or name.rpartition(".")[2].isdigit():
         return name
     return _suffixes().privatesuffix(name) or name
 

@@ -138,5 +138,5 @@ def _tell(loaded: Loaded, report: Report, others: list[str]) -> None:
             loaded.process, "A removal had been broken off before; what it had removed by then is not in these numbers."
         )
     for name, number in msgspec.to_builtins(counts).items():
-        if number:
+        if number and not loaded.process.quiet:
             line(console, f"{name.replace('_', ' '):<26}{number:>12,}")

@@ -209,6 +209,14 @@ def test_whoever_forgets_a_port_is_told_which_hosts_have_that_name(tmp_path: Pat
     assert (done.returncode, f"The crawl knows this name as {host}." in done.stderr) == (0, True), done.stderr
 
 
+def test_quiet_means_that_no_report_is_printed(tmp_path: Path, web: FakeWeb) -> None:
+    page = web.url("kept", "/two")
+    assert crawl(tmp_path, page, "--scope", "page", "--out", "crawl").returncode == 0
+    for quiet in ((), ("--quiet",)):
+        done = drumlin(tmp_path, "remove", "--host", page.split("/")[2], "--dry-run", "--out", "crawl", *quiet)
+        assert (done.returncode, bool(done.stdout or done.stderr)) == (0, not quiet)
+
+
 def test_bad_requests_get_one_sentence(tmp_path: Path, web: FakeWeb) -> None:
     assert crawl(tmp_path, web.url("kept", "/two"), "--scope", "page", "--out", "crawl").returncode == 0
     for arguments, said in {

@@ -62,7 +62,9 @@ def _wait_until_ready(
 
 def _not_started(paths: FleetPaths, record: FleetRecord) -> DrumlinError:
     failure = record.failure or "its supervisor died"
-    return DrumlinError(f"The fleet did not start: {failure}", f"The logs are in {paths.logs}.")
+    error = DrumlinError(f"The fleet did not start: {failure}", f"The logs are in {paths.logs}.")
+    error.exit_code = record.failure_code
+    return error
 
 
 def down(paths: FleetPaths, *, at_once: bool = False) -> list[str]:

@@ -47,14 +47,15 @@ def command(
     import asyncio
 
     from drumlin.events.options import EventsOptions
-    from drumlin.local.removing import remove
+    from drumlin.local.removing import remove, same_names
 
     targets, events = _targets(urls, hosts, domains), EventsOptions.of(loaded.process)
     if not dry_run and not yes and not _is_sure(targets):
         return EXIT_INTERRUPTED
     with _place(loaded) as place:
         report = asyncio.run(remove(place, targets, dry_run=dry_run, by=by, events=events))
-    _tell(loaded, report)
+        others = [] if report.counts.removed else asyncio.run(same_names(place, targets))
+    _tell(loaded, report, others)
     return EXIT_OK
 
 
@@ -119,8 +120,10 @@ def _is_sure(targets: Targets) -> bool:
     return click.confirm(f"Remove {names} from the crawl for good?", default=False, err=True)
 
 
-def _tell(loaded: Loaded, report: Report) -> None:
+def _tell(loaded: Loaded, report: Report, others: list[str]) -> None:
     import msgspec
+
+    from drumlin.api.explaining.same_name import known_as
 
     if loaded.process.json:
         write_json(report)
@@ -129,12 +132,12 @@ def _tell(loaded: Loaded, report: Report) -> None:
     said = "would be removed" if report.dry_run else "removed"
     say(loaded.process, f"{counts.removed:,} things {said}; {counts.mentions:,} of others name it and stay.")
     if not counts.removed and not report.resumed:
-        hint = "A host is named as its URLs write it, with the port if they have one: `drumlin hosts` lists them."
-        say(loaded.process, f"The crawl has nothing of that name. {hint}")
+        hint = "A host is named as its URLs write it, with the port if they have one."
+        say(loaded.process, f"The crawl has nothing of that name. {known_as(others) or hint}")
     if report.resumed:
         say(
             loaded.process, "A removal had been broken off before; what it had removed by then is not in these numbers."
         )
     for name, number in msgspec.to_builtins(counts).items():
-        if number:
+        if number and not loaded.process.quiet:
             line(console, f"{name.replace('_', ' '):<26}{number:>12,}")

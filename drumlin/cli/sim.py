@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from drumlin.cli.console import write_json
 from drumlin.cli.help import Verb
@@ -56,6 +57,11 @@ def command(
     from drumlin.sim.running import run
     from drumlin.sim.scenario import of_fleet, of_seed
 
+    given = click.get_current_context().get_parameter_source
+    of_a_fleet = [name for name in ("hours", "churn", "pages_per_minute") if given(name) is not ParameterSource.DEFAULT]
+    if of_a_fleet and (nodes is None or file is not None):
+        flag = f"--{of_a_fleet[0].replace('_', '-')}"
+        raise ConfigError(f"{flag} is about a fleet of --nodes N.", f"Give --nodes, or leave {flag} out.")
     if file is not None:
         scenario = _read(file)
     elif nodes is not None:
@@ -85,9 +91,13 @@ def _read(file: str) -> Scenario:
     try:
         return msgspec.json.decode(Path(file).read_bytes(), type=Scenario)
     except OSError as cause:
-        raise ConfigError(f"Cannot read {file}: {cause.strerror}.", "Name a file that `drumlin sim` wrote.") from cause
+        raise ConfigError(
+            f"Cannot read {file}: {cause.strerror}.", "Put the line of JSON that `drumlin sim` printed into a file."
+        ) from cause
     except msgspec.DecodeError as cause:
-        raise ConfigError(f"{file} is not a scenario: {cause}.", "Name a file that `drumlin sim` wrote.") from cause
+        raise ConfigError(
+            f"{file} is not a scenario: {cause}.", "Put the line of JSON that `drumlin sim` printed into a file."
+        ) from cause
 
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:

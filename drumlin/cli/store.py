@@ -101,8 +101,9 @@ def compact_command(loaded: Loaded, dry_run: bool, everything: bool) -> None:
         say(loaded.process, f"Left alone, because a hold covers it: {counted(len(held), 'segment')}.")
     ahead = kept - held - untold
     if ahead:
-        why = "it is dated more than a day ahead, or no date in it can be read"
-        say(loaded.process, f"Left alone, because {why}: {counted(len(ahead), 'segment')}.")
+        why = "it is dated more than a day ahead, or its dates cannot be read"
+        hint = "If objects are missing, `drumlin store check` names them."
+        say(loaded.process, f"Left alone, because {why}: {counted(len(ahead), 'segment')}. {hint}")
     if overtaken:
         say(loaded.process, "Somebody else has changed some of these segments meanwhile. Run it again.")
     said = "would be joined" if dry_run else "joined"

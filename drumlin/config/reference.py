@@ -64,10 +64,10 @@ is not a failure and does not become a dead letter.
 Built in: {rules}.
 """
 CLIENT = """\
-How to reach coordinators: for `drumlin node`, and for `status`, `why`, `hosts`, `nodes`, `dead-letters`, `audit`,
-`enqueue`, `set`, `pause`, `resume` and `stop`. These verbs ask the crawl or the fleet in the directory `--out`. Without
-`--out` they ask the `coordinator`, and without that the fleet or the crawl in the directory `out` of `[fleet]` or
-`[process]`.
+How to reach coordinators: for `drumlin node`, and for `status`, `top`, `why`, `host`, `hosts`, `nodes`, `dead-letters`,
+`audit`, `enqueue`, `set`, `pause`, `resume`, `stop` and `frontier checkpoint`. These verbs ask the crawl or the fleet
+in the directory `--out`. Without `--out` they ask the `coordinator`, and without that the fleet or the crawl in the
+directory `out` of `[fleet]` or `[process]`.
 
 Of `token` and `token_file` the one from the stronger place counts, and the file when both are from the same place."""
 NODE = """\

@@ -12,11 +12,11 @@ from pathlib import Path
 import hiredis
 
 from drumlin.disk import remove
-from drumlin.errors import BusyError, DrumlinError, EngineError
+from drumlin.errors import BusyError, EngineError
 from drumlin.fleet.children import Child, redis_children
 from drumlin.fleet.cluster import RedisServer, form_cluster
 from drumlin.fleet.endings import end_all
-from drumlin.fleet.layout import FleetPaths, ProcessRole, read_secret
+from drumlin.fleet.layout import FleetPaths, FleetState, ProcessRole, read_secret
 
 ENDED_S_MAX = 5.0
 REWRITE_S_MAX = 3600.0
@@ -50,6 +50,8 @@ def engine_of_fleet(paths: FleetPaths) -> Iterator[str]:
             paths.write(record)
             form_cluster(record.plan, read_secret(paths.redis_password), lambda: _check_alive(children))
             yield read_secret(paths.engine_url)
+            # What kept it from starting may be settled now, such as a removal that was broken off.
+            record.failure, record.state = "", FleetState.DOWN
         finally:
             end_all(record, on_poll=lambda: _reap(children))
             for child in children:
@@ -122,4 +124,4 @@ def _reap(children: list[Child]) -> list[Child]:
 
 def _check_alive(children: list[Child]) -> None:
     for child in _reap(children):
-        raise DrumlinError(f"{child.record.name} ended while starting: {child.last_words()}", "See the fleet's logs.")
+        raise EngineError(f"{child.record.name} ended while starting: {child.last_words()}", "See the fleet's logs.")

@@ -11,7 +11,7 @@ import msgspec
 
 from drumlin.config import ProcessConfig
 from drumlin.disk import PRIVATE, READABLE, write_whole
-from drumlin.errors import BusyError, ConfigError, StorageError
+from drumlin.errors import EXIT_ENGINE, EXIT_INTERNAL, BusyError, ConfigError, StorageError
 from drumlin.fleet.marks import ProcessMark
 from drumlin.logs import LogSettings
 
@@ -84,6 +84,13 @@ class FleetProcess(msgspec.Struct):
     def frozen(self) -> bool:
         return self.mark is not None and self.mark.frozen
 
+    @property
+    def problem(self) -> int:
+        """Now that it has ended, the exit code of a command that needs it."""
+        if self.role is ProcessRole.REDIS:
+            return EXIT_ENGINE
+        return max(self.exit_code or 0, EXIT_INTERNAL)
+
 
 class FleetRecord(msgspec.Struct):
     """The content of `fleet.json`. While the supervisor lives, only the supervisor writes it."""
@@ -94,6 +101,8 @@ class FleetRecord(msgspec.Struct):
     processes: list[FleetProcess] = []
     supervisor: ProcessMark | None = None
     failure: str = ""
+    """Why it did not start, or ended; `failure_code` is the exit code that says whose problem that is."""
+    failure_code: int = EXIT_INTERNAL
     finished: bool = False
     """The crawl is finished and its store is complete: nodes have left, and the index of the archive is merged."""
     version: int = VERSION

@@ -82,7 +82,7 @@ class Supervisor:
         except Stopped:
             pass
         except DrumlinError as broken:
-            self._record.failure = str(broken)
+            self._record.failure, self._record.failure_code = str(broken), broken.exit_code
             raise
         finally:
             self._end()
@@ -181,7 +181,9 @@ class Supervisor:
         for child in self._children:
             if child.record.exit_code:
                 words = child.last_words().removeprefix("drumlin: ")
-                raise DrumlinError(f"{child.record.name} ended while starting: {words}", "See the logs.")
+                error = DrumlinError(f"{child.record.name} ended while starting: {words}", "See the logs.")
+                error.exit_code = child.record.problem
+                raise error
 
     # Keeping
 

@@ -64,7 +64,9 @@ def _not_started(paths: FleetPaths, record: FleetRecord, code: int) -> DrumlinEr
     if code == EXIT_BUSY and not record.failure:
         return BusyError(f"Another command starts the fleet in {paths.root}, or works on it.", STARTED)
     failure = record.failure or "its supervisor died"
-    return DrumlinError(f"The fleet did not start: {failure}", f"The logs are in {paths.logs}.")
+    error = DrumlinError(f"The fleet did not start: {failure}", f"The logs are in {paths.logs}.")
+    error.exit_code = record.failure_code
+    return error
 
 
 def down(paths: FleetPaths, *, at_once: bool = False) -> list[str]:

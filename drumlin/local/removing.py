@@ -24,6 +24,7 @@ import zstandard
 from drumlin.access.audit import AUDIT_TABLE, AuditEntry, AuditLog
 from drumlin.access.tokens import Identity, Role
 from drumlin.api.calls.marks import TABLE as MARKS_TABLE
+from drumlin.api.explaining.same_name import at_other_ports
 from drumlin.api.intake import kept
 from drumlin.coordinator.dispatch import CRAWL_ID_KEY
 from drumlin.coordinator.giving.visiting import STRANGERS_TABLE
@@ -162,6 +163,13 @@ async def remove(
     if not dry_run and events is not None:
         tell(events, targets, crawl, today)
     return report
+
+
+async def same_names(place: Place, targets: Targets) -> list[str]:
+    """Hosts of the crawl that have the names of these targets, at other ports."""
+    hosts = dict.fromkeys([*targets.hosts, *map(host_of, targets.urls)])
+    async with frontier_at(place.engine, closed=True) as engine:
+        return [other for host in hosts for other in await at_other_ports(engine, host)]
 
 
 @contextlib.asynccontextmanager

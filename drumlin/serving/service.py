@@ -78,6 +78,8 @@ SHARD_COUNT_FLEET = 128
 SEEDS_KEY = "seeds"
 FINISH_KEY = "finish"
 YES, NO = b"1", b"0"
+STORED = ("warc/*.cdxj", "tables/fetches/*.parquet")
+"""Files of every store in a directory in which something is stored."""
 
 
 class Listen(msgspec.Struct, frozen=True):
@@ -280,6 +282,7 @@ class _Service:
         traces: CoordinatorTraces | None,
     ) -> None:
         options = self.options
+        await self._check_new()
         config, scope_seeds = await found_crawl(self.engine, config, seeds)
         access = await self._access()
         dispatcher = Dispatcher(
@@ -330,6 +333,17 @@ class _Service:
         finally:
             await self._leave(dispatcher)
         log.info("stopped", extra=event(Event.STOPPED))
+
+    async def _check_new(self) -> None:
+        """Refuse to found a crawl on a directory that has pages: somebody has mistyped the engine or the store of a
+        crawl that exists, whose report would be written anew. (A bucket knows whose it is.)"""
+        store = self.options.store
+        if store is None or self.options.objects or await self.engine.get_meta(CONFIG_KEY) is not None:
+            return
+        if any(next(store.glob(pattern), None) for pattern in STORED):
+            place = without_secrets(self.options.engine)
+            hint = "Correct --engine, or choose another --store for a new crawl."
+            raise ConfigError(f"{store} has pages of a crawl, and none has begun at {place}.", hint)
 
     async def _begin_store(self, dispatcher: Dispatcher, folder: Path, files: StoreFiles) -> None:
         """Begin what a coordinator with a store does for it. `folder` is one of this machine."""

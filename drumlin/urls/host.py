@@ -42,6 +42,15 @@ def is_host(text: str) -> bool:
     return "/" not in text and any(canonical(url) == url for url in (f"http://{text}/", f"https://{text}/"))
 
 
+def name_of(host: str) -> str:
+    """The name or address of a host, without its port."""
+    if host.startswith("["):
+        # A stranger may have left the bracket open.
+        address, bracket, _ = host.partition("]")
+        return address + bracket
+    return host.partition(":")[0]
+
+
 def domain_of(host: str) -> str:
     """The registrable domain of a host; an address, a single label or a public suffix stands for itself."""
     domain = _domains.get(host)
@@ -50,15 +59,6 @@ def domain_of(host: str) -> str:
             _domains.clear()
         domain = _domains[host] = _find_domain(host)
     return domain
-
-
-def name_of(host: str) -> str:
-    """A host without its port."""
-    if host.startswith("["):
-        # A stranger may have left the bracket open.
-        address, bracket, _ = host.partition("]")
-        return address + bracket
-    return host.partition(":")[0]
 
 
 def _find_domain(host: str) -> str:

@@ -67,6 +67,17 @@ def web() -> Iterator[FakeWeb]:
 # The demo
 
 
+def test_a_demo_that_is_stopped_is_no_bug(tmp_path: Path) -> None:
+    with running(tmp_path, "demo", "--out", tmp_path / "demo", "--delay", "3s") as process:
+        # The first line says that the web listens, the second one that the crawl has begun.
+        assert process.stderr is not None
+        begun = [process.stderr.readline() for _ in range(2)]
+        stopped = end(process, signal.SIGINT)
+    assert stopped.returncode == EXIT_INTERRUPTED, (begun, stopped.stderr)
+    assert "It was stopped before its end." in stopped.stderr
+    assert "bug" not in stopped.stderr
+
+
 def test_the_demo_crawls_its_web_keeps_its_rules_and_exits_0(tmp_path: Path) -> None:
     done = drumlin(tmp_path, "demo", "--out", tmp_path / "demo")
     said = report(tmp_path, "demo")

@@ -96,3 +96,11 @@ def test_what_was_imported_into_a_directory_is_a_crawl_that_goes_on(begun: Path)
     made = drumlin(folder, "frontier", "checkpoint", "first", "--out", "copy")
     assert made.stdout == f"Checkpoint first is in {folder / 'copy' / 'checkpoints' / 'first'}.\n"
     assert "Use 1 to 64 letters" in sentence(drumlin(folder, "frontier", "checkpoint", "a b", "--out", "copy"))
+
+
+def test_a_coordinator_founds_no_crawl_in_the_store_of_another(begun: Path, redis: RedisServer) -> None:
+    before = (begun / "report.json").read_bytes()
+    mistyped = ("--engine", url_of(redis, namespace="moovd"), "--store", "begun", "--log-format", "human")
+    done = drumlin(begun.parent, "coordinator", *mistyped, "--listen", "unix:socket", "--no-auth", "--finish")
+    assert (done.returncode, "begun has pages of a crawl, and none has begun at" in done.stderr) == (2, True)
+    assert (begun / "report.json").read_bytes() == before

@@ -200,6 +200,25 @@ def test_the_engine_forgets_its_past_when_all_is_removed_also_if_kafka_cannot_be
     assert done == ([] if dry_run else ["forgotten"])
 
 
+@pytest.mark.parametrize("what", ["--host", "--url"])
+def test_whoever_forgets_a_port_is_told_which_hosts_have_that_name(tmp_path: Path, web: FakeWeb, what: str) -> None:
+    page = web.url("kept", "/two")
+    assert crawl(tmp_path, page, "--scope", "page", "--out", "crawl").returncode == 0
+    host = page.split("/")[2]
+    name = host.partition(":")[0]
+    wanted = name if what == "--host" else f"http://{name}/two"
+    done = drumlin(tmp_path, "remove", what, wanted, "--dry-run", "--out", "crawl")
+    assert (done.returncode, f"The crawl knows this name as {host}." in done.stderr) == (0, True), done.stderr
+
+
+def test_quiet_means_that_no_report_is_printed(tmp_path: Path, web: FakeWeb) -> None:
+    page = web.url("kept", "/two")
+    assert crawl(tmp_path, page, "--scope", "page", "--out", "crawl").returncode == 0
+    for quiet in ((), ("--quiet",)):
+        done = drumlin(tmp_path, "remove", "--host", page.split("/")[2], "--dry-run", "--out", "crawl", *quiet)
+        assert (done.returncode, bool(done.stdout or done.stderr)) == (0, not quiet)
+
+
 def test_bad_requests_get_one_sentence(tmp_path: Path, web: FakeWeb) -> None:
     assert crawl(tmp_path, web.url("kept", "/two"), "--scope", "page", "--out", "crawl").returncode == 0
     for arguments, said in {

@@ -23,7 +23,14 @@ from drumlin.api.calls.events import CLIENTS_EACH_MAX, CLIENTS_MAX
 from drumlin.cli.main import drumlin
 from drumlin.errors import Cause, EngineError, StorageError
 from drumlin.metrics.registry import METRICS, Teller
-from tests.harness.coordinators import ANSWERS_WITHIN_S, RemoteNode, RunningCoordinator, result_of, results_body
+from tests.harness.coordinators import (
+    ANSWERS_WITHIN_S,
+    Answer,
+    RemoteNode,
+    RunningCoordinator,
+    result_of,
+    results_body,
+)
 from tests.harness.crawls import wait_until
 from tests.harness.prometheus import check_page, families, samples
 
@@ -87,6 +94,25 @@ def test_hosts_are_listed_by_state_and_looked_at(coordinator: RunningCoordinator
     assert coordinator.get("/api/v1/hosts/unknown.example").code == "no_such_host"
     assert coordinator.get("/api/v1/hosts/a%2Fb").code == "not_found"
     assert coordinator.get("/api/v1/hosts?state=sleepy").code == "invalid"
+
+
+def told(answer: Answer) -> str:
+    """The hint of a refusal."""
+    hint: str = answer.json["error"]["hint"]
+    return hint
+
+
+@pytest.mark.parametrize("asked", ["hosts/h.example", "hosts/h.example:82", "urls?url=http://h.example/x"])
+def test_a_forgotten_port_is_named(coordinator: RunningCoordinator, asked: str) -> None:
+    coordinator.enqueue("http://h.example:81/x", "http://hh.example/")
+    assert "The crawl knows this name as h.example:81." in told(coordinator.get(f"/api/v1/{asked}"))
+
+
+def test_a_port_too_many_is_named(coordinator: RunningCoordinator) -> None:
+    coordinator.enqueue("http://[2001:db8::1]/x", "http://h.example/x")
+    assert "The crawl knows this name as h.example." in told(coordinator.get("/api/v1/hosts/h.example:81"))
+    assert "The crawl knows this name as [2001:db8::1]." in told(coordinator.get("/api/v1/hosts/[2001:db8::1]:81"))
+    assert "knows this name" not in told(coordinator.get("/api/v1/hosts/example"))
 
 
 def test_a_hosts_delay_can_be_changed_and_a_host_blocked(coordinator: RunningCoordinator) -> None:

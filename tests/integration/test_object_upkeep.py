@@ -16,7 +16,7 @@ from drumlin.cli.main import run
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.engines.memory.engine import MemoryEngine
-from drumlin.errors import EXIT_STORAGE, StorageError
+from drumlin.errors import EXIT_OK, EXIT_STORAGE, StorageError
 from drumlin.lifecycle.book import RemovalUnderWay, Signature, end_removal, open_book
 from drumlin.lifecycle.book import begin_removal as book_of_removal
 from drumlin.lifecycle.held import begin_joining, next_to_join
@@ -447,16 +447,31 @@ def test_an_object_that_is_missing_is_named_to_whoever_needs_it(
 ) -> None:
     for node in ("a", "b"):
         publish(store, tmp_path, node)
-    # Each is needed before those that went before it.
-    for suffix in (".parquet", ".cdxj", ".warc.gz"):
-        missing = next(item for item in store.manifest.contents().items() if item.path.endswith(suffix))
+    whole = store.manifest.contents().items()
+    for suffix, code_then, told in (
+        (".warc.gz", EXIT_STORAGE, "is missing"),
+        (".cdxj", EXIT_OK, "Left alone"),
+        (".parquet", EXIT_OK, "Left alone"),
+    ):
+        missing = next(item for item in whole if item.path.endswith(suffix))
+        content = store.bucket.get(missing.name)
         store.bucket.delete([missing.name])
         code, said = drumlin("store", "compact", "--all")
-        assert (code, "bug" in said) == (EXIT_STORAGE, False), said
-        assert f"The object {missing.name} is missing" in said
-        assert "drumlin store check" in said
-    with pytest.raises(StorageError, match="is missing"):
-        store.complete(tmp_path)
+        assert (code, "bug" in said, told in said) == (code_then, False, True), said
+        assert missing.name in said or "drumlin store check" in said
+        store.bucket.put(missing.name, content)
+
+
+def test_an_index_that_is_missing_is_left_out_of_the_merged_one_and_named(
+    store: ObjectFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for node in ("a", "b"):
+        publish(store, tmp_path, node)
+    missing = next(item for item in store.manifest.contents().items() if item.path.endswith("-a.cdxj"))
+    store.bucket.delete([missing.name])
+    store.complete(tmp_path)
+    assert f"lacks {missing.path}" in caplog.text
+    assert (index_names(store, "a.test"), index_names(store, "b.test")) == (False, True)
 
 
 def test_segments_that_somebody_else_has_joined_meanwhile_are_not_called_joined(

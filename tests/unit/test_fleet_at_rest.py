@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import hiredis
+import msgspec
 import pytest
 
 from drumlin.config import load
-from drumlin.errors import BusyError, EngineError
+from drumlin.errors import EXIT_ENGINE, EXIT_INTERNAL, EXIT_STORAGE, BusyError, DrumlinError, EngineError
 from drumlin.fleet import at_rest, up
 from drumlin.fleet.at_rest import drop_copies, rewrite_log
 from drumlin.fleet.cluster import RedisServer
@@ -160,3 +162,33 @@ def test_a_process_of_which_a_thread_is_left_still_has_its_locks_and_so_is_alive
     process.stdout.close()
     process.wait()
     assert not mark.alive
+
+
+def test_a_fleet_that_cannot_start_says_whose_problem_it_is(paths: FleetPaths) -> None:
+    record = paths.read()
+    record.plan = msgspec.structs.replace(record.plan, redis_program="/bin/false")
+    paths.write(record)
+    paths.redis_password.write_text("secret")
+    with pytest.raises(DrumlinError, match="redis-0 ended while starting") as told:
+        up.start(paths, lambda record: None)
+    assert told.value.exit_code == EXIT_ENGINE
+    node = FleetProcess("node-0", ProcessRole.NODE, exit_code=EXIT_STORAGE)
+    assert [node.problem, msgspec.structs.replace(node, exit_code=-9).problem] == [EXIT_STORAGE, EXIT_INTERNAL]
+
+
+def test_what_kept_a_fleet_from_starting_is_not_told_after_a_command_has_worked_on_it(
+    paths: FleetPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(at_rest, "redis_children", lambda paths, plan: [])
+    monkeypatch.setattr(at_rest, "form_cluster", lambda plan, password, check: None)
+    for secret in (paths.redis_password, paths.engine_url):
+        secret.write_text("secret")
+    record = paths.read()
+    record.state, record.failure = FleetState.FAILED, "A removal from this crawl was broken off."
+    paths.write(record)
+    with contextlib.suppress(EngineError), at_rest.engine_of_fleet(paths):
+        raise EngineError("it fails again")
+    assert paths.read().failure
+    with at_rest.engine_of_fleet(paths):
+        pass
+    assert (paths.read().failure, paths.read().state) == ("", FleetState.DOWN)

@@ -8,7 +8,10 @@ import sys
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from drumlin.cli.main import drumlin
+from drumlin.errors import ConfigError
 from drumlin.sim.faults import KINDS, Fault
 from drumlin.sim.plot import plot
 from drumlin.sim.running import minimal_log, run, shrunk
@@ -121,3 +124,10 @@ def test_a_node_that_comes_back_is_not_idle_since_its_last_life() -> None:
     node.alive = False
     node.start()
     assert not node.idle_since(45.0)
+
+
+@pytest.mark.parametrize("given", [("--short", "--hours", "1"), ("--churn", "0.1"), ("--pages-per-minute", "3")])
+def test_flags_of_a_planned_fleet_are_refused_without_its_size(given: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(drumlin, ["sim", *given], standalone_mode=False)
+    assert isinstance(done.exception, ConfigError)
+    assert "is about a fleet of --nodes N" in str(done.exception)

@@ -9,6 +9,7 @@ import msgspec
 
 from drumlin.access.tokens import Permission
 from drumlin.api.explaining.host_views import CrawlStands, host_view, robots_of
+from drumlin.api.explaining.same_name import at_other_ports, known_as
 from drumlin.api.explaining.store_answers import Linkers, StoreAnswers
 from drumlin.api.explaining.stories import DAY_FORM, Known, fetch_view, last_asked, searched, url_story
 from drumlin.api.explaining.unfollowed import BY_TODAYS_RULES, Rules, unfollowed_story, why_refused
@@ -146,7 +147,8 @@ class HostCalls:
         await self._check_not_removed(self._dispatcher.findings.removed.of_host(host), host)
         state = await self._engine.host_state(self._engine.shard_of(host), host) if host else None
         if state is None:
-            hint = "A host is written as in its URLs: example.com, or example.com:8080."
+            others = await at_other_ports(self._engine, host) if host else []
+            hint = known_as(others) or "A host is written as in its URLs: example.com, or example.com:8080."
             raise Refused(404, "no_such_host", f"No URL of {name[:200]} is known.", hint)
         return state
 
@@ -249,7 +251,9 @@ class HostCalls:
         if linkers.links:
             return unfollowed_story(url, linkers, rules)
         refused = why_refused(url, rules)
-        hint = " ".join([_no_links(linkers), *([BY_TODAYS_RULES] if refused else []), *refused])
+        others = known_as(await at_other_ports(self._engine, host)) if state is None else ""
+        told = [_no_links(linkers), *([BY_TODAYS_RULES] if refused else []), *refused, others]
+        hint = " ".join(filter(None, told))
         if urlsplit(url).path == ROBOTS_PATH:
             hint = f"It is asked for before the pages of its host: `drumlin host {host}` tells what it says."
         # The URL is named as it was looked for: whoever has mistyped it sees that here.

@@ -51,7 +51,11 @@ PAGE_COLUMNS: Final[dict[str, Column]] = {
     "fetch_time": Column(_TIME, "When the page had arrived completely."),
     "fetch_status": Column(pa.int16(), "The status code of the answer."),
     "fetch_redirect": Column(_TEXT, "The Location of an answer of 300 to 399 that is stored as a page."),
-    "content_digest": Column(_TEXT, "`sha256:` and the hash of the body without its content encoding, in hexadecimal."),
+    "content_digest": Column(
+        _TEXT,
+        "`sha256:` and the hash of the body without its content encoding, in hexadecimal."
+        " (WARC files and the index have that of the body as it was sent.)",
+    ),
     "content_mime_type": Column(_TEXT, "The type that the site named. (The index has `unk` if it named none.)"),
     "content_mime_detected": Column(_TEXT, "The type that the page was read as."),
     "content_charset": Column(_TEXT, "The encoding that the text was read in."),

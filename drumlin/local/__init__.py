@@ -7,6 +7,7 @@
 - `troubles`: what does not go well, in a few lines for the live display.
 - `page`: the dashboard of the crawl, for whoever started it.
 - `moving`, `moved`: the frontier of a crawl that is moved elsewhere, and the note of where it is since.
+- `removing`: takes out of a crawl what somebody wants to be removed; `one_removal`: not two at once.
 - `standing`: answers questions about a crawl that is not running, as if it were.
 
 Invariants: one lock on the crawl directory is held as long as any process of the crawl lives, so no two crawls work in

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -37,7 +36,7 @@ from drumlin.engines import open_engine
 from drumlin.engines.base import Engine
 from drumlin.engines.kept import CLOSED_KEY, Closed
 from drumlin.engines.rocksdb.engine import CHECKPOINTS
-from drumlin.errors import BusyError, ConfigError, DrumlinError, EngineError, StorageError
+from drumlin.errors import BusyError, ConfigError, EngineError, StorageError
 from drumlin.events.options import EventsOptions
 from drumlin.events.schema import RESULTS, VERSION, Message, Removal, encode, row_id
 from drumlin.lifecycle.book import (
@@ -70,6 +69,7 @@ from drumlin.lifecycle.removal.tombstones import (
 )
 from drumlin.local.directory import FRONTIER
 from drumlin.local.moving import CURRENT, ROCKSDB, frontier_at, frontier_folder
+from drumlin.local.one_removal import only_one
 from drumlin.moving.sources import at_rest
 from drumlin.node.keeping import journal
 from drumlin.node.keeping.archive import BLACK_BOX
@@ -95,17 +95,6 @@ BEGUN: Final = Closed(
 )
 """What an engine says of itself until a removal is done (`CLOSED_KEY`); its name is that of the tombstones."""
 UNTOLD: Final = "Start the crawl or its coordinators again with --events until all is sent, end them, and repeat."
-BEAT_TABLE: Final = "removal_beat"
-BEAT: Final = "last"
-"""The entry in which a removal says that it is at work. It goes when the removal ends, since a dry run changes nothing,
-not even what `drumlin frontier verify` compares."""
-BEAT_S: Final = 0.25
-BEATS_SEEN_S: Final = 1.5
-"""For how long a removal that is at work is looked for."""
-AT_WORK: Final = (
-    "Another removal is at work on this crawl.",
-    "Wait until it has ended, and repeat. If it was killed, repeat the command that was given then.",
-)
 NAMES_SHOWN_MAX: Final = 5
 TELL_S: Final = 30.0
 TELL_POLL_S: Final = 0.05
@@ -170,41 +159,6 @@ async def same_names(place: Place, targets: Targets) -> list[str]:
     hosts = dict.fromkeys([*targets.hosts, *map(host_of, targets.urls)])
     async with frontier_at(place.engine, closed=True) as engine:
         return [other for host in hosts for other in await at_other_ports(engine, host)]
-
-
-@contextlib.asynccontextmanager
-async def only_one(engine: Engine) -> AsyncIterator[None]:
-    """BusyError if another removal is at work on this engine. Locks of directories do not reach other machines, so a
-    removal says in the engine several times a second that it is at work. One that was killed falls silent."""
-    if not engine.shared:
-        yield
-        return
-    before, mine = await engine.get_entry(BEAT_TABLE, BEAT), secrets.token_hex(8)
-    await asyncio.sleep(BEATS_SEEN_S)
-    if await engine.get_entry(BEAT_TABLE, BEAT) != before:
-        raise BusyError(*AT_WORK)
-    await engine.put_entries(BEAT_TABLE, {BEAT: mine.encode()})
-    # If two begin at the same moment, the later word counts.
-    await asyncio.sleep(BEATS_SEEN_S)
-    if await engine.get_entry(BEAT_TABLE, BEAT) != mine.encode():
-        raise BusyError(*AT_WORK)
-    beating = asyncio.create_task(_beat(engine, mine))
-    try:
-        yield
-    finally:
-        beating.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await beating
-        with contextlib.suppress(DrumlinError):
-            await engine.delete_entries(BEAT_TABLE, [BEAT])
-
-
-async def _beat(engine: Engine, mine: str) -> None:
-    for number in itertools.count():
-        # An engine that is away for a moment must not silence it for good.
-        with contextlib.suppress(DrumlinError):
-            await engine.put_entries(BEAT_TABLE, {BEAT: f"{mine} {number}".encode()})
-        await asyncio.sleep(BEAT_S)
 
 
 def _check_store(place: Place, crawl: str) -> None:

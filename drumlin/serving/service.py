@@ -42,12 +42,12 @@ from drumlin.engines.base import Engine
 from drumlin.errors import BusyError, ConfigError, DrumlinError, StorageError
 from drumlin.events.options import EventsOptions, SeedsOptions
 from drumlin.garbage_collection import collect_seldom
-from drumlin.lifecycle.removal.tombstones import LAST_KEY
 from drumlin.logs import Event, event, identify, without_secrets
 from drumlin.serving.failure_log import FailureLog
 from drumlin.serving.finishing import Finisher
 from drumlin.serving.freed_memory import FreedMemory
 from drumlin.serving.lost_bundles import LostBundles
+from drumlin.serving.removals import RemovalWatch
 from drumlin.serving.running_time import RunningTime
 from drumlin.serving.seeding import Seeding
 from drumlin.serving.telling import kafka_used
@@ -256,7 +256,7 @@ class _Service:
         self._upkeep: BucketUpkeep | None = None
         self._failures = FailureLog()
         self._seeding: Seeding | None = None
-        self._last_removal: bytes | None = None
+        self._removals = RemovalWatch(engine)
         self._bucket: ObjectFiles | None = None
         """The store, if it is in a bucket and nobody knows yet whether it is the one of this crawl."""
         self._founding: asyncio.Task[None] | None = None
@@ -297,7 +297,7 @@ class _Service:
         if options.finish is not None:
             await self.engine.put_meta(FINISH_KEY, YES if options.finish else NO)
         identify(coordinator=dispatcher.name)
-        self._last_removal = await self.engine.get_meta(LAST_KEY)
+        await self._removals.begin()
         await dispatcher.open()
         identify(crawl=dispatcher.crawl_id)
         await dispatcher.seed(seeds, await self.time.now())
@@ -406,22 +406,10 @@ class _Service:
     async def _keep_ticking(self, app: CoordinatorApp, access: AccessControl, dispatcher: Dispatcher) -> None:
         memory = FreedMemory()
         while True:
-            await self._check_removals()
+            await self._removals.check()
             await self._tick(app, access, dispatcher)
             await memory.look(monotonic())
             await asyncio.sleep(TICK_S)
-
-    async def _check_removals(self) -> None:
-        """BusyError if something was removed on request since this coordinator began. Nobody removes while one runs, so
-        it was frozen or cut off meanwhile, and would bring the removed back, which it has in memory."""
-        try:
-            last = await self.engine.get_meta(LAST_KEY)
-        except DrumlinError:
-            # The tick says what is wrong.
-            return
-        if last != self._last_removal:
-            message = "Something was removed from this crawl on request while this coordinator was frozen or cut off."
-            raise BusyError(message, "Start it again.")
 
     async def _access(self) -> AccessControl:
         secret = await crawl_secret(self.engine, secrets.token_bytes(SECRET_BYTES))

@@ -33,7 +33,7 @@ from drumlin.lifecycle.removal.counts import Counts
 from drumlin.lifecycle.removal.directory import Directory
 from drumlin.lifecycle.removal.targets import Targets
 from drumlin.lifecycle.removal.tombstones import Tombstones, with_key
-from drumlin.local import removing
+from drumlin.local import one_removal, removing
 from drumlin.local.removing import Place, check_may_go
 from drumlin.store.files import DirectoryFiles
 from drumlin.store.ledger import Ledger, LedgerLine
@@ -139,8 +139,8 @@ def test_a_removal_that_goes_on_does_not_wait_for_a_run_that_waits_for_it(tmp_pa
 @pytest.fixture
 def shared_engine(monkeypatch: pytest.MonkeyPatch) -> MemoryEngine:
     """An engine that removals on several machines reach, and removals that look at each other for less long."""
-    monkeypatch.setattr(removing, "BEAT_S", 0.01)
-    monkeypatch.setattr(removing, "BEATS_SEEN_S", 0.1)
+    monkeypatch.setattr(one_removal, "BEAT_S", 0.01)
+    monkeypatch.setattr(one_removal, "BEATS_SEEN_S", 0.1)
     engine = MemoryEngine()
     monkeypatch.setattr(engine, "shared", True)
     return engine
@@ -148,11 +148,11 @@ def shared_engine(monkeypatch: pytest.MonkeyPatch) -> MemoryEngine:
 
 def test_a_second_removal_on_another_machine_waits_for_the_first(shared_engine: MemoryEngine) -> None:
     async def scene() -> None:
-        async with removing.only_one(shared_engine):
+        async with one_removal.only_one(shared_engine):
             with pytest.raises(BusyError, match="at work"):
-                async with removing.only_one(shared_engine):
+                async with one_removal.only_one(shared_engine):
                     raise AssertionError("two at once")
-        async with removing.only_one(shared_engine):
+        async with one_removal.only_one(shared_engine):
             pass
 
     asyncio.run(scene())
@@ -160,7 +160,7 @@ def test_a_second_removal_on_another_machine_waits_for_the_first(shared_engine: 
 
 def test_of_two_removals_that_begin_at_once_one_goes_on(shared_engine: MemoryEngine) -> None:
     async def at_work(until: asyncio.Event) -> None:
-        async with removing.only_one(shared_engine):
+        async with one_removal.only_one(shared_engine):
             await until.wait()
 
     async def scene() -> None:
@@ -176,8 +176,8 @@ def test_of_two_removals_that_begin_at_once_one_goes_on(shared_engine: MemoryEng
 
 def test_a_removal_that_was_killed_does_not_keep_the_next_one_away(shared_engine: MemoryEngine) -> None:
     async def scene() -> None:
-        await shared_engine.put_entries(removing.BEAT_TABLE, {removing.BEAT: b"of somebody who was killed 17"})
-        async with removing.only_one(shared_engine):
+        await shared_engine.put_entries(one_removal.BEAT_TABLE, {one_removal.BEAT: b"of somebody who was killed 17"})
+        async with one_removal.only_one(shared_engine):
             pass
 
     asyncio.run(scene())
@@ -191,7 +191,7 @@ def test_a_dry_run_leaves_nothing_in_the_engine(shared_engine: MemoryEngine) -> 
 
     async def scene() -> None:
         before = await values()
-        async with removing.only_one(shared_engine):
+        async with one_removal.only_one(shared_engine):
             assert await values() != before
         assert await values() == before
 
@@ -215,14 +215,14 @@ def test_a_removal_is_heard_of_also_while_it_waits_for_its_store(
     monkeypatch.setattr(removing, "check_may_go", check)
 
     async def first() -> None:
-        async with removing.only_one(shared_engine):
+        async with one_removal.only_one(shared_engine):
             await begun_removal(shared_engine, tmp_path)
 
     async def scene() -> None:
         work = asyncio.create_task(first())
         await asyncio.to_thread(waiting.wait, STEP_S_MAX)
         with pytest.raises(BusyError, match="at work"):
-            async with removing.only_one(shared_engine):
+            async with one_removal.only_one(shared_engine):
                 raise AssertionError("two at once")
         refused.set()
         await work

@@ -10,12 +10,12 @@ from drumlin.coordinator.taking.owed import fetch_again, owed_segments, paid
 from drumlin.events.coordinating import events_left
 from drumlin.lines import counted
 from drumlin.local.directory import CrawlDirectory
-from drumlin.node.keeping.bundles import BUNDLE_SUFFIX
+from drumlin.node.keeping.bundles import BUNDLE_SUFFIXES
 from drumlin.store.files import StoreFiles
 from drumlin.store.opening import in_bucket, open_store
 from drumlin.store.spools import JOURNAL_SUFFIX, KEPT_SUFFIX
 
-LEFT = (JOURNAL_SUFFIX, KEPT_SUFFIX, BUNDLE_SUFFIX)
+LEFT = (JOURNAL_SUFFIX, KEPT_SUFFIX, *BUNDLE_SUFFIXES)
 """The suffixes of files in spools that hold what is not in the store yet."""
 
 

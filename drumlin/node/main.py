@@ -50,7 +50,7 @@ from drumlin.node.figures import NodeFigures
 from drumlin.node.keeping.archive import Archive
 from drumlin.node.keeping.blackbox import BlackBox
 from drumlin.node.keeping.bucket_uploads import BucketUploads
-from drumlin.node.keeping.bundles import BUNDLE_SUFFIX, REFUSED_FOLDER, BundleUploads, Uploads
+from drumlin.node.keeping.bundles import REFUSED_FOLDER, BundleUploads, Uploads, bundles_in
 from drumlin.node.keeping.outbox import results_message, tellable
 from drumlin.node.keeping.recovery import dead_spools, recover, report_killer
 from drumlin.node.limits import allow_open_files, limit_memory
@@ -249,7 +249,7 @@ class Node:
         for other in dead_spools(self._paths, but=self._name):
             if not recover(self._paths, other, pipeline, self._submit):
                 continue
-            for bundle in self._paths.spool(other).glob("*" + BUNDLE_SUFFIX):
+            for bundle in bundles_in(self._paths.spool(other)):
                 replace(bundle, self._paths.spool(self._name) / bundle.name)
             if self._paths.events:
                 take_over(self._paths.spool(other), self._paths.spool(self._name))
@@ -332,7 +332,7 @@ class Node:
             self._send_bundles()
         if events is not None:
             self._send_events(events)
-        kept = len(list((self._paths.spool(self._name) / REFUSED_FOLDER).glob("*" + BUNDLE_SUFFIX)))
+        kept = len(bundles_in(self._paths.spool(self._name) / REFUSED_FOLDER))
         if kept:
             folder = self._paths.spool(self._name) / REFUSED_FOLDER
             log.warning("%d bundles were refused; they are in %s", kept, folder, extra=event(Event.REFUSED))

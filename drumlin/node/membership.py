@@ -65,7 +65,7 @@ class NodeOptions(msgspec.Struct, frozen=True):
 
     @property
     def paths(self) -> CrawlPaths:
-        return CrawlPaths(self.out, self.bundled, events=self.events is not None)
+        return CrawlPaths(self.out, self.bundled, packed=not self.store, events=self.events is not None)
 
     def __repr__(self) -> str:
         """Without the token, which may be everybody's who brings nodes."""

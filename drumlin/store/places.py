@@ -124,7 +124,7 @@ class BucketPlace:
     def put(self, path: str, source: BinaryIO, size: int, digest: str) -> None:
         there = self._bucket.head(path)
         if there is None or there.bytes != size or not self._has(path, size, digest):
-            self._bucket.put_open(path, source)
+            self._bucket.put_open(path, source, size)
             _check(self._bucket.reader(path, size), size, digest, f"{self._bucket.address}/{path}")
 
     def _has(self, path: str, size: int, digest: str) -> bool:

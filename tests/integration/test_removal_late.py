@@ -20,7 +20,7 @@ from drumlin.node.keeping.bucket_uploads import BucketUploads
 from drumlin.protocol import Result, Results
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter, merge
 from drumlin.urls import host_of
-from tests.harness.bundles import BundlingNode, stored
+from tests.harness.bundles import BundlingNode, Members, stored
 from tests.harness.bundles import packed as tarred
 from tests.harness.coordinators import RemoteNode, RunningCoordinator
 from tests.harness.outputs import (
@@ -115,14 +115,24 @@ def test_a_bundle_that_was_uploaded_leaves_nothing_in_the_spool(
     bundle.parent.mkdir()
     bundle.write_bytes(tarred(members))
     left: list[list[Path]] = []
-    monkeypatch.setattr(bucket_uploads, "remove", lambda path: left.append(list(path.parent.iterdir())))
+    monkeypatch.setattr(bucket_uploads, "remove_bundle", lambda path: left.append(list(path.parent.iterdir())))
     with s3_server(tmp_path / "s3") as server:
         BucketUploads(server.store("late"), bundle.parent)._upload_all([bundle])
     assert left == [[bundle]]
 
 
+def put_bundle(spool: Path, segment: str, members: Members, kind: str) -> None:
+    if kind == "tar":
+        (spool / f"{segment}.tar").write_bytes(tarred(members))
+        return
+    for name, content in members.items():
+        (spool / f"{segment}.bundle" / name).parent.mkdir(parents=True, exist_ok=True)
+        (spool / f"{segment}.bundle" / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["folder", "tar"])
 def test_a_node_with_credentials_takes_it_out_before_it_uploads(
-    coordinator: RunningCoordinator, node: BundlingNode, tmp_path: Path
+    coordinator: RunningCoordinator, node: BundlingNode, tmp_path: Path, kind: str
 ) -> None:
     segment, members = node.bundle(*URLS)
     remove_host(coordinator)
@@ -132,12 +142,11 @@ def test_a_node_with_credentials_takes_it_out_before_it_uploads(
         files.replace(IN_STORE, tmp_path / "stones")
         spool = tmp_path / "spool"
         spool.mkdir()
-        (spool / f"{segment}.tar").write_bytes(tarred(members))
         uploads = BucketUploads(files, spool)
         for _ in range(2):
+            put_bundle(spool, segment, members, kind)
             uploads._upload_all(uploads.waiting())
-            assert not uploads.waiting()
-            (spool / f"{segment}.tar").write_bytes(tarred(members))
+            assert list(spool.iterdir()) == []
         copy = downloaded(files, tmp_path / "copy")
     assert stored_urls(copy) == ["http://a.test/1", "http://a.test/2"]
     assert not any(found_in(copy, "b.test").values())

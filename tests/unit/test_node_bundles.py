@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -10,8 +12,9 @@ import pytest
 
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import CoordinatorClient
-from drumlin.node.keeping.bundles import BundleUploads
+from drumlin.node.keeping.bundles import BundleUploads, bundles_in, bytes_of, make_bundle
 from drumlin.protocol import BundleOffer, BundlePlace, BundleStored
+from tests.harness.bundles import unpacked
 
 
 class Coordinator:
@@ -79,3 +82,44 @@ def test_what_is_no_fault_of_the_bundle_leaves_it_where_it_is(tmp_path: Path) ->
     assert len(sending.waiting()) == 3
     assert sending._file is not None
     sending._file.close()
+
+
+def test_folders_become_tars_when_a_node_has_no_credentials_any_more(tmp_path: Path) -> None:
+    segment, written = "n1-1-00001", {"warc/n1-1-00001.warc.gz": b"a record", "warc/n1-1-00001.cdxj": b"a line"}
+    written |= {f"tables/{table}/{segment}.parquet": table.encode() for table in ("pages", "links", "fetches")}
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    for name, content in written.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    make_bundle(tmp_path, spool, segment, ["n1-1-00001.warc.gz"], ["first", "second"], packed=False)
+    [folder] = bundles_in(spool)
+    assert folder.is_dir()
+    assert bytes_of(folder) == sum(map(len, written.values())) + len("first second")
+    assert not [path for name in ("warc", "tables") for path in (tmp_path / name).rglob("*.*")]
+    sending = BundleUploads("n1", cast(CoordinatorClient, Coordinator({})), spool)
+    [bundle] = sending.waiting()
+    assert unpacked(bundle.read_bytes()) == written | {"receipts": b"first\nsecond"}
+    assert list(spool.iterdir()) == [bundle]
+
+
+def test_what_is_left_of_a_folder_that_was_stored_is_not_sent(tmp_path: Path) -> None:
+    """The node was killed while it removed the folder."""
+    (tmp_path / "n1-1-00001.bundle" / "warc").mkdir(parents=True)
+    (tmp_path / "n1-1-00001.bundle" / "warc" / "n1-1-00001.warc.gz").write_bytes(b"a record")
+    sending = BundleUploads("n1", cast(CoordinatorClient, Coordinator({})), tmp_path)
+    assert sending.waiting() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_links_keeps_bundles_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    for name in ("tables/pages", "tables/links", "tables/fetches", "spool"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "n1-1-00001.parquet").write_bytes(name.encode())
+    make_bundle(tmp_path, tmp_path / "spool", "n1-1-00001", [], ["first"], packed=False)
+    [bundle] = bundles_in(tmp_path / "spool")
+    assert (bundle / "tables/pages/n1-1-00001.parquet").read_bytes() == b"tables/pages"

@@ -16,6 +16,7 @@ from drumlin.disk import AppendFile
 from drumlin.model import Outcome
 from drumlin.node.keeping import archive as archive_module
 from drumlin.node.keeping.archive import Archive, Arrival, Contact, CrawlPaths, SegmentLimits, StoredBatch
+from drumlin.node.keeping.bundles import bundles_in, members_of
 from drumlin.node.keeping.journal import FoundJournal
 from drumlin.node.keeping.recovery import recover
 from drumlin.protocol import Accepted, Rejected, Result
@@ -83,6 +84,7 @@ def killed_at(fatal: int) -> Iterator[Moments]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(AppendFile, "_write", moments.torn(AppendFile._write))
         patched.setattr(os, "replace", moments.guarded(os.replace))
+        patched.setattr(os, "link", moments.guarded(os.link))
         patched.setattr(os, "unlink", moments.guarded(os.unlink))
         patched.setattr(FoundJournal, "answered", moments.guarded(FoundJournal.answered))
         patched.setattr(repairing, "_cut_and_mark", moments.guarded(repairing._cut_and_mark))
@@ -158,8 +160,8 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_module, "SegmentLimits", lambda: SegmentLimits(4))
 
 
-def new_paths(root: Path, *, bundled: bool) -> CrawlPaths:
-    paths = CrawlPaths(root, bundled)
+def new_paths(root: Path, kind: str = "store") -> CrawlPaths:
+    paths = CrawlPaths(root, bundled=kind != "store", packed=kind == "tars")
     paths.spool(NODE).mkdir(parents=True)
     paths.tables.mkdir()
     return paths
@@ -167,8 +169,10 @@ def new_paths(root: Path, *, bundled: bool) -> CrawlPaths:
 
 def unbundled(paths: CrawlPaths, target: Path) -> CrawlPaths:
     """The content of all bundles in one folder, as a coordinator would store it."""
-    for bundle in sorted(paths.spool(NODE).glob("*.tar")):
-        for name, content in unpacked(bundle.read_bytes()).items():
+    bundles = bundles_in(paths.spool(NODE))
+    assert {bundle.is_file() for bundle in bundles} <= {paths.packed}
+    for bundle in bundles:
+        for name, content in content_of(bundle).items():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).write_bytes(content)
         receipts = (target / "receipts").read_text().split()
@@ -177,9 +181,15 @@ def unbundled(paths: CrawlPaths, target: Path) -> CrawlPaths:
     return CrawlPaths(target)
 
 
+def content_of(bundle: Path) -> dict[str, bytes]:
+    if bundle.is_file():
+        return unpacked(bundle.read_bytes())
+    return {name: path.read_bytes() for name, path in members_of(bundle).items()}
+
+
 def check(paths: CrawlPaths, target: Path) -> set[int]:
     """Check that nothing is left to do and that the store is right. Returns the stored pages."""
-    assert [path.name for path in paths.root.rglob("*") if path.suffix in LEFTOVERS] == []
+    assert [path.name for path in paths.root.rglob("*") if path.suffix in LEFTOVERS or path.name[0] == "."] == []
     if paths.bundled:
         assert [path.name for folder in (paths.warc, paths.tables) for path in folder.rglob("*.*")] == []
     shown = unbundled(paths, target) if paths.bundled else paths
@@ -194,11 +204,11 @@ def check(paths: CrawlPaths, target: Path) -> set[int]:
     return told(shown)
 
 
-@pytest.mark.parametrize("bundled", [False, True])
-def test_killed_at_any_moment_of_its_work(tmp_path: Path, bundled: bool) -> None:
+@pytest.mark.parametrize("kind", ["store", "tars", "folders"])
+def test_killed_at_any_moment_of_its_work(tmp_path: Path, kind: str) -> None:
     counted = 0
     for fatal in range(MOMENTS_MAX):
-        paths = new_paths(tmp_path / str(fatal), bundled=bundled)
+        paths = new_paths(tmp_path / str(fatal), kind)
         lived = lives_through(lambda paths=paths: work(paths), fatal)  # type: ignore[misc]
         assert recover(paths, NODE, pipeline(), answer)
         stored = check(paths, tmp_path / f"shown {fatal}")
@@ -210,11 +220,11 @@ def test_killed_at_any_moment_of_its_work(tmp_path: Path, bundled: bool) -> None
     pytest.fail("it never came to its end")
 
 
-@pytest.mark.parametrize("bundled", [False, True])
-def test_killed_at_any_moment_of_a_recovery(tmp_path: Path, bundled: bool) -> None:
+@pytest.mark.parametrize("kind", ["store", "tars", "folders"])
+def test_killed_at_any_moment_of_a_recovery(tmp_path: Path, kind: str) -> None:
     """The node died when it had all pages in its journals and no answer was written down."""
     for fatal in range(MOMENTS_MAX):
-        paths = new_paths(tmp_path / str(fatal), bundled=bundled)
+        paths = new_paths(tmp_path / str(fatal), kind)
         archive = Archive(paths, NODE, software="drumlin/test", info={}, now=1_760_000_000.0, sync=False)
         store_all(archive)
         lived = lives_through(lambda paths=paths: recover(paths, NODE, pipeline(), answer), fatal)  # type: ignore[misc]
@@ -227,7 +237,7 @@ def test_killed_at_any_moment_of_a_recovery(tmp_path: Path, bundled: bool) -> No
 
 def test_killed_at_any_moment_of_finishing_the_store(tmp_path: Path) -> None:
     for fatal in range(MOMENTS_MAX):
-        paths = new_paths(tmp_path / str(fatal), bundled=False)
+        paths = new_paths(tmp_path / str(fatal))
         work(paths)
         lived = lives_through(lambda paths=paths: finish(paths.root), fatal)  # type: ignore[misc]
         finish(paths.root)

@@ -64,7 +64,9 @@ class CrawlPaths(msgspec.Struct, frozen=True):
 
     root: Path
     bundled: bool = False
-    """Whether segments are sent to a coordinator as bundles."""
+    """Whether segments are sent to the store as bundles."""
+    packed: bool = True
+    """Whether a bundle is a tar, as coordinators take it, or a folder of files that the node uploads itself."""
     events: bool = False
     """Whether events of what is stored here are owed to a broker (`drumlin.events`)."""
 
@@ -127,7 +129,8 @@ class _Segment:
     def finish(self) -> None:
         self.tables.finish()
         if self._paths.bundled:
-            make_bundle(self._paths.root, self.journal.path.parent, self.name, self.warcs, self.receipts)
+            paths, folder = self._paths, self.journal.path.parent
+            make_bundle(paths.root, folder, self.name, self.warcs, self.receipts, packed=paths.packed)
         self.journal.delete()
 
 

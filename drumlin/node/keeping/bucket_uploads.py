@@ -1,4 +1,4 @@
-"""How the segments of a node with credentials get into a store of objects: a thread unpacks and uploads each bundle.
+"""How the segments of a node with credentials get into a store of objects: a thread uploads the files of each bundle.
 
 The bundle on disk is the only copy until the manifest has the segment, and is then removed. If the service is away, the
 bundle waits and is tried again; the node fetches on until its spool is full. A bundle that was uploaded already, by a
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.clock import monotonic
-from drumlin.disk import remove, scratch_folder
+from drumlin.disk import scratch_folder
 from drumlin.errors import DrumlinError
-from drumlin.lifecycle.removal.tombstones import stored
+from drumlin.lifecycle.removal.tombstones import Tombstones, stored
 from drumlin.logs import Event, event
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import FOREVER
-from drumlin.node.keeping.bundles import BUNDLE_SUFFIX, bundles_in, put_aside
+from drumlin.node.keeping.bundles import bundles_in, bytes_of, members_of, put_aside, remove_bundle
 from drumlin.protocol.refusals import RefusalCode
 from drumlin.store.bundles import COPY_BYTES, RECEIPTS
 from drumlin.store.files import OtherContent, StoreFiles
@@ -49,7 +49,7 @@ class BucketUploads:
         if now < self._look_at:
             return
         waiting = self.waiting()
-        self.waiting_bytes = sum(path.stat().st_size for path in waiting if path.exists())
+        self.waiting_bytes = sum(map(bytes_of, waiting))
         # Looking costs next to nothing, and the last bundle of a crawl should not wait.
         self._look_at = now + POLL_S
         uploading = self._thread is not None and self._thread.is_alive()
@@ -77,40 +77,50 @@ class BucketUploads:
                 log.warning("%d bundles wait for %s: %s", len(bundles), self._files, broken, extra=said)
 
     def _upload(self, bundle: Path) -> None:
-        segment = bundle.name.removesuffix(BUNDLE_SUFFIX)
         try:
             with scratch_folder(self._folder) as work:
-                members, removals = _unpacked(bundle, work), self._files.removals()
-                if self._may_publish(segment, members):
-                    self._files.publish(segment, members, removals)
+                members, removals = _opened(bundle, work), self._files.removals()
+                removed = stored(self._files)
+                if members and removed:
+                    members = self._taken_out(bundle.stem, members, removed, work)
+                if members:
+                    self._files.publish(bundle.stem, members, removals)
         except OtherContent as other:
             put_aside(bundle, Refusal(RefusalCode.BUNDLE_EXISTS, other.message, other.hint))
             return
         # At last, when nothing else of it is left on this disk: a node with no bundle ends, whatever this thread does.
-        remove(bundle)
+        remove_bundle(bundle)
 
-    def _may_publish(self, segment: str, members: dict[str, Path]) -> bool:
-        """Take out what was removed on request while this node was away. False if the store has the segment already:
-        then it may have been written anew since, and must not be compared."""
-        removed = stored(self._files)
-        if not removed:
-            return True
+    def _taken_out(self, segment: str, members: dict[str, Path], removed: Tombstones, work: Path) -> dict[str, Path]:
+        """The files without what was removed on request while this node was away. Nothing if the store has the segment
+        already: then it may have been written anew since, and must not be compared."""
         if self._files.has_segment(segment):
-            return False
+            return {}
         # It loads what only a crawl needs from which something was removed.
         from drumlin.lifecycle.removal.bundles import take_out
 
-        take_out(members, removed.covers)
-        return True
+        # The bundle stays as it is, so after a kill the same is done again.
+        copies = {member: work / f"{number}" for number, member in enumerate(members)}
+        for member, copy in copies.items():
+            shutil.copyfile(members[member], copy)
+        take_out(copies, removed.covers)
+        return copies
+
+
+def _opened(bundle: Path, work: Path) -> dict[str, Path]:
+    """The files of a bundle without its receipts, by their paths in the store; nothing if it is stored already. This
+    node has made it itself."""
+    members = members_of(bundle) if bundle.is_dir() else _unpacked(bundle, work)
+    return members if members.pop(RECEIPTS, None) is not None else {}
 
 
 def _unpacked(bundle: Path, folder: Path) -> dict[str, Path]:
-    """The files of a bundle without its receipts, by their paths in the store. This node has packed it itself."""
+    """The files of a tar that was made while this node had no credentials."""
     members: dict[str, Path] = {}
     with tarfile.open(bundle, "r:") as tar:
         for member in tar:
             source = tar.extractfile(member)
-            if member.name != RECEIPTS and source is not None:
+            if source is not None:
                 path = members[member.name] = folder / member.name.replace("/", "-")
                 with path.open("xb") as file:
                     shutil.copyfileobj(source, file, COPY_BYTES)

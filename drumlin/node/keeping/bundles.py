@@ -5,22 +5,36 @@ results (`drumlin.store.bundles`); then its parts are removed. The tar waits in 
 coordinator has stored it. A kill at any moment does no harm: the tar exists as a whole or not at all, and if one is
 sent a second time, the coordinator changes nothing. If a coordinator refuses a bundle for good, it is put aside, a line
 says so, and the next one is sent.
+
+A node that writes to the bucket itself (`bucket_uploads`) needs no tar: its bundles are folders with the same files,
+which are linked there and not copied. A folder becomes a tar if the node is started without credentials later.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
+import shutil
 import sys
 import tarfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from drumlin.config import NodeConfig
-from drumlin.disk import PARTIAL_SUFFIX, remove, replace, translated_disk_errors, write_whole
+from drumlin.disk import (
+    PARTIAL_SUFFIX,
+    remove,
+    replace,
+    scratch_folder,
+    sync_directory,
+    sync_file,
+    translated_disk_errors,
+    write_whole,
+)
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import FOREVER, UPLOAD_TIMEOUT_S, CoordinatorClient
 from drumlin.protocol import BundleOffer, BundlePlace, BundleStored, paths
@@ -29,34 +43,77 @@ from drumlin.store.bundles import RECEIPTS, TABLES
 
 SPOOL_BYTES_MAX = NodeConfig().spool_max_bytes
 """How much may wait on disk to be sent, by default."""
-BUNDLE_SUFFIX = ".tar"
+TAR_SUFFIX = ".tar"
+FOLDER_SUFFIX = ".bundle"
+BUNDLE_SUFFIXES = (TAR_SUFFIX, FOLDER_SUFFIX)
 LOOK_EVERY_S = 1.0
 REFUSED_FOLDER = "refused"
 
 log = logging.getLogger("drumlin.node")
 
 
-def bundle_path(folder: Path, name: str) -> Path:
-    return folder / (name + BUNDLE_SUFFIX)
+def has_bundle(folder: Path, segment: str) -> bool:
+    return any((folder / (segment + suffix)).exists() for suffix in BUNDLE_SUFFIXES)
 
 
-def make_bundle(root: Path, folder: Path, name: str, warcs: Collection[str], receipts: Sequence[str]) -> None:
-    """Pack the files of a segment into one tar in `folder`, and remove them from `root`. If nothing of the segment
+def bundles_in(folder: Path) -> list[Path]:
+    """The bundles in a folder, oldest first."""
+    return sorted(path for suffix in BUNDLE_SUFFIXES for path in folder.glob("*" + suffix))
+
+
+def members_of(bundle: Path) -> dict[str, Path]:
+    """The files of a bundle that is a folder, by their paths in the store; the receipts are another one."""
+    return {str(path.relative_to(bundle)): path for path in sorted(bundle.rglob("*")) if path.is_file()}
+
+
+def bytes_of(bundle: Path) -> int:
+    """How much a bundle takes on the disk; nothing if it was removed meanwhile."""
+    files = members_of(bundle).values() if bundle.is_dir() else [bundle]
+    with contextlib.suppress(FileNotFoundError):
+        return sum(file.stat().st_size for file in files)
+    return 0
+
+
+def remove_bundle(bundle: Path) -> None:
+    """Remove a bundle that is stored. Of a folder the receipts go first: without them, the rest is no bundle."""
+    if not bundle.is_dir():
+        remove(bundle)
+        return
+    remove(bundle / RECEIPTS)
+    with translated_disk_errors(bundle):
+        shutil.rmtree(bundle)
+
+
+def make_bundle(
+    root: Path, folder: Path, name: str, warcs: Collection[str], receipts: Sequence[str], *, packed: bool
+) -> None:
+    """Put the files of a segment into one bundle in `folder`, and remove them from `root`. If nothing of the segment
     counted (no receipts), nothing has to be sent, so they are only removed."""
-    members = list(_members(name, warcs))
+    members = {member: root / member for member in _members(name, warcs)}
     if receipts:
-        _pack(root, members, "\n".join(receipts).encode(), bundle_path(folder, name))
-    for member in members:
-        remove(root / member)
+        make, suffix = (_pack, TAR_SUFFIX) if packed else (_gather, FOLDER_SUFFIX)
+        make(members, "\n".join(receipts).encode(), folder / (name + suffix))
+    for file in members.values():
+        remove(file)
 
 
-def _pack(root: Path, members: Sequence[str], receipts: bytes, target: Path) -> None:
+def pack_folders(folder: Path) -> None:
+    """Make tars of the bundles that are folders: coordinators take nothing else."""
+    for bundle in folder.glob("*" + FOLDER_SUFFIX):
+        members = members_of(bundle)
+        receipts = members.pop(RECEIPTS, None)
+        if receipts is not None:
+            _pack(members, receipts.read_bytes(), bundle.with_suffix(TAR_SUFFIX))
+        remove_bundle(bundle)
+
+
+def _pack(members: Mapping[str, Path], receipts: bytes, target: Path) -> None:
     partial = target.with_name(target.name + PARTIAL_SUFFIX)
     with translated_disk_errors(target.parent):
         with partial.open("wb") as file:
             with tarfile.open(fileobj=file, mode="w") as bundle:
-                for member in members:
-                    bundle.add(root / member, member, filter=_plain)
+                for member, path in members.items():
+                    bundle.add(path, member, filter=_plain)
                 listed = tarfile.TarInfo(RECEIPTS)
                 listed.size = len(receipts)
                 bundle.addfile(listed, BytesIO(receipts))
@@ -64,6 +121,29 @@ def _pack(root: Path, members: Sequence[str], receipts: bytes, target: Path) -> 
             # After the parts are removed, this is the only copy.
             os.fsync(file.fileno())
     replace(partial, target, sync=True)
+
+
+def _gather(members: Mapping[str, Path], receipts: bytes, target: Path) -> None:
+    with scratch_folder(target.parent) as work:
+        partial = work / target.name
+        for member, path in members.items():
+            place = partial / member
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _link(path, place)
+            # It may not have been synced when it was written.
+            sync_file(place)
+        write_whole(partial / RECEIPTS, receipts, sync=True)
+        for made in (path for path in partial.rglob("*") if path.is_dir()):
+            sync_directory(made)
+        replace(partial, target, sync=True)
+
+
+def _link(path: Path, place: Path) -> None:
+    try:
+        os.link(path, place)
+    except OSError:
+        # Not every file system has links. If the disk is at fault, this fails too, and says why.
+        shutil.copyfile(path, place)
 
 
 def _members(name: str, warcs: Collection[str]) -> Iterator[str]:
@@ -103,6 +183,7 @@ class BundleUploads:
         self._folder = folder
         self._file: BinaryIO | None = None
         self._look_at = 0.0
+        pack_folders(folder)
         self._pause = False
         """Whether the last bundle could not be sent, so the next try has to wait a little."""
         self.waiting_bytes = 0
@@ -115,7 +196,7 @@ class BundleUploads:
         if self._file is not None or now < self._look_at:
             return
         waiting = self.waiting()
-        self.waiting_bytes = sum(path.stat().st_size for path in waiting)
+        self.waiting_bytes = sum(map(bytes_of, waiting))
         if self._pause:
             self._pause = False
             self._look_at = now + LOOK_EVERY_S
@@ -173,7 +254,7 @@ class BundleUploads:
         return BundleOffer(os.fstat(self._file.fileno()).st_size if self._file is not None else 0, digest)
 
     def _path(self, pattern: str, bundle: Path) -> str:
-        return pattern.format(node_id=self._node, bundle_id=bundle.name.removesuffix(BUNDLE_SUFFIX))
+        return pattern.format(node_id=self._node, bundle_id=bundle.stem)
 
     def _stored(self, bundle: Path, file: BinaryIO) -> None:
         self._sent(file)
@@ -194,10 +275,6 @@ class BundleUploads:
     def _sent(self, file: BinaryIO) -> None:
         file.close()
         self._file = None
-
-
-def bundles_in(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*" + BUNDLE_SUFFIX))
 
 
 def put_aside(bundle: Path, refusal: Refusal) -> None:

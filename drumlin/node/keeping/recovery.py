@@ -18,7 +18,7 @@ from drumlin.fetch.decode import decode
 from drumlin.model import Capture, FailureKind, Outcome
 from drumlin.node.keeping.archive import Arrival, CrawlPaths, add_rows
 from drumlin.node.keeping.blackbox import read_struck
-from drumlin.node.keeping.bundles import BUNDLE_SUFFIX, bundle_path, make_bundle
+from drumlin.node.keeping.bundles import BUNDLE_SUFFIXES, has_bundle, make_bundle
 from drumlin.node.keeping.journal import NOTHING_SENT, Entry, FoundJournal, answer_of
 from drumlin.pipeline import Pipeline
 from drumlin.protocol import KILLED, KILLS_MAX, Accepted, Result, read_assignment_id
@@ -49,7 +49,7 @@ def dead_spools(paths: CrawlPaths, but: str) -> Iterator[str]:
 
 
 def _leftovers(folder: Path, paths: CrawlPaths) -> Iterator[Path]:
-    for suffix in (JOURNAL_SUFFIX, BUNDLE_SUFFIX, *((EVENTS_SUFFIX,) if paths.events else ())):
+    for suffix in (JOURNAL_SUFFIX, *BUNDLE_SUFFIXES, *((EVENTS_SUFFIX,) if paths.events else ())):
         yield from folder.glob("*" + suffix)
 
 
@@ -71,11 +71,11 @@ def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) ->
 
 def _unbundled(paths: CrawlPaths, node: str) -> list[Path]:
     """The journals of segments that are not complete. If a segment's bundle exists, the process was killed between
-    packing and cleaning up: then its journal and its tables are removed here."""
+    making it and cleaning up: then its journal and its tables are removed here."""
     left: list[Path] = []
     for journal in sorted(paths.spool(node).glob("*" + JOURNAL_SUFFIX)):
         name = journal.name.removesuffix(JOURNAL_SUFFIX)
-        if not bundle_path(journal.parent, name).exists():
+        if not has_bundle(journal.parent, name):
             left.append(journal)
             continue
         for table in TABLES:
@@ -127,7 +127,7 @@ def _complete(paths: CrawlPaths, node: str, journal: FoundJournal, pipeline: Pip
         warcs |= {contact.warc_filename for contact in contacts} - {""}
         receipts = [receipt for answer in journal.answers.values() for receipt in answer.receipts]
         receipts += [lease_receipt(contact.lease_id, contact.fetch.host) for contact in contacts]
-        make_bundle(paths.root, paths.spool(node), name, warcs, receipts)
+        make_bundle(paths.root, paths.spool(node), name, warcs, receipts, packed=paths.packed)
     journal.delete()
 
 

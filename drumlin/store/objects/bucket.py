@@ -35,6 +35,8 @@ PARTS_AT_ONCE: Final = 4
 COPY_BYTES: Final = 1024**2
 READ_BYTES: Final = 128 * 1024
 """How much is read ahead. A page's record, or the footer of a Parquet file, mostly fits."""
+WHOLE_BYTES: Final = 64 * 1024**2
+"""Files up to this size are read at once: asking for a part at a time costs the library twice the CPU."""
 
 
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
@@ -105,12 +107,13 @@ class Bucket:
     def put_file(self, name: str, path: Path) -> None:
         """Write a file as an object: in parts, if it is large. It exists as a whole or not at all."""
         with path.open("rb") as file:
-            self.put_open(name, file)
+            self.put_open(name, file, path.stat().st_size)
 
-    def put_open(self, name: str, file: BinaryIO) -> None:
-        """The same of an open file, from where it stands."""
+    def put_open(self, name: str, file: BinaryIO, size: int) -> None:
+        """The same of an open file of this size."""
+        content = file.read() if size <= WHOLE_BYTES else file
         with self._told("write"):
-            self._calls.put(self._store, name, file, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
+            self._calls.put(self._store, name, content, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
 
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless there is one of this name. Returns whether the object there has this content: a

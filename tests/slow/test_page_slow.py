@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from drumlin.access.tokens import Role
 from drumlin.disk import AppendFile
@@ -127,6 +127,19 @@ def test_what_is_shown_is_what_the_api_says(browser: Browser, coordinator: Runni
         assert looker.page.locator("[data-count=hosts]").inner_text() == f"{stats['totals']['hosts_ready']:,}"
         why = coordinator.get("/api/v1/why-idle", token=coordinator.tokens[Role.VIEWER]).json
         looker.page.get_by_text((why["reasons"] or why["bound_by"])[0]["message"][:40]).first.wait_for()
+
+
+def test_nothing_is_said_of_a_time_that_is_not_known_yet(browser: Browser, coordinator: RunningCoordinator) -> None:
+    with looking(browser) as looker:
+        page, held = looker.page, list[Route]()
+        page.route("**/api/v1/history*", lambda route: held.append(route))
+        logged_in(looker, coordinator, Role.VIEWER)
+        # The chart is there, and the answer is still on its way.
+        page.get_by_role("img", name="Pages a second").first.wait_for()
+        expect(page.get_by_text("No page was fetched")).to_have_count(0)
+        for route in held:
+            route.continue_()
+        page.get_by_text("No page was fetched in this time.").wait_for()
 
 
 def test_what_is_in_a_journal_only_is_told_as_drumlin_why_tells_it(browser: Browser, tmp_path: Path) -> None:

@@ -82,9 +82,9 @@ export class RatesChart {
     this.redraw();
   }
 
-  /** @param {Point[]} points @param {Mark[]} marks @param {number} now */
-  draw(points, marks, now) {
-    this.redraw = () => this.draw(points, marks, now);
+  /** @param {Point[]} points @param {Mark[]} marks @param {number} now @param {boolean} whole whether these are all points of the time */
+  draw(points, marks, now, whole) {
+    this.redraw = () => this.draw(points, marks, now, whole);
     const windowS = windowOf(points);
     this.shown = bins(points, now, windowS);
     const width = Math.max(200, this.node.clientWidth);
@@ -100,7 +100,7 @@ export class RatesChart {
       this.canvas,
       this.grid(top, width, y), this.times(now, windowS, width, height, x), ...this.areas(x, y),
       ...this.marks(seen, width, height, x), this.pointer(height, x),
-      !this.shown.some((bin) => bin?.total) && svg("text", { class: "none", x: width / 2, y: height / 2, "text-anchor": "middle" }, "No page was fetched in this time."),
+      whole && !this.shown.some((bin) => bin?.total) && svg("text", { class: "none", x: width / 2, y: height / 2, "text-anchor": "middle" }, "No page was fetched in this time."),
     );
     this.tell();
   }

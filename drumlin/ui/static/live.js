@@ -68,6 +68,8 @@ export class Live extends EventTarget {
     this.points = [];
     /** @type {Mark[]} */
     this.marks = [];
+    /** Whether it is known what was before this page. */
+    this.remembers = false;
     /** `starting`, `live`, `lost` or `ended` */
     this.link = "starting";
     /** When the last figures came, by this browser's clock. */
@@ -158,6 +160,7 @@ export class Live extends EventTarget {
     this.points = [...pointsOf({ step_s, samples: before }), ...this.points.filter((point) => point.from >= since)];
     const known = new Set(marks.map((mark) => `${mark.time} ${mark.text}`));
     this.marks = [...marks, ...this.marks.filter((mark) => !known.has(`${mark.time} ${mark.text}`))];
+    this.remembers = true;
     this.tell("mark");
   }
 

@@ -50,7 +50,7 @@ export function overviewScreen(main, context) {
   /** @type {{crawl: Crawl, hosts: any[], groups: any} | null} */
   let lists = null;
   const draw = () => {
-    const { stats, points, marks } = context.live;
+    const { stats, points, marks, remembers } = context.live;
     if (!stats) return;
     if (lists) {
       renew(parts.hosts, hosts(stats, lists.hosts));
@@ -59,7 +59,7 @@ export function overviewScreen(main, context) {
     }
     tellState(parts, stats, context);
     parts.figures.tell(stats, lists?.crawl.budgets.elapsed_s ?? 0);
-    chart.draw(past?.points ?? points, past?.marks ?? marks, stats.time);
+    chart.draw(past?.points ?? points, past?.marks ?? marks, stats.time, past !== null || remembers);
     renew(parts.marks, marks.slice(-MARKS_TOLD).reverse().map((mark) => h("span", null, h("time", null, clock(mark.time)), ` ${mark.text}`)));
   };
   context.on("stats", draw);

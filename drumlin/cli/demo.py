@@ -12,8 +12,9 @@ import click
 
 from drumlin.cli.console import say
 from drumlin.cli.help import Verb
+from drumlin.cli.remote import holds_crawl
 from drumlin.config import Loaded, load
-from drumlin.errors import DrumlinError
+from drumlin.errors import ConfigError, DrumlinError
 
 if TYPE_CHECKING:
     from drumlin.testing import FakeWeb
@@ -36,6 +37,9 @@ def command(out: str | None, delay: str | None, as_json: bool, quiet: bool) -> i
     from drumlin.cli.crawl import crawl
     from drumlin.testing import DEMO_OPTIONS, FakeWeb
 
+    if out and holds_crawl(Path(out)):
+        hint = "Name another folder: the web of a demo is gone with it, so none can go on."
+        raise ConfigError(f"There is a crawl in {out} already.", hint)
     folder = out or tempfile.mkdtemp(prefix="drumlin-demo-")
     flags: dict[str, object] = {name.replace("-", "_"): value for name, value in DEMO_OPTIONS.items()}
     flags |= {"out": folder, "allow_private": True, "quiet": quiet, "json": as_json}

@@ -31,11 +31,14 @@ def add_command(loaded: Loaded, name: str, reason: str, host: str, domain: str, 
 
     from drumlin.lifecycle.book import add_hold, open_book, signature
     from drumlin.lifecycle.holds import make_hold
+    from drumlin.lifecycle.retention.found import has_any
 
-    who = signature(by, time.time())
+    who, files = signature(by, time.time()), named_store(loaded).files
     hold = make_hold(name, reason, who.by, who.at, host=host, domain=domain)
-    add_hold(open_book(named_store(loaded).files), who, hold)
+    add_hold(open_book(files), who, hold)
     say(loaded.process, f"Held: {hold.what} ({hold.name}).")
+    if not has_any(files, hold):
+        say(loaded.process, "Nothing in this store is under that hold yet: look whether the name is right.")
     if loaded.process.json:
         write_json(hold)
 

@@ -73,6 +73,7 @@ START_WAIT_S = 120.0
 RECOVER_WAIT_S = 120.0
 LEAVE_WAIT_S = 25.0
 UPLOAD_WAIT_S = 300.0
+"""How long a node that leaves waits for the next of its bundles to be stored."""
 EVENTS_WAIT_S = 60.0
 """How long a node that leaves waits for a broker that takes no events. They are sent by the next start."""
 FAILURE_CHARS_MAX = 500
@@ -326,6 +327,9 @@ class Node:
             hint = "Start the node again, or another on the same store, to send them."
             spool = self._paths.spool(self._name)
             raise EngineError(f"No coordinator took the last results in time; they are kept in {spool}.", hint)
+        if self._options.bundled:
+            # Its own come first: there may be trouble with what others have left.
+            self._send_bundles()
         if not self._signals:
             self._recover_others(pipeline)
         if self._options.bundled:
@@ -372,10 +376,13 @@ class Node:
 
     def _send_bundles(self) -> None:
         uploads = self._uploads(self._gateway)
-        deadline = monotonic() + UPLOAD_WAIT_S
+        left, deadline = len(uploads.waiting()), monotonic() + UPLOAD_WAIT_S
 
         def done() -> bool:
+            nonlocal left, deadline
             uploads.step(monotonic())
+            if len(uploads.waiting()) < left:
+                left, deadline = len(uploads.waiting()), monotonic() + UPLOAD_WAIT_S
             if monotonic() > deadline:
                 hint = "Start the node again to send them."
                 spool = self._paths.spool(self._name)

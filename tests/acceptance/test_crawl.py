@@ -81,6 +81,8 @@ def test_a_demo_that_is_stopped_is_no_bug(tmp_path: Path) -> None:
 def test_the_demo_crawls_its_web_keeps_its_rules_and_exits_0(tmp_path: Path) -> None:
     done = drumlin(tmp_path, "demo", "--out", tmp_path / "demo")
     said = report(tmp_path, "demo")
+    again = drumlin(tmp_path, "demo", "--out", tmp_path / "demo")
+    assert (again.returncode, "There is a crawl in" in again.stderr) == (EXIT_USAGE, True)
     assert done.returncode == EXIT_OK
     assert "URLs that it should (pages, redirects," in done.stderr
     assert "Finished: nothing is left to fetch." in done.stdout

@@ -76,6 +76,9 @@ def test_what_is_held_stays_and_the_crawl_cannot_be_removed(folder: Path) -> Non
     host = host_of((folder / "home").read_text())
     held = run(folder, "hold", "add", "case-7", "--host", host, "--reason", "a lawsuit", "--by", "counsel")
     assert held.stderr == f"Held: the host {host} (case-7).\n"
+    other = run(folder, "hold", "add", "case-8", "--domain", "mistyped.example", "--reason", "a lawsuit")
+    assert "Nothing in this store is under that hold yet" in other.stderr
+    assert run(folder, "hold", "lift", "case-8").returncode == 0
     assert f"case-7  the host {host}, since" in run(folder, "hold", "list").stdout
     said = run(folder, "retention", "apply").stdout
     assert "tables: 1 left alone: a hold covers them." in said

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drumlin.errors import StorageError
-from drumlin.lifecycle.retention.planning import CannotTell, Left, Unit
-from drumlin.lifecycle.retention.policy import Kind, Policy
+from drumlin.lifecycle.holds import Hold, Holds
+from drumlin.lifecycle.retention.planning import CannotTell, Left, Unit, held_by
+from drumlin.lifecycle.retention.policy import Kind, Policy, Rule
 from drumlin.store.files import StoredFile, StoreFiles
 from drumlin.store.tables.reading import batches
 from drumlin.store.tables.rows import MICROSECONDS
@@ -52,6 +53,13 @@ def units(files: StoreFiles, policy: Policy, busy: Busy) -> Iterator[Unit]:
     wanted = [kind for kind in (Kind.TABLES, Kind.TEXT) if kind in policy.rules]
     if wanted:
         yield from _segments(files, wanted, busy)
+
+
+def has_any(files: StoreFiles, hold: Hold) -> bool:
+    """Whether anything stored is under this hold, as far as that can be told."""
+    everything = Policy(dict.fromkeys((Kind.WARC, Kind.TABLES), Rule()))
+    holds = Holds([hold])
+    return any(held_by(unit, holds) is not None for unit in units(files, everything, lambda kind, name: None))
 
 
 # WARC files

@@ -237,7 +237,8 @@ class BundleUploads:
     def _put(self, status: int, bundle: Path, file: BinaryIO, digest: str) -> None:
         """The bundle is in its place, or the service did not take it: then it gets another one after a pause."""
         if not 200 <= status < 300:
-            log.warning("the store did not take a bundle (status %d); it is sent again", status)
+            said = f"status {status}" if status else "no answer"
+            log.warning("the store did not take a bundle (%s); it is sent again", said)
             self._sent(file)
             self._pause = True
             return

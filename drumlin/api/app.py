@@ -251,6 +251,10 @@ class CoordinatorApp:
         """Tell of some of the URLs that are given out and settled from now on."""
         self._nodes.traces = traces
 
+    @property
+    def kafka(self) -> Kafka | None:
+        return self._people.kafka
+
     def use_kafka(self, kafka: Kafka) -> None:
         """Tell Kafka of what is stored here and given out from now on, and people of how that goes."""
         self._people.kafka = kafka

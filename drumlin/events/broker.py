@@ -136,7 +136,7 @@ class BrokerProducer:
         self.error, self.failed = "", 0
 
     def _on_error(self, error: Any) -> None:
-        self.error = str(error.str())
+        self.error = plainly(str(error.str()))
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         from confluent_kafka import KafkaError

@@ -37,6 +37,7 @@ from drumlin.api.explaining.report import (
     make_report,
 )
 from drumlin.api.explaining.seed_fates import fruitless_seeds
+from drumlin.api.explaining.why import brokers_away
 from drumlin.api.traces import CoordinatorTraces, coordinator_traces
 from drumlin.api.unix_socket import private_socket
 from drumlin.config import CrawlConfig, ProcessConfig
@@ -412,7 +413,9 @@ class LocalCrawl:
         out of reach, or if nothing is left and seeds could not be read for `--seeds-idle`."""
         engine, now, at = self.dispatcher.engine, await self._time.now(), time.monotonic()
         await self._troubles.look(engine, totals, now, at)
-        self._unusable = [trouble.message for trouble in app.health.troubles]
+        # Its nodes have the same broker, so one of them tells enough.
+        away = [one.message for one in brokers_away(self.dispatcher.nodes.records(), app.kafka)[:1]]
+        self._unusable = [*(trouble.message for trouble in app.health.troubles), *away]
         running = self.dispatcher.state is CrawlState.RUNNING
         if running and self._patience.is_out(totals, at) and await self._patience.nothing_else_left(engine, now):
             await self.dispatcher.stop(PATIENCE)

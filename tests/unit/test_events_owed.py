@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from drumlin.api.explaining.why import BROKER_AWAY, EVENTS_FULL, SEEDS_LOST, brokers_away
+from drumlin.api.explaining.why import BROKER_AWAY, EVENTS_FULL, SEEDS_LOST, brokers_away, seeds_lost
 from drumlin.api.intake.keeping import Keeper
 from drumlin.events.coordinating import FOLDER, CoordinatorEvents
 from drumlin.events.kafka import Kafka
@@ -131,8 +131,9 @@ def test_why_names_a_broker_that_is_away_and_a_topic_that_cannot_be_read() -> No
 
     away, full = EventsBeat(2**20, 65.0, False, "refused"), EventsBeat(2**32, 600.0, True)
     nodes = [node("n1", away), node("n2", full), node("n3", None), node("n4", away, NodeStatus.INACTIVE)]
-    reasons = brokers_away(nodes, Kafka(None, Seeding()))
+    kafka = Kafka(None, Seeding())
+    reasons = brokers_away(nodes, kafka) + seeds_lost(kafka)
     assert [reason.code for reason in reasons] == [BROKER_AWAY, EVENTS_FULL, SEEDS_LOST]
     assert "Kafka has taken no events of node n1 for 1 min 5 s (refused)" in reasons[0].message
     assert "--events-max" in reasons[1].message
-    assert brokers_away(nodes[2:], None) == []
+    assert brokers_away(nodes[2:], None) + seeds_lost(None) == []

@@ -23,7 +23,7 @@ from drumlin.api.calls.marks import Marks
 from drumlin.api.calls.metrics import CoordinatorMetrics
 from drumlin.api.explaining.bounds import Seen, bound_by
 from drumlin.api.explaining.report import COMPLETE_KEY
-from drumlin.api.explaining.why import brokers_away, bundles_awaited, troubled, why_idle
+from drumlin.api.explaining.why import brokers_away, bundles_awaited, seeds_lost, troubled, why_idle
 from drumlin.api.gate import Gate
 from drumlin.api.messages.people import (
     AddedURLs,
@@ -208,7 +208,7 @@ class PeopleCalls:
             return WhyIdle(idle=True, reasons=troubles)
         dispatcher = self._dispatcher
         totals, nodes = await self._figures.totals(now), await self._figures.nodes(now)
-        troubles += [*brokers_away(nodes, self.kafka), *bundles_awaited(dispatcher.nodes.owed)]
+        troubles += brokers_away(nodes, self.kafka) + seeds_lost(self.kafka) + bundles_awaited(dispatcher.nodes.owed)
         waiting = await self._first(HostStanding.WAITING, now, HOSTS_LOOKED_AT) if totals.hosts_waiting else []
         backing_off = await self._first(HostStanding.BACKOFF, now, BACKOFFS_SHOWN) if totals.hosts_in_backoff else []
         held = await self._first(HostStanding.LEASED, now, HOSTS_LOOKED_AT) if totals.hosts_leased else []

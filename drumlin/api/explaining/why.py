@@ -82,16 +82,18 @@ def troubled(troubles: Sequence[Trouble], now: float) -> list[Reason]:
 
 
 def brokers_away(nodes: Sequence[NodeRecord], kafka: Kafka | None) -> list[Reason]:
-    """Which events wait because Kafka does not take them, and whether seeds cannot be read."""
+    """Which events wait because Kafka does not take them."""
     told = [(f"node {node.node_id}", node.events) for node in nodes if node.events and node.status in PRESENT]
     if kafka is not None and (own := kafka.beat()):
         told.append(("this coordinator", own))
-    reasons = [
-        Reason(EVENTS_FULL if one.full else BROKER_AWAY, broker_away(who, one)) for who, one in told[:NODES_NAMED]
-    ]
-    if kafka is not None and kafka.seeds_lost:
-        reasons.append(Reason(SEEDS_LOST, f"The topic of --seeds-from cannot be read: {kafka.seeds_lost}."))
-    return reasons
+    return [Reason(EVENTS_FULL if one.full else BROKER_AWAY, broker_away(who, one)) for who, one in told[:NODES_NAMED]]
+
+
+def seeds_lost(kafka: Kafka | None) -> list[Reason]:
+    """Whether seeds cannot be read."""
+    if kafka is None or not kafka.seeds_lost:
+        return []
+    return [Reason(SEEDS_LOST, f"The topic of --seeds-from cannot be read: {kafka.seeds_lost}.")]
 
 
 def bundles_awaited(owed: str) -> list[Reason]:

@@ -37,10 +37,11 @@ def add_command(loaded: Loaded, name: str, reason: str, host: str, domain: str, 
     hold = make_hold(name, reason, who.by, who.at, host=host, domain=domain)
     add_hold(open_book(files), who, hold)
     say(loaded.process, f"Held: {hold.what} ({hold.name}).")
-    if not has_any(files, hold):
-        say(loaded.process, "Nothing in this store is under that hold yet: look whether the name is right.")
     if loaded.process.json:
         write_json(hold)
+    # At last: it may take long, and what was held is held.
+    if (host or domain) and not loaded.process.quiet and not has_any(files, hold):
+        say(loaded.process, "Nothing in this store is under that hold yet: look whether the name is right.")
 
 
 @command.command("list")

@@ -120,7 +120,7 @@ class LocalCrawl:
         self.elapsed_before_s = 0.0
         self._troubles = Troubles(seeds)
         self._unusable: list[str] = []
-        """What is wrong with the engine or the store."""
+        """What is wrong with the engine, the store or Kafka."""
         self.bounds = Bounds()
         self._patience = Patience(process.patience_s)
         self._seeds = seeds

@@ -73,7 +73,8 @@ START_WAIT_S = 120.0
 RECOVER_WAIT_S = 120.0
 LEAVE_WAIT_S = 25.0
 UPLOAD_WAIT_S = 300.0
-"""How long a node that leaves waits for the next of its bundles to be stored."""
+"""How long a node that leaves waits for the next of its bundles to be stored or, after a signal, for all of them:
+whoever sent it, such as systemd, kills after a while (deploy/)."""
 EVENTS_WAIT_S = 60.0
 """How long a node that leaves waits for a broker that takes no events. They are sent by the next start."""
 FAILURE_CHARS_MAX = 500
@@ -381,15 +382,16 @@ class Node:
         def done() -> bool:
             nonlocal left, deadline
             uploads.step(monotonic())
-            if len(uploads.waiting()) < left:
-                left, deadline = len(uploads.waiting()), monotonic() + UPLOAD_WAIT_S
+            before, left = left, len(uploads.waiting())
+            if left < before and not self._signals:
+                deadline = monotonic() + UPLOAD_WAIT_S
             if monotonic() > deadline:
                 hint = "Start the node again to send them."
                 spool = self._paths.spool(self._name)
                 taker = self._options.store or "No coordinator"
                 took = "did not take" if self._options.store else "took"
                 raise EngineError(f"{taker} {took} the last bundles in time; they are kept in {spool}.", hint)
-            return not uploads.waiting()
+            return not left
 
         self._gateway.wait_for(done)
 

@@ -57,7 +57,7 @@ def test_a_crawl_to_a_bucket_is_complete_there_and_can_be_asked(server: S3Server
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["pages"] == PAGES
     # No page is left on this disk, and the bucket has everything that a directory would have.
-    assert not [path for path in out.rglob("*") if path.suffix in (".gz", ".parquet", ".tar", ".journal")]
+    assert not [path for path in out.rglob("*") if path.suffix in (".gz", ".parquet", ".tar", ".bundle", ".journal")]
     copy = downloaded(server.store("whole"), tmp_path / "copy")
     assert len(stored_urls(copy)) == check_rows_lead_to_records(copy) == PAGES
     check_index_matches_tables(copy)
@@ -97,7 +97,7 @@ def test_pages_that_never_left_a_lost_disk_are_fetched_again(server: S3Server, w
         wait_until(lambda: any(out.glob("nodes/*/*.journal")), RUN_S_MAX, "the first page")
         server.kill()
         try:
-            wait_until(lambda: any(out.glob("nodes/*/*.tar")), RUN_S_MAX, "a bundle that waits")
+            wait_until(lambda: any(out.glob("nodes/*/*.bundle")), RUN_S_MAX, "a bundle that waits")
             crawl.kill()
             crawl.wait()
             wait_until(lambda: _is_free(out), RUN_S_MAX, "the end of the crawl's processes")

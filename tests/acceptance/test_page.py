@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import expect
 
 from drumlin.errors import EXIT_BUSY, EXIT_INTERRUPTED, EXIT_OK
 from drumlin.local.directory import CrawlDirectory
@@ -176,6 +177,9 @@ def test_a_crawl_that_does_not_run_is_shown_by_open(tmp_path: Path, web: FakeWeb
             for screen in SCREENS:
                 looker.show(screen)
             assert page.get_by_role("button", name="Change…").count() == 0, "it can be looked at, not changed"
+            looker.show("Hosts")
+            page.locator("tbody a.host").click()
+            expect(page.get_by_role("table", name="What was asked of it last").locator("tbody tr")).to_have_count(10)
             looker.quiet(urlsplit(address).netloc)
         end(process, signal.SIGINT)
         assert process.returncode == 0

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pytest
 
+from drumlin.disk import discard_scratch
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import CoordinatorClient
-from drumlin.node.keeping.bundles import BundleUploads, bundles_in, bytes_of, make_bundle
+from drumlin.node.keeping.bundles import BundleUploads, as_tar, bundles_in, bytes_of, make_bundle, put_aside
 from drumlin.protocol import BundleOffer, BundlePlace, BundleStored
 from tests.harness.bundles import unpacked
+from tests.unit.test_node_killed_anywhere import lives_through
 
 
 class Coordinator:
@@ -84,32 +86,74 @@ def test_what_is_no_fault_of_the_bundle_leaves_it_where_it_is(tmp_path: Path) ->
     sending._file.close()
 
 
-def test_folders_become_tars_when_a_node_has_no_credentials_any_more(tmp_path: Path) -> None:
-    segment, written = "n1-1-00001", {"warc/n1-1-00001.warc.gz": b"a record", "warc/n1-1-00001.cdxj": b"a line"}
-    written |= {f"tables/{table}/{segment}.parquet": table.encode() for table in ("pages", "links", "fetches")}
-    spool = tmp_path / "spool"
-    spool.mkdir()
-    for name, content in written.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    make_bundle(tmp_path, spool, segment, ["n1-1-00001.warc.gz"], ["first", "second"], packed=False)
-    [folder] = bundles_in(spool)
-    assert folder.is_dir()
-    assert bytes_of(folder) == sum(map(len, written.values())) + len("first second")
+SEGMENT = "n1-1-00001"
+WRITTEN = {"warc/n1-1-00001.warc.gz": b"a record", "warc/n1-1-00001.cdxj": b"a line"}
+WRITTEN |= {f"tables/{table}/{SEGMENT}.parquet": table.encode() for table in ("pages", "links", "fetches")}
+
+
+def folder_bundle(root: Path) -> Path:
+    """A folder with what a segment has written, in a spool."""
+    spool = root / "spool"
+    spool.mkdir(parents=True)
+    for name, content in WRITTEN.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    make_bundle(root, spool, SEGMENT, [f"{SEGMENT}.warc.gz"], ["first", "second"], packed=False)
+    return spool / f"{SEGMENT}.bundle"
+
+
+def test_a_folder_becomes_a_tar_when_its_node_has_no_credentials_any_more(tmp_path: Path) -> None:
+    folder = folder_bundle(tmp_path)
+    assert bytes_of(folder) == sum(map(len, WRITTEN.values())) + len("first second")
     assert not [path for name in ("warc", "tables") for path in (tmp_path / name).rglob("*.*")]
-    sending = BundleUploads("n1", cast(CoordinatorClient, Coordinator({})), spool)
-    [bundle] = sending.waiting()
-    assert unpacked(bundle.read_bytes()) == written | {"receipts": b"first\nsecond"}
-    assert list(spool.iterdir()) == [bundle]
+    coordinator = Coordinator({SEGMENT: "not_settled"})
+    sending = BundleUploads("n1", cast(CoordinatorClient, coordinator), folder.parent)
+    for now in range(2):
+        sending.step(float(now))
+    assert (coordinator.sent, sending.waiting()) == ([SEGMENT], [])
+    [tar] = (folder.parent / "refused").glob("*.tar")
+    assert unpacked(tar.read_bytes()) == WRITTEN | {"receipts": b"first\nsecond"}
+    assert [path.name for path in folder.parent.iterdir()] == ["refused"]
 
 
 def test_what_is_left_of_a_folder_that_was_stored_is_not_sent(tmp_path: Path) -> None:
     """The node was killed while it removed the folder."""
-    (tmp_path / "n1-1-00001.bundle" / "warc").mkdir(parents=True)
-    (tmp_path / "n1-1-00001.bundle" / "warc" / "n1-1-00001.warc.gz").write_bytes(b"a record")
-    sending = BundleUploads("n1", cast(CoordinatorClient, Coordinator({})), tmp_path)
-    assert sending.waiting() == []
-    assert list(tmp_path.iterdir()) == []
+    (folder_bundle(tmp_path) / "receipts").unlink()
+    coordinator = Coordinator({})
+    sending = BundleUploads("n1", cast(CoordinatorClient, coordinator), tmp_path / "spool")
+    for now in range(2):
+        sending.step(float(now))
+    assert (coordinator.sent, list((tmp_path / "spool").iterdir())) == ([], [])
+
+
+def test_killed_at_any_moment_while_a_folder_becomes_a_tar(tmp_path: Path) -> None:
+    for fatal in range(100):
+        folder = folder_bundle(tmp_path / str(fatal))
+        lived = lives_through(lambda folder=folder: as_tar(folder), fatal)  # type: ignore[misc]
+        discard_scratch(folder.parent)
+        for bundle in bundles_in(folder.parent):
+            tar = as_tar(bundle)
+            assert tar is None or unpacked(tar.read_bytes()) == WRITTEN | {"receipts": b"first\nsecond"}
+        assert [path.name for path in folder.parent.iterdir()] == [f"{SEGMENT}.tar"]
+        if lived:
+            return
+    pytest.fail("it never came to its end")
+
+
+def test_a_folder_that_a_thread_removes_meanwhile_has_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(path: Path, pattern: str) -> Iterator[Path]:
+        raise FileNotFoundError(path / pattern)
+
+    folder = folder_bundle(tmp_path)
+    monkeypatch.setattr(Path, "rglob", gone)
+    assert bytes_of(folder) == 0
+
+
+def test_a_bundle_that_somebody_had_tried_again_is_put_aside_again(tmp_path: Path) -> None:
+    for number in range(2):
+        folder = folder_bundle(tmp_path / str(number))
+        put_aside(folder.replace(tmp_path / folder.name), Refusal("exists", "It is refused."))
+    assert (tmp_path / "refused" / folder.name / "receipts").exists()
 
 
 def test_a_disk_without_links_keeps_bundles_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ A segment ends after a number of pages. When all its results are answered, its t
 deleted. Tables can be read before they are complete, so a row is visible within a minute of its page.
 
 A node that cannot write to the store keeps all this in a folder of its own, in smaller segments. Each has WARC files of
-its own, so a complete segment can be sent as one bundle (`bundles`).
+its own, so a complete segment can be sent or uploaded as one bundle (`bundles`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Final
 from drumlin.clock import monotonic
 from drumlin.disk import scratch_folder
 from drumlin.errors import DrumlinError
-from drumlin.lifecycle.removal.tombstones import Tombstones, stored
+from drumlin.lifecycle.removal.tombstones import stored
 from drumlin.logs import Event, event
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import FOREVER
@@ -43,13 +43,16 @@ class BucketUploads:
         self._look_at = 0.0
         self._told_at = -FOREVER
         self._failed = False
+        self._sizes: dict[Path, int] = {}
+        """Of the bundles that wait. They never change, and a look into each would take long if many do."""
         self.waiting_bytes = 0
 
     def step(self, now: float) -> None:
         if now < self._look_at:
             return
         waiting = self.waiting()
-        self.waiting_bytes = sum(map(bytes_of, waiting))
+        self._sizes = {path: self._sizes[path] if path in self._sizes else bytes_of(path) for path in waiting}
+        self.waiting_bytes = sum(self._sizes.values())
         # Looking costs next to nothing, and the last bundle of a crawl should not wait.
         self._look_at = now + POLL_S
         uploading = self._thread is not None and self._thread.is_alive()
@@ -66,56 +69,62 @@ class BucketUploads:
         return bundles_in(self._folder)
 
     def _upload_all(self, bundles: list[Path]) -> None:
+        self._failed = True
         try:
             for bundle in bundles:
                 self._upload(bundle)
         except (DrumlinError, OSError) as broken:
-            self._failed = True
             if monotonic() - self._told_at >= TOLD_EVERY_S:
                 self._told_at = monotonic()
                 said = event(Event.REFUSED, waiting=len(bundles))
                 log.warning("%d bundles wait for %s: %s", len(bundles), self._files, broken, extra=said)
+        else:
+            self._failed = False
 
     def _upload(self, bundle: Path) -> None:
         try:
             with scratch_folder(self._folder) as work:
-                members, removals = _opened(bundle, work), self._files.removals()
-                removed = stored(self._files)
-                if members and removed:
-                    members = self._taken_out(bundle.stem, members, removed, work)
-                if members:
-                    self._files.publish(bundle.stem, members, removals)
+                self._publish(bundle, work)
         except OtherContent as other:
             put_aside(bundle, Refusal(RefusalCode.BUNDLE_EXISTS, other.message, other.hint))
             return
         # At last, when nothing else of it is left on this disk: a node with no bundle ends, whatever this thread does.
         remove_bundle(bundle)
 
-    def _taken_out(self, segment: str, members: dict[str, Path], removed: Tombstones, work: Path) -> dict[str, Path]:
-        """The files without what was removed on request while this node was away. Nothing if the store has the segment
-        already: then it may have been written anew since, and must not be compared."""
-        if self._files.has_segment(segment):
-            return {}
-        # It loads what only a crawl needs from which something was removed.
-        from drumlin.lifecycle.removal.bundles import take_out
+    def _publish(self, bundle: Path, work: Path) -> None:
+        """Store a bundle without what was removed on request while this node was away."""
+        removals, removed = self._files.removals(), stored(self._files)
+        if removed and self._files.has_segment(bundle.stem):
+            # It may have been written anew since, so it must not be compared.
+            return
+        members = _opened(bundle, work, copied=bool(removed))
+        if RECEIPTS not in members:
+            # It is stored already: this node was killed while it removed the folder.
+            return
+        del members[RECEIPTS]
+        if removed:
+            # It loads what only a crawl needs from which something was removed.
+            from drumlin.lifecycle.removal.bundles import take_out
 
-        # The bundle stays as it is, so after a kill the same is done again.
-        copies = {member: work / f"{number}" for number, member in enumerate(members)}
-        for member, copy in copies.items():
-            shutil.copyfile(members[member], copy)
-        take_out(copies, removed.covers)
-        return copies
+            take_out(members, removed.covers)
+        self._files.publish(bundle.stem, members, removals)
 
 
-def _opened(bundle: Path, work: Path) -> dict[str, Path]:
-    """The files of a bundle without its receipts, by their paths in the store; nothing if it is stored already. This
-    node has made it itself."""
-    members = members_of(bundle) if bundle.is_dir() else _unpacked(bundle, work)
-    return members if members.pop(RECEIPTS, None) is not None else {}
+def _opened(bundle: Path, work: Path, *, copied: bool) -> dict[str, Path]:
+    """The files of a bundle, by their paths in the store; with `copied`, they may be changed. This node has made the
+    bundle itself: as a tar if it had no credentials then."""
+    if not bundle.is_dir():
+        return _unpacked(bundle, work)
+    members = members_of(bundle)
+    if not copied:
+        return members
+    copies = {member: work / str(number) for number, member in enumerate(members)}
+    for member, copy in copies.items():
+        shutil.copyfile(members[member], copy)
+    return copies
 
 
 def _unpacked(bundle: Path, folder: Path) -> dict[str, Path]:
-    """The files of a tar that was made while this node had no credentials."""
     members: dict[str, Path] = {}
     with tarfile.open(bundle, "r:") as tar:
         for member in tar:

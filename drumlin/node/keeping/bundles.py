@@ -1,4 +1,4 @@
-"""Bundles: how the captures of a node that cannot write to the store get there through a coordinator.
+"""Bundles: how the captures of a node whose store is elsewhere get there.
 
 A complete segment becomes one plain tar of its WARC files, their indexes, its three tables and the receipts of its
 results (`drumlin.store.bundles`); then its parts are removed. The tar waits in the node's spool folder until a
@@ -7,7 +7,8 @@ sent a second time, the coordinator changes nothing. If a coordinator refuses a 
 says so, and the next one is sent.
 
 A node that writes to the bucket itself (`bucket_uploads`) needs no tar: its bundles are folders with the same files,
-which are linked there and not copied. A folder becomes a tar if the node is started without credentials later.
+which are linked there and not copied. If the node is started without credentials later, each becomes a tar when it is
+its turn.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from typing import BinaryIO, Protocol
 
 from drumlin.config import NodeConfig
 from drumlin.disk import (
-    PARTIAL_SUFFIX,
     remove,
     replace,
     scratch_folder,
@@ -52,8 +52,8 @@ REFUSED_FOLDER = "refused"
 log = logging.getLogger("drumlin.node")
 
 
-def has_bundle(folder: Path, segment: str) -> bool:
-    return any((folder / (segment + suffix)).exists() for suffix in BUNDLE_SUFFIXES)
+def has_bundle(folder: Path, name: str) -> bool:
+    return any((folder / (name + suffix)).exists() for suffix in BUNDLE_SUFFIXES)
 
 
 def bundles_in(folder: Path) -> list[Path]:
@@ -62,14 +62,14 @@ def bundles_in(folder: Path) -> list[Path]:
 
 
 def members_of(bundle: Path) -> dict[str, Path]:
-    """The files of a bundle that is a folder, by their paths in the store; the receipts are another one."""
+    """The files of a bundle that is a folder, by their paths in the store; its receipts are among them."""
     return {str(path.relative_to(bundle)): path for path in sorted(bundle.rglob("*")) if path.is_file()}
 
 
 def bytes_of(bundle: Path) -> int:
-    """How much a bundle takes on the disk; nothing if it was removed meanwhile."""
-    files = members_of(bundle).values() if bundle.is_dir() else [bundle]
+    """How much a bundle takes on the disk; nothing if a thread is removing it."""
     with contextlib.suppress(FileNotFoundError):
+        files = members_of(bundle).values() if bundle.is_dir() else [bundle]
         return sum(file.stat().st_size for file in files)
     return 0
 
@@ -81,6 +81,7 @@ def remove_bundle(bundle: Path) -> None:
         return
     remove(bundle / RECEIPTS)
     with translated_disk_errors(bundle):
+        sync_directory(bundle)
         shutil.rmtree(bundle)
 
 
@@ -97,19 +98,22 @@ def make_bundle(
         remove(file)
 
 
-def pack_folders(folder: Path) -> None:
-    """Make tars of the bundles that are folders: coordinators take nothing else."""
-    for bundle in folder.glob("*" + FOLDER_SUFFIX):
-        members = members_of(bundle)
-        receipts = members.pop(RECEIPTS, None)
-        if receipts is not None:
-            _pack(members, receipts.read_bytes(), bundle.with_suffix(TAR_SUFFIX))
-        remove_bundle(bundle)
+def as_tar(bundle: Path) -> Path | None:
+    """The tar that coordinators take; one is made of a folder. None if it was stored already, and its node was killed
+    while it removed it."""
+    if not bundle.is_dir():
+        return bundle
+    members, tar = members_of(bundle), bundle.with_suffix(TAR_SUFFIX)
+    receipts = members.pop(RECEIPTS, None)
+    if receipts is not None:
+        _pack(members, receipts.read_bytes(), tar)
+    remove_bundle(bundle)
+    return None if receipts is None else tar
 
 
 def _pack(members: Mapping[str, Path], receipts: bytes, target: Path) -> None:
-    partial = target.with_name(target.name + PARTIAL_SUFFIX)
-    with translated_disk_errors(target.parent):
+    with scratch_folder(target.parent) as work:
+        partial = work / target.name
         with partial.open("wb") as file:
             with tarfile.open(fileobj=file, mode="w") as bundle:
                 for member, path in members.items():
@@ -120,7 +124,7 @@ def _pack(members: Mapping[str, Path], receipts: bytes, target: Path) -> None:
             file.flush()
             # After the parts are removed, this is the only copy.
             os.fsync(file.fileno())
-    replace(partial, target, sync=True)
+        replace(partial, target, sync=True)
 
 
 def _gather(members: Mapping[str, Path], receipts: bytes, target: Path) -> None:
@@ -183,7 +187,6 @@ class BundleUploads:
         self._folder = folder
         self._file: BinaryIO | None = None
         self._look_at = 0.0
-        pack_folders(folder)
         self._pause = False
         """Whether the last bundle could not be sent, so the next try has to wait a little."""
         self.waiting_bytes = 0
@@ -210,6 +213,10 @@ class BundleUploads:
 
     def _send(self, bundle: Path) -> None:
         """Ask where the bundle shall go, and send it there."""
+        tar = as_tar(bundle)
+        if tar is None:
+            return
+        bundle = tar
         self._file = file = bundle.open("rb")
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         self._client.post(
@@ -282,6 +289,8 @@ def put_aside(bundle: Path, refusal: Refusal) -> None:
     """Keep a bundle that no coordinator will store, with the reason in a text file beside it, for people to look at."""
     folder = bundle.parent / REFUSED_FOLDER
     folder.mkdir(exist_ok=True)
+    # Somebody may have put it back to have it tried again.
+    remove_bundle(folder / bundle.name)
     write_whole(folder / f"{bundle.name}.txt", f"{refusal.code}: {refusal.message}\n".encode())
     replace(bundle, folder / bundle.name)
     sys.stderr.write(f"drumlin node: a bundle was refused and is kept in {folder}: {refusal.message}\n")

@@ -35,7 +35,7 @@ PARTS_AT_ONCE: Final = 4
 COPY_BYTES: Final = 1024**2
 READ_BYTES: Final = 128 * 1024
 """How much is read ahead. A page's record, or the footer of a Parquet file, mostly fits."""
-WHOLE_BYTES: Final = 64 * 1024**2
+WHOLE_BYTES: Final = 32 * 1024**2
 """Files up to this size are read at once: asking for a part at a time costs the library twice the CPU."""
 
 
@@ -111,7 +111,7 @@ class Bucket:
 
     def put_open(self, name: str, file: BinaryIO, size: int) -> None:
         """The same of an open file of this size."""
-        content = file.read() if size <= WHOLE_BYTES else file
+        content = file.read(size) if size <= WHOLE_BYTES else file
         with self._told("write"):
             self._calls.put(self._store, name, content, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
 

@@ -40,6 +40,9 @@ export function duration(seconds) {
   return `${counted(Math.floor(hours / 24), "day")}${hours % 24 ? ` ${hours % 24} h` : ""}`;
 }
 
+/** A time between two requests, which may be far below a second. @param {number} seconds */
+export const gap = (seconds) => (seconds > 0 && seconds < 0.095 ? `${Math.round(seconds * 1000)} ms` : duration(seconds));
+
 /** @param {number} part @param {number} of */
 export function percent(part, of) {
   if (!of || !part) return "0 %";

@@ -2,13 +2,18 @@
 
 import { CallError, api } from "../api.js";
 import { ask } from "../dialog.js";
-import { card, empty, fill, h, prose, renew, table, tag } from "../dom.js";
-import { clock, count, counted, duration, moment, quantity, rate, size } from "../format.js";
+import { card, empty, fill, h, prose, renew, table, tag, urlLink } from "../dom.js";
+import { clock, count, counted, duration, gap, moment, quantity, size } from "../format.js";
+import { outcomeTag, wrongWith } from "../outcomes.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
 const EVERY_S = 2;
 const TONES = /** @type {Record<string, string>} */ ({ ready: "accent", leased: "ok", waiting: "idle", idle: "idle", blocked: "broken" });
+/** Why no fetches are shown, by how much of the store was searched. */
+const NO_FETCHES = /** @type {Record<string, string>} */ ({
+  none: "This coordinator has no store to look into.", partly: "None is in the newest tables; older ones were not searched.", whole: "None is stored.",
+});
 const WORDS = /** @type {Record<string, string>} */ ({ ready: "Ready", leased: "With a node", waiting: "Waiting", idle: "Nothing queued", blocked: "Blocked" });
 
 /** @param {HTMLElement} main @param {Context} context @param {string} name */
@@ -27,7 +32,7 @@ export function hostScreen(main, context, name) {
       if (context.operates && drawn !== key) fill(actions, levers(host, look));
       drawn = key;
       const open = body.querySelector("details")?.open;
-      renew(body, figures(host), backoffs(host), robots(host, open));
+      renew(body, figures(host), backoffs(host), fetches(host), robots(host, open));
     } catch (wrong) {
       if (!(wrong instanceof CallError) || wrong.status !== 404) throw wrong;
       fill(body, empty("This host is not known", [...prose(`${wrong.message} ${wrong.hint}`)]));
@@ -42,7 +47,7 @@ function figures(host) {
     ["Queued", count(host.queued), `of ${counted(host.urls, "known URL")}`],
     ["Pages", count(host.pages), host.budget === null ? "no budget" : `budget ${count(host.budget)}`],
     ["Received", size(host.bytes), host.pages ? `${size(host.bytes / host.pages)} a page` : ""],
-    ["Delay", duration(host.delay_s), host.rate_limit ? `${rate(host.rate_limit)} requests a second at most` : "none"],
+    ["Delay", gap(host.delay_s), host.delay_why],
     ["With", host.lease_node || "nobody", host.lease_until ? `until ${clock(host.lease_until)}` : host.state === "waiting" ? `next at ${clock(host.next_contact)}` : ""],
   ];
   return h("dl.figures", null, items.map(([name, value, small]) => h("div", null, h("dt", null, name), h("dd", null, h("span", null, value), h("small", null, small)))));
@@ -71,18 +76,18 @@ function slowDown(host, look) {
   };
   ask({
     title: `How often may ${host.host} be asked?`, verb: "Change",
-    text: `Now once every ${duration(host.delay_s)} at most. What its robots.txt asks for, or a 429, may make it slower.`,
+    text: `Now once every ${gap(host.delay_s)} at most. What its robots.txt asks for, or a 429, may make it slower.`,
     field: { label: "At most once every", value: `${tenths(Math.max(1, host.delay_s * 2))} s`, hint: "Empty: the delay of the crawl." },
     means: (text) => {
       const value = seconds(text);
       if (value === null) return "The crawl's own delay applies again.";
       const whole = host.queued > 1 ? ` Its ${count(host.queued)} queued URLs take at least ${duration(host.queued * value)}.` : "";
-      return `${host.host} is asked once every ${duration(value)} at most.${whole}`;
+      return `${host.host} is asked once every ${gap(value)} at most.${whole}`;
     },
     act: async (text) => {
       const now = await api.changeHost(host.host, { delay_s: seconds(text) });
       await look();
-      return `${host.host} is asked once every ${duration(now.delay_s)} at most.`;
+      return `${host.host} is asked once every ${gap(now.delay_s)} at most.`;
     },
   });
 }
@@ -146,6 +151,15 @@ function backoffs(host) {
   if (!rows.length) return null;
   const columns = ["Scheme", "Cause", "Error", "Tries", "Since", "Next try"].map((title, at) => ({ title, kind: at === 2 || at === 4 ? "wide" : at === 3 ? "n" : "" }));
   return card("Out of reach", null, table("Why it is out of reach", columns, rows));
+}
+
+/** What was asked of it last. @param {any} host */
+function fetches(host) {
+  const rows = host.last_fetches.map((/** @type {any} */ one) => [
+    h("span", null, urlLink(one.url), wrongWith(one) && h("small.why", null, wrongWith(one))), outcomeTag(one), moment(one.crawl_time),
+  ]);
+  const columns = [{ title: "URL" }, { title: "Answer" }, { title: "When", kind: "n wide" }];
+  return card("Asked last", null, rows.length ? table("What was asked of it last", columns, rows) : h("p.soft", null, NO_FETCHES[host.store] ?? ""));
 }
 
 /** @param {any} host @param {boolean} [open] */

@@ -2,7 +2,7 @@
 
 import { api } from "../api.js";
 import { empty, fill, h, hostLink, renew, say, table } from "../dom.js";
-import { count, duration, size } from "../format.js";
+import { count, gap, size } from "../format.js";
 import { Paged } from "../paged.js";
 
 /** @typedef {import("../app.js").Context} Context */
@@ -22,7 +22,8 @@ const SHOWN = 100;
 
 /** @param {HTMLElement} main @param {Context} context */
 export function hostsScreen(main, context) {
-  const state = context.query.state in HOST_STATES ? context.query.state : context.query.prefix ? ALL : "leased";
+  const rests = !context.session.running || context.live.stats?.state === "finished";
+  const state = context.query.state in HOST_STATES ? context.query.state : context.query.prefix || rests ? ALL : "leased";
   const [list, told] = [h("div"), h("p.told.first")];
   const tabs = h("div.tabs", { role: "group", "aria-label": "State" }, Object.entries(HOST_STATES).map(([name, words]) =>
     h("a", { href: `#/hosts?state=${name}`, "aria-current": name === state ? "true" : null }, words, h("span.count", { "data-state": name }))));
@@ -83,7 +84,7 @@ function rows(hosts) {
   const columns = [{ title: "Host" }, { title: "Queued", kind: "n" }, { title: "Pages", kind: "n wide" }, { title: "Received", kind: "n wide" }, { title: "Delay", kind: "n" }];
   return table("Hosts", columns, hosts.map((host) => [
     h("span", null, hostLink(host.host), h("small.why", null, host.why)),
-    count(host.queued), count(host.pages), size(host.bytes), duration(host.delay_s),
+    count(host.queued), count(host.pages), size(host.bytes), gap(host.delay_s),
   ]));
 }
 

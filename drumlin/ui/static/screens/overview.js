@@ -5,7 +5,7 @@ import { RatesChart, bar, gauge } from "../chart.js";
 import { ask } from "../dialog.js";
 import { card, empty, fill, h, hostLink, prose, renew, say, table } from "../dom.js";
 import { pointsOf } from "../live.js";
-import { clock, count, counted, duration, percent, rate, short, size } from "../format.js";
+import { clock, count, counted, duration, gap, percent, rate, short, size } from "../format.js";
 
 /** @typedef {import("../app.js").Context} Context */
 /** @typedef {import("../api.js").Stats} Stats */
@@ -208,7 +208,7 @@ function hosts(stats, found) {
     { tone: "refused", count: totals.hosts_in_backoff, words: "out of reach", href: "#/hosts?state=backoff" },
   ]);
   const rows = most.map((host) => [
-    h("span", null, hostLink(host.host), h("small.why", null, host.why)), count(host.queued), duration(host.delay_s),
+    h("span", null, hostLink(host.host), h("small.why", null, host.why)), count(host.queued), gap(host.delay_s),
   ]);
   const list = rows.length
     ? table("Hosts with most to do", [{ title: "Host" }, { title: "Queued", kind: "n" }, { title: "Delay", kind: "n" }], rows)

@@ -51,7 +51,8 @@ function budgetsCard(settings, used, context, look) {
     const change = context.operates && h("button.small", { onclick: () => changeBudget(one, used, look), "aria-label": `Change the budget of ${words.toLowerCase()}` }, "Change…");
     return h("div", null, h("div.row.apart", null, most, change), one.value !== null && gauge(words, of(used), one.value));
   });
-  const note = !context.operates && h("p.told", null, "Your token lets you look. An operator's lets you change these.");
+  const why = context.session.running ? "Your token lets you look. An operator's lets you change these." : "They can be changed while the crawl runs.";
+  const note = !context.operates && h("p.told", null, why);
   return card("Budgets", null, h("div.gauges", null, rows), note);
 }
 

@@ -1,8 +1,9 @@
 /** The story of one URL: where it was found, what was decided, each try, where its page lies, and the stored copy. */
 
 import { CallError, api } from "../api.js";
-import { card, empty, fill, h, hostLink, prose, renew, tag, urlLink } from "../dom.js";
+import { card, empty, fill, h, hostLink, prose, renew, urlLink } from "../dom.js";
 import { count, duration, moment } from "../format.js";
+import { isOutcome, outcomeTag, toneOf, wrongWith } from "../outcomes.js";
 import { showCopy } from "./copy.js";
 
 /** @typedef {import("../app.js").Context} Context */
@@ -17,10 +18,6 @@ const TONES = /** @type {Record<string, string>} */ ({
 const STATES = /** @type {Record<string, [string, string]>} */ ({
   queued: ["Queued", "accent"], scheduled: ["To be tried again", "refused"], leased: ["With a node", "ok"], done: ["Done", "ok"],
   dead: ["Given up", "broken"], not_followed: ["Not followed", "idle"],
-});
-const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
-  fetched: ["Fetched", "ok"], not_modified: ["Unchanged", "ok"], redirected: ["Redirected", "moved"], denied: ["Denied", "refused"],
-  robots: ["Asked for", "ok"], skipped: ["Skipped", "idle"], failed: ["Failed", "broken"],
 });
 
 /** @param {HTMLElement} main @param {Context} context */
@@ -69,10 +66,10 @@ function tell(story, typed) {
   const [words, tone] = STATES[story.state] ?? [story.state, "idle"];
   const tried = new Map(story.fetches.map((/** @type {any} */ one) => [one.crawl_time, one]));
   const rows = story.steps.map((/** @type {Step} */ step) => {
-    const fetched = step.what in OUTCOMES && step.time !== null ? tried.get(step.time) : null;
+    const fetched = isOutcome(step.what) && step.time !== null ? tried.get(step.time) : null;
     if (fetched && !fetched.unshown) return attempt(fetched);
     // Its row is in no table yet: the sentence says where it is, and whether it counts.
-    const tone = fetched ? OUTCOMES[step.what][1] : TONES[step.what] ?? "";
+    const tone = fetched ? toneOf(step.what) : TONES[step.what] ?? "";
     return entry(step.time !== null && (fetched || PAST.has(step.what)) ? moment(step.time) : "", tone, ...prose(step.told));
   });
   return [
@@ -86,15 +83,13 @@ const entry = (time, tone, ...what) => h(`li${tone ? `.${tone}` : ""}`, null, ti
 
 /** One try, as a person would tell it. @param {any} one */
 function attempt(one) {
-  const [words, tone] = OUTCOMES[one.outcome] ?? [one.outcome, "idle"];
-  const status = one.status_code ? ` ${one.status_code}` : "";
-  const failed = [one.kind, one.error].filter(Boolean).join(", ");
+  const failed = wrongWith(one);
   const twin = one.duplicate_of && h("span", null, one.duplicate_kind === "exact" ? " The same content as " : " Nearly the same text as ", urlLink(one.duplicate_of), ".");
   const target = one.redirect_to && h("span", null, " To ", urlLink(one.redirect_to), ".");
   const place = one.warc_filename
     ? h("small", null, "Stored in ", h("code", null, `warc/${one.warc_filename}`), one.warc_record_offset === null ? "" : ` at byte ${count(one.warc_record_offset)}.`)
     : h("small", null, "Its row is in ", h("code", null, `tables/${one.page ? "pages" : "fetches"}/${one.segment}.parquet`), ".");
-  return entry(moment(one.crawl_time), tone, tag(tone, `${words}${status}`), ` by ${one.node_id || "somebody"}${failed ? `: ${failed}` : ""}.`, target, twin, place);
+  return entry(moment(one.crawl_time), toneOf(one.outcome), outcomeTag(one), ` by ${one.node_id || "somebody"}${failed ? `: ${failed}` : ""}.`, target, twin, place);
 }
 
 /** @param {any} story */

@@ -28,7 +28,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -167,6 +167,10 @@ class Slice:
         return 1000 * self.cpu_s / self.pages
 
 
+class CrawlEndedError(Exception):
+    """The crawl had nothing left to fetch before a part of it was measured."""
+
+
 class Crawl:
     """One long crawl, which is measured while it runs."""
 
@@ -202,7 +206,7 @@ class Crawl:
         time.sleep(seconds)
         ended, pages_then, cpu_s_then = self._look()
         if self._process.status() == psutil.STATUS_ZOMBIE:
-            raise SystemExit("The crawl ended before it was measured: give it more --pages.")
+            raise CrawlEndedError
         return Slice(pages_then - pages, ended - began, cpu_s_then - cpu_s)
 
     def _look(self) -> tuple[float, float, float]:
@@ -237,7 +241,7 @@ def main() -> None:
     try:
         with serving(chosen.hosts, chosen.pages, *SHAPE) as site:
             crawl = Crawl(site, folder)
-            with crawl.running():
+            with crawl.running(), suppress(CrawlEndedError):
                 time.sleep(WARM_S)
                 for number in range(chosen.pairs):
                     order = (False, True) if number % 2 == 0 else (True, False)
@@ -248,6 +252,10 @@ def main() -> None:
                     print(f"pair {number + 1}: {told}, {ratios[-1]:.3f}", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if len(ratios) < chosen.pairs:
+        print(f"The crawl ended after {len(ratios)} of {chosen.pairs} pairs: give it more --pages.")
+    if not ratios:
+        raise SystemExit(1)
     low, high = surely(ratios)
     speed, more = statistics.median(ratios), statistics.median(cpu)
     print(f"watched / alone: {speed:.3f} of the pages/s, {more:.3f} of the CPU a page")

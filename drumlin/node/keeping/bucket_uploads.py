@@ -50,12 +50,13 @@ class BucketUploads:
     def step(self, now: float) -> None:
         if now < self._look_at:
             return
+        # Asked before the bundles are listed: its thread may remove one and end in between.
+        uploading = self._thread is not None and self._thread.is_alive()
         waiting = self.waiting()
         self._sizes = {path: self._sizes[path] if path in self._sizes else bytes_of(path) for path in waiting}
         self.waiting_bytes = sum(self._sizes.values())
         # Looking costs next to nothing, and the last bundle of a crawl should not wait.
         self._look_at = now + POLL_S
-        uploading = self._thread is not None and self._thread.is_alive()
         if uploading or not waiting:
             return
         if self._failed:
@@ -83,48 +84,53 @@ class BucketUploads:
 
     def _upload(self, bundle: Path) -> None:
         try:
-            with scratch_folder(self._folder) as work:
-                self._publish(bundle, work)
+            self._publish(bundle)
         except OtherContent as other:
             put_aside(bundle, Refusal(RefusalCode.BUNDLE_EXISTS, other.message, other.hint))
+            return
+        except tarfile.TarError as torn:
+            put_aside(bundle, Refusal(RefusalCode.NOT_A_BUNDLE, f"It cannot be read: {torn}.", ""))
             return
         # At last, when nothing else of it is left on this disk: a node with no bundle ends, whatever this thread does.
         remove_bundle(bundle)
 
-    def _publish(self, bundle: Path, work: Path) -> None:
-        """Store a bundle without what was removed on request while this node was away."""
+    def _publish(self, bundle: Path) -> None:
         removals, removed = self._files.removals(), stored(self._files)
+        if bundle.is_dir() and not removed:
+            # Without a file more, since the disk may be full: this makes room.
+            self._store(bundle.stem, members_of(bundle), removals)
+            return
         if removed and self._files.has_segment(bundle.stem):
             # It may have been written anew since, so it must not be compared.
             return
-        members = _opened(bundle, work, copied=bool(removed))
-        if RECEIPTS not in members:
-            # It is stored already: this node was killed while it removed the folder.
-            return
-        del members[RECEIPTS]
-        if removed:
-            # It loads what only a crawl needs from which something was removed.
-            from drumlin.lifecycle.removal.bundles import take_out
+        with scratch_folder(self._folder) as work:
+            members = _copied(bundle, work) if bundle.is_dir() else _unpacked(bundle, work)
+            if removed:
+                # While this node was away. It loads what only a crawl needs from which something was removed.
+                from drumlin.lifecycle.removal.bundles import take_out
 
-            take_out(members, removed.covers)
-        self._files.publish(bundle.stem, members, removals)
+                take_out(members, removed.covers)
+            self._store(bundle.stem, members, removals)
+
+    def _store(self, segment: str, members: dict[str, Path], removals: str) -> None:
+        """Store a bundle, unless its receipts are gone: then it is stored, and this node was killed while it removed
+        the folder."""
+        if members.pop(RECEIPTS, None) is not None:
+            self._files.publish(segment, members, removals)
 
 
-def _opened(bundle: Path, work: Path, *, copied: bool) -> dict[str, Path]:
-    """The files of a bundle, by their paths in the store; with `copied`, they may be changed. This node has made the
-    bundle itself: as a tar if it had no credentials then."""
-    if not bundle.is_dir():
-        return _unpacked(bundle, work)
-    members = members_of(bundle)
-    if not copied:
-        return members
-    copies = {member: work / str(number) for number, member in enumerate(members)}
-    for member, copy in copies.items():
-        shutil.copyfile(members[member], copy)
+def _copied(bundle: Path, work: Path) -> dict[str, Path]:
+    """Copies of the files of a folder, by their paths in the store: the bundle stays as it is, so after a kill the same
+    is done again."""
+    copies: dict[str, Path] = {}
+    for number, (member, path) in enumerate(members_of(bundle).items()):
+        copies[member] = work / str(number)
+        shutil.copyfile(path, copies[member])
     return copies
 
 
 def _unpacked(bundle: Path, folder: Path) -> dict[str, Path]:
+    """The files of a tar, which this node has made while it had no credentials."""
     members: dict[str, Path] = {}
     with tarfile.open(bundle, "r:") as tar:
         for member in tar:

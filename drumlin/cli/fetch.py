@@ -11,7 +11,7 @@ from drumlin.cli.console import line, results, write_json
 from drumlin.cli.crawl import web_address
 from drumlin.cli.help import Verb
 from drumlin.config import CrawlConfig, Loaded, config_options
-from drumlin.config.quantities import show_duration, show_size
+from drumlin.config.quantities import show_gap, show_size
 from drumlin.errors import EXIT_OK, ConfigError, DrumlinError, SiteError
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Explained:
     def _say_robots(self, host: HostWork, url: str, verdict: str, because: str = "") -> None:
         robots = host.robots[url.partition(":")[0]]
         agent = self._config.product_token
-        pace = f"; Crawl-delay {show_duration(robots.crawl_delay_s)}" if robots.crawl_delay_s else ""
+        pace = f"; Crawl-delay {show_gap(robots.crawl_delay_s)}" if robots.crawl_delay_s else ""
         reason = robots.decision.reason
         rule = f" by {because}" if because not in ("", reason) else ""
         self.say("robots", f"robots.txt ({reason}) {verdict} {agent} this URL{rule}{pace}")

@@ -12,7 +12,7 @@ from drumlin.cli.crawl import web_address
 from drumlin.cli.help import Verb
 from drumlin.cli.remote import now_of, remote_options
 from drumlin.config import Loaded
-from drumlin.config.quantities import show_duration, show_size
+from drumlin.config.quantities import show_gap, show_size
 from drumlin.lines import one_line
 from drumlin.protocol import paths
 
@@ -75,7 +75,7 @@ def rows_of(host: dict[str, Any], *, standing: bool) -> list[tuple[str, str]]:
         ("state", f"{_STATE_WORDS.get(host['state'], host['state'])}: {host['why']}"),
         *_lease(host),
         *_next_contact(host, now, standing=standing),
-        ("delay", f"{show_duration(host['delay_s'])}: {host['delay_why']}"),
+        ("delay", f"{show_gap(host['delay_s'])}: {host['delay_why']}"),
         ("URLs", f"{host['urls']:,} known, {host['queued']:,} queued"),
         ("pages", f"{host['pages']:,} ({show_size(host['bytes'])})"),
         ("budget", budget),
@@ -88,7 +88,7 @@ def rows_of(host: dict[str, Any], *, standing: bool) -> list[tuple[str, str]]:
 def _next_contact(host: dict[str, Any], now: float, *, standing: bool) -> list[tuple[str, str]]:
     """When it is contacted next, if it has URLs to fetch."""
     if host["state"] == "leased":
-        return [("next contact", f"as its node decides, {show_duration(host['delay_s'])} after the last one or later")]
+        return [("next contact", f"as its node decides, {show_gap(host['delay_s'])} after the last one or later")]
     if not host["queued"]:
         return []
     if standing:

@@ -10,7 +10,7 @@ from drumlin.cli.console import line, results, write_json
 from drumlin.cli.host import host_path, print_host
 from drumlin.cli.remote import ListsByDefault, now_of, remote_options
 from drumlin.config import Loaded
-from drumlin.config.quantities import parse_duration, show_duration
+from drumlin.config.quantities import parse_duration, show_gap
 from drumlin.errors import ConfigError
 from drumlin.lines import counted, one_line
 from drumlin.protocol import paths
@@ -87,7 +87,7 @@ def _table(hosts: list[dict[str, Any]]) -> Table:
     for column in COLUMNS:
         table.add_column(column, justify="left" if column in ("host", "why") else "right", no_wrap=column != "why")
     for host in hosts:
-        delay = show_duration(host["delay_s"])
+        delay = show_gap(host["delay_s"])
         table.add_row(one_line(host["host"]), f"{host['queued']:,}", f"{host['pages']:,}", delay, one_line(host["why"]))
     return table
 

@@ -48,6 +48,7 @@ NUMBERS_PER_UNIT = {
     "trillion": 1e12,
 }
 TENTHS_BELOW = 10.0
+GAP_IN_TENTHS = 0.095
 ROUNDED_ABOVE = 100.0
 
 _SHOWN_UNITS = (("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -150,6 +151,11 @@ def show_duration(seconds: float) -> str:
             name = "days" if unit == "day" and many > 1 else unit
             return f"{many:,} {name} {rest} {smaller}" if rest else f"{many:,} {name}"
     return f"{whole} s"
+
+
+def show_gap(seconds: float) -> str:
+    """A time between two requests, which may be far below a second: `50 ms`."""
+    return f"{seconds * 1000:.0f} ms" if 0 < seconds < GAP_IN_TENTHS else show_duration(seconds)
 
 
 def _finite(seconds: float, text: str) -> float:

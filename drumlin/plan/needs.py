@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from drumlin.config.quantities import show_bits, show_duration, show_number, show_size
+from drumlin.config.quantities import show_bits, show_duration, show_gap, show_number, show_size
 from drumlin.engines.redis.address import Duplicates
 from drumlin.lines import counted
 from drumlin.plan.costs import Cost, Costs
@@ -80,7 +80,7 @@ def _pace(wish: Wish, pace: Pace) -> Iterator[Need]:
         made_of = f"{show_number(wish.pages)} pages / {_rate(pace)}"
         yield Need(group, "time", seconds, "s", show_duration(seconds), made_of)
     hosts = rounded_up(rate * wish.turn_s)
-    turn = f"({show_duration(wish.delay_s)} delay + {show_duration(wish.response_s)} for an answer)"
+    turn = f"({show_gap(wish.delay_s)} delay + {show_duration(wish.response_s)} for an answer)"
     yield Need(group, "hosts at least", hosts, "hosts", show_number(hosts), f"{_rate(pace)} × {turn}")
     flying = rounded_up(rate * wish.response_s)
     made_of = f"{_rate(pace)} × {show_duration(wish.response_s)} for an answer"

@@ -7,7 +7,7 @@ from math import ceil
 
 import msgspec
 
-from drumlin.config.quantities import show_duration, show_number
+from drumlin.config.quantities import show_duration, show_gap, show_number
 from drumlin.engines.redis.address import Duplicates
 from drumlin.plan.costs import Costs
 
@@ -106,7 +106,7 @@ def find_pace(wish: Wish, costs: Costs) -> Pace:
 
 
 def _turn(wish: Wish) -> str:
-    return f"{show_duration(wish.delay_s)} of delay and {show_duration(wish.response_s)} for the answer"
+    return f"{show_gap(wish.delay_s)} of delay and {show_duration(wish.response_s)} for the answer"
 
 
 def _too_few_hosts(wish: Wish, reached: float) -> str:

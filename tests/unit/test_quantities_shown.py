@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.config.quantities import parse_duration, parse_size, show_duration, show_size
+from drumlin.config.quantities import parse_duration, parse_size, show_duration, show_gap, show_size
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,13 @@ from drumlin.config.quantities import parse_duration, parse_size, show_duration,
 def test_durations_have_two_units_at_most(seconds: float, said: str) -> None:
     assert show_duration(seconds) == said
     assert parse_duration(said) == pytest.approx(max(0.0, seconds), rel=0.05, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0, "0 s"), (0.0004, "0 ms"), (0.05, "50 ms"), (0.1, "0.1 s"), (3, "3 s")]
+)
+def test_a_time_between_requests_may_be_short(seconds: float, said: str) -> None:
+    assert show_gap(seconds) == said
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from drumlin.api.explaining.why import after, in_backoff
 from drumlin.api.messages.hosts import BackOffView, HostView
 from drumlin.api.messages.people import HostStandingName, RobotsRules
-from drumlin.config.quantities import show_duration
+from drumlin.config.quantities import show_duration, show_gap
 from drumlin.coordinator.giving.host_budgets import pages_left
 from drumlin.coordinator.taking.host_reports import backoffs_of, slow_s_of
 from drumlin.model import HostState
@@ -151,4 +151,4 @@ def _pause(state: HostState, wait_s: float, delay_s: float) -> str:
     """Why a host that can be asked is not asked now."""
     if wait_s > delay_s + 1.0:
         return ": it asked for a pause, or seemed overloaded"
-    return _slowly(state) or f": every {show_duration(delay_s)}"
+    return _slowly(state) or f": every {show_gap(delay_s)}"

@@ -13,7 +13,7 @@ from drumlin.api.explaining.causes import cause
 from drumlin.api.explaining.why import next_try
 from drumlin.cli.figures import in_flight, pace
 from drumlin.cli.screen.sampling import LETTERS_ASKED, Sample
-from drumlin.config.quantities import show_duration
+from drumlin.config.quantities import show_duration, show_gap
 from drumlin.lines import one_line
 
 GAP = 2
@@ -80,7 +80,7 @@ def _hosts(sample: Sample, *, wide: bool) -> tuple[Sequence[Column], list[list[s
             "state": state_word(host),
             "queued": f"{host['queued']:,}",
             "pages": f"{host['pages']:,}",
-            "delay": show_duration(host["delay_s"]),
+            "delay": show_gap(host["delay_s"]),
             "why": reason(host, now),
         }
         for host in hosts

@@ -45,8 +45,9 @@ def command(loaded: Loaded, urls: tuple[str, ...], input_file: str | None, fresh
     return crawl(loaded, seeds, fresh=fresh)
 
 
-def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
-    """Run the crawl and print its report; the exit code says how it ended."""
+def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False, demo: bool = False) -> int:
+    """Run the crawl and print its report; the exit code says how it ended. The web of a `demo` is gone with it, so
+    nothing of it can be tried again."""
     # There is a process for each core, so numpy needs no threads; starting them would take each a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from drumlin.cli.progress import Progress
@@ -73,7 +74,8 @@ def crawl(loaded: Loaded, seeds: list[str], *, fresh: bool = False) -> int:
         write_json(report)
     elif not process.quiet:
         print_report(results(process), report, Path(process.out))
-    tell_fruitless_seeds(messages(process), report, Path(process.out))
+    if not demo:
+        tell_fruitless_seeds(messages(process), report, Path(process.out))
     if report.interrupted:
         return EXIT_INTERRUPTED
     if report.stop_reason == PATIENCE or report.stop_reason.startswith(TOPIC_LOST):

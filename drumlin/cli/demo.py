@@ -48,7 +48,7 @@ def command(out: str | None, delay: str | None, as_json: bool, quiet: bool) -> i
     loaded = load(flags, environ, None, Path(folder))
     with FakeWeb() as web:
         say(loaded.process, f"A web of {len(web.hosts)} hosts listens on loopback; crawling it into {folder}")
-        code = crawl(loaded, list(web.seeds))
+        code = crawl(loaded, list(web.seeds), demo=True)
         _check(loaded, web, whole=_is_finished(Path(folder)))
     say(
         loaded.process,

@@ -43,6 +43,7 @@ ANSWER_S: Final = 2.0
 NO_ANSWER: Final = "the broker does not answer"
 # What librdkafka adds to its sentences, and nobody needs: "(after 0ms in state CONNECT, 1 identical error(s) …)".
 _DETAILS: Final = re.compile(r" \(after \d+ms in state \w+.*\)$|(?<=\d)/bootstrap|ipv[46]#")
+_SECRET: Final = re.compile("password|secret|key|token|pem|oauth")
 
 log = logging.getLogger("drumlin.kafka")
 
@@ -95,7 +96,7 @@ class BrokerProducer:
     def __init__(self, address: KafkaAddress, properties: Mapping[str, str]) -> None:
         from confluent_kafka import Producer
 
-        self._address = address
+        self._address, self._secrets = address, secrets_in(properties)
         self._topics: dict[str, str] = {}
         self.error = ""
         """The last thing that went wrong, until `forget_error`."""
@@ -121,7 +122,7 @@ class BrokerProducer:
                 if isinstance(refused, KafkaException) and refused.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     self.too_large.append(message)
                     continue
-                self.failed, self.error = self.failed + 1, f"{refused} (topic {topic})"
+                self.failed, self.error = self.failed + 1, self._said(f"{refused} (topic {topic})")
                 return
 
     def poll(self) -> None:
@@ -136,7 +137,7 @@ class BrokerProducer:
         self.error, self.failed = "", 0
 
     def _on_error(self, error: Any) -> None:
-        self.error = plainly(str(error.str()))
+        self.error = self._said(str(error.str()))
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         from confluent_kafka import KafkaError
@@ -148,7 +149,10 @@ class BrokerProducer:
             self.refused_large.append(Message(topic, message.key().decode(), message.value()))
         else:
             self.failed += 1
-            self.error = f"{error.str()} (topic {message.topic()})"
+            self.error = self._said(f"{error.str()} (topic {message.topic()})")
+
+    def _said(self, error: str) -> str:
+        return without_values(plainly(error), self._secrets)
 
 
 class BrokerConsumer:
@@ -158,7 +162,7 @@ class BrokerConsumer:
         from confluent_kafka import Consumer
 
         self.error = ""
-        self._topic = address.name
+        self._topic, self._secrets = address.name, secrets_in(properties)
         own = {"group.id": group, **CONSUMING_DEFAULTS, **properties, **CONSUMING, "bootstrap.servers": address.brokers}
         self._consumer: Consumer = _made(Consumer, own, properties, self._on_error)
         self._consumer.subscribe([address.name])
@@ -171,7 +175,7 @@ class BrokerConsumer:
             if error is None:
                 taken.append(message)
             else:
-                self.error = plainly(str(error.str()))
+                self._on_error(error)
         if taken or (self.error and self.assigned and self.answers()):
             self.error = ""
         return taken
@@ -208,7 +212,7 @@ class BrokerConsumer:
         self._consumer.close()
 
     def _on_error(self, error: Any) -> None:
-        self.error = plainly(str(error.str()))
+        self.error = without_values(plainly(str(error.str())), self._secrets)
 
 
 def polled(poll: Callable[[float], Any], count: int, bytes_max: int, wait_s: float) -> Iterator[Any]:
@@ -253,6 +257,11 @@ def is_kafka_error(error: BaseException) -> bool:
     from confluent_kafka import KafkaException
 
     return isinstance(error, KafkaException)
+
+
+def secrets_in(properties: Mapping[str, str]) -> dict[str, str]:
+    """Those properties whose values nobody may see: a broker may repeat them in what it says."""
+    return {name: value for name, value in properties.items() if _SECRET.search(name)}
 
 
 def without_values(said: str, properties: Mapping[str, str]) -> str:

@@ -73,7 +73,7 @@ from drumlin.local.one_removal import only_one
 from drumlin.moving.sources import at_rest
 from drumlin.node.keeping import journal
 from drumlin.node.keeping.archive import BLACK_BOX
-from drumlin.node.keeping.bundles import BUNDLE_SUFFIXES, REFUSED_FOLDER, bundles_in
+from drumlin.node.keeping.bundles import BUNDLE_SUFFIXES, REFUSED_FOLDER
 from drumlin.serving.service import SEEDS_KEY
 from drumlin.store.bundles import TABLES
 from drumlin.store.files import DirectoryFiles, StoreFiles
@@ -261,7 +261,8 @@ def check_may_go(place: Place, files: StoreFiles, targets: Targets) -> None:
         if any(any(folder.glob(f"{SPOOLS}/*/*{suffix}")) for suffix in suffixes):
             hint = "Start the crawl again, let it send them, stop it, and repeat."
             raise BusyError(f"Nodes have left bundles in {folder} that are not in the store yet.", hint)
-        for refused in [one for aside in folder.glob(f"{SPOOLS}/*/{REFUSED_FOLDER}") for one in bundles_in(aside)]:
+        asides = [f"{SPOOLS}/*/{REFUSED_FOLDER}/*{suffix}" for suffix in BUNDLE_SUFFIXES]
+        for refused in [one for aside in asides for one in folder.glob(aside)]:
             hint = "Nothing needs them: look why they were refused, move or delete them, and repeat."
             raise BusyError(f"Bundles that no coordinator would store lie in {refused.parent}, with all pages.", hint)
 

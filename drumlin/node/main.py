@@ -391,7 +391,7 @@ class Node:
                 taker = self._options.store or "No coordinator"
                 took = "did not take" if self._options.store else "took"
                 raise EngineError(f"{taker} {took} the last bundles in time; they are kept in {spool}.", hint)
-            return not left
+            return not left and not uploads.busy
 
         self._gateway.wait_for(done)
 

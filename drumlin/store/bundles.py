@@ -23,7 +23,7 @@ import os
 import resource
 import shutil
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -187,12 +187,17 @@ def _members(bundle: tarfile.TarFile, segment: str) -> list[tarfile.TarInfo]:
         if name == RECEIPTS and member.size > RECEIPTS_BYTES_MAX:
             raise NotABundle("it has more receipts than it may have rows")
         members[name] = member
-    stems = {name.removesuffix(WARC_SUFFIX) for name in members if name.endswith(WARC_SUFFIX)}
+    check_names(members, segment)
+    return list(members.values())
+
+
+def check_names(names: Collection[str], segment: str) -> None:
+    """Check that the files of a bundle are those of its segment: none is missing, and there is no other."""
+    stems = {name.removesuffix(WARC_SUFFIX) for name in names if name.endswith(WARC_SUFFIX) and belongs(name, segment)}
     wanted = {RECEIPTS, *(f"tables/{table}/{segment}.parquet" for table in TABLES)}
     wanted |= {stem + suffix for stem in stems for suffix in (WARC_SUFFIX, CDXJ_SUFFIX)}
-    if set(members) != wanted:
-        raise NotABundle(f"{min(wanted ^ set(members))} is missing, or does not belong to it")
-    return list(members.values())
+    if wanted ^ set(names):
+        raise NotABundle(f"{min(wanted ^ set(names))[:200]!r} is missing, or does not belong to it")
 
 
 def _write(bundle: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:

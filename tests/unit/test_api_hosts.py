@@ -57,7 +57,7 @@ def test_the_pace_of_a_host_that_was_asked_too_often_is_shown() -> None:
 def test_a_wait_is_said_to_be_the_delay_or_a_pause() -> None:
     assert view_of(HostState("a.test", 100.4, None, 9, 9, 0, 0)).why.endswith(": every 0.5 s.")
     assert view_of(HostState("a.test", 700.0, None, 9, 9, 0, 0)).why == (
-        "It may be contacted in 10 min: it asked for a pause, or seemed overloaded."
+        "It may be contacted in 10 min: it asked for a pause, seemed overloaded, or had a longer delay before."
     )
 
 

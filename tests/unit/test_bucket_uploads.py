@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from drumlin.disk import discard_scratch
 from drumlin.node.keeping.bucket_uploads import BucketUploads
 from drumlin.store.files import DirectoryFiles
@@ -28,11 +30,14 @@ def test_a_folder_is_stored_and_then_removed(tmp_path: Path) -> None:
     assert (stored(tmp_path), list(spool.iterdir())) == (WRITTEN, [])
 
 
-def test_what_is_left_of_a_folder_that_was_stored_is_only_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("odd", ["warc/index.cdxj", "removals/under-way", "tables/pages/n2-1-00001.parquet"])
+def test_a_folder_with_something_else_in_it_is_put_aside(tmp_path: Path, odd: str) -> None:
     folder = folder_bundle(tmp_path)
-    (folder / "receipts").unlink()
+    (folder / odd).parent.mkdir(exist_ok=True)
+    (folder / odd).touch()
     uploads(folder.parent)._upload_all([folder])
-    assert (stored(tmp_path), list(folder.parent.iterdir())) == ({}, [])
+    assert stored(tmp_path) == {}
+    assert (folder.parent / "refused" / folder.name / odd).exists()
 
 
 def test_a_tar_that_cannot_be_read_is_put_aside_and_the_next_is_stored(tmp_path: Path) -> None:
@@ -43,7 +48,7 @@ def test_a_tar_that_cannot_be_read_is_put_aside_and_the_next_is_stored(tmp_path:
     sending._upload_all(sending.waiting())
     assert stored(tmp_path) == WRITTEN
     assert (spool / "refused" / torn.name).exists()
-    assert "cannot be read" in (spool / "refused" / f"{torn.name}.txt").read_text()
+    assert "invalid header" in (spool / "refused" / f"{torn.name}.txt").read_text()
 
 
 def test_killed_at_any_moment_of_an_upload(tmp_path: Path) -> None:
@@ -66,7 +71,7 @@ def test_the_loop_knows_how_much_waits_while_bundles_go(tmp_path: Path) -> None:
     spool = folder_bundle(tmp_path).parent
     sending = uploads(spool)
     now = 0.0
-    while sending.waiting():
+    while sending.waiting() or sending.busy:
         now += 1.0
         sending.step(now)
     sending.step(now + 1.0)

@@ -86,8 +86,8 @@ def test_what_is_no_fault_of_the_bundle_leaves_it_where_it_is(tmp_path: Path) ->
     sending._file.close()
 
 
-SEGMENT = "n1-1-00001"
-WRITTEN = {"warc/n1-1-00001.warc.gz": b"a record", "warc/n1-1-00001.cdxj": b"a line"}
+SEGMENT, WARC = "n1-1-00001", "drumlin-20261119000000000-00001-n1"
+WRITTEN = {f"warc/{WARC}.warc.gz": b"a record", f"warc/{WARC}.cdxj": b"a line"}
 WRITTEN |= {f"tables/{table}/{SEGMENT}.parquet": table.encode() for table in ("pages", "links", "fetches")}
 
 
@@ -98,7 +98,7 @@ def folder_bundle(root: Path) -> Path:
     for name, content in WRITTEN.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
-    make_bundle(root, spool, SEGMENT, [f"{SEGMENT}.warc.gz"], ["first", "second"], packed=False)
+    make_bundle(root, spool, SEGMENT, [f"{WARC}.warc.gz"], ["first", "second"], packed=False)
     return spool / f"{SEGMENT}.bundle"
 
 
@@ -116,14 +116,32 @@ def test_a_folder_becomes_a_tar_when_its_node_has_no_credentials_any_more(tmp_pa
     assert [path.name for path in folder.parent.iterdir()] == ["refused"]
 
 
-def test_what_is_left_of_a_folder_that_was_stored_is_not_sent(tmp_path: Path) -> None:
-    """The node was killed while it removed the folder."""
-    (folder_bundle(tmp_path) / "receipts").unlink()
+@pytest.mark.parametrize("odd", ["missing", "strange", "link"])
+def test_a_folder_that_is_not_whole_is_put_aside(tmp_path: Path, odd: str) -> None:
+    """Somebody has copied a part of it, or has put something into it."""
+    folder = folder_bundle(tmp_path)
+    table = folder / "tables" / "pages" / f"{SEGMENT}.parquet"
+    if odd == "strange":
+        (folder / "removals").mkdir()
+        (folder / "removals" / "under-way").touch()
+    else:
+        table.unlink()
+    if odd == "link":
+        table.symlink_to("/etc/hostname")
     coordinator = Coordinator({})
     sending = BundleUploads("n1", cast(CoordinatorClient, coordinator), tmp_path / "spool")
     for now in range(2):
         sending.step(float(now))
-    assert (coordinator.sent, list((tmp_path / "spool").iterdir())) == ([], [])
+    assert (coordinator.sent, sending.waiting()) == ([], [])
+    assert "is missing, or does not belong to it" in (folder.parent / "refused" / f"{folder.name}.txt").read_text()
+
+
+def test_links_and_odd_names_in_a_spool_are_left_alone(tmp_path: Path) -> None:
+    elsewhere = folder_bundle(tmp_path / "elsewhere")
+    (tmp_path / elsewhere.name).symlink_to(elsewhere)
+    (tmp_path / "backup.tar").touch()
+    (tmp_path / "backup.bundle").mkdir()
+    assert bundles_in(tmp_path) == []
 
 
 def test_killed_at_any_moment_while_a_folder_becomes_a_tar(tmp_path: Path) -> None:
@@ -132,8 +150,7 @@ def test_killed_at_any_moment_while_a_folder_becomes_a_tar(tmp_path: Path) -> No
         lived = lives_through(lambda folder=folder: as_tar(folder), fatal)  # type: ignore[misc]
         discard_scratch(folder.parent)
         for bundle in bundles_in(folder.parent):
-            tar = as_tar(bundle)
-            assert tar is None or unpacked(tar.read_bytes()) == WRITTEN | {"receipts": b"first\nsecond"}
+            assert unpacked(as_tar(bundle).read_bytes()) == WRITTEN | {"receipts": b"first\nsecond"}
         assert [path.name for path in folder.parent.iterdir()] == [f"{SEGMENT}.tar"]
         if lived:
             return
@@ -141,11 +158,12 @@ def test_killed_at_any_moment_while_a_folder_becomes_a_tar(tmp_path: Path) -> No
 
 
 def test_a_folder_that_a_thread_removes_meanwhile_has_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(path: Path, pattern: str) -> Iterator[Path]:
-        raise FileNotFoundError(path / pattern)
+    def gone(folder: Path, onerror: Callable[[OSError], None]) -> Iterator[tuple[str, list[str], list[str]]]:
+        onerror(FileNotFoundError(folder))
+        return iter(())
 
     folder = folder_bundle(tmp_path)
-    monkeypatch.setattr(Path, "rglob", gone)
+    monkeypatch.setattr(os, "walk", gone)
     assert bytes_of(folder) == 0
 
 

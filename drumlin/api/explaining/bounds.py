@@ -211,7 +211,8 @@ def _by_hosts(
 
 def _rates(permitted: float, made: float) -> str:
     """Both are means of some seconds, so what is made may seem a little more than what is permitted."""
-    permits = f"That permits about {show_number(permitted)} requests a second"
+    shown = show_number(permitted)
+    permits = f"That permits about {shown} {'request' if shown == '1' else 'requests'} a second"
     if made >= ALL_SHARE * permitted:
         return f"{permits}, and so many are made."
     return f"{permits}; {show_number(made)} are made."

@@ -150,5 +150,5 @@ def _slowly(state: HostState) -> str:
 def _pause(state: HostState, wait_s: float, delay_s: float) -> str:
     """Why a host that can be asked is not asked now."""
     if wait_s > delay_s + 1.0:
-        return ": it asked for a pause, or seemed overloaded"
+        return ": it asked for a pause, seemed overloaded, or had a longer delay before"
     return _slowly(state) or f": every {show_gap(delay_s)}"

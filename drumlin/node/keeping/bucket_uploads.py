@@ -23,7 +23,7 @@ from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import FOREVER
 from drumlin.node.keeping.bundles import bundles_in, bytes_of, members_of, put_aside, remove_bundle
 from drumlin.protocol.refusals import RefusalCode
-from drumlin.store.bundles import COPY_BYTES, RECEIPTS
+from drumlin.store.bundles import COPY_BYTES, RECEIPTS, NotABundle, check_names
 from drumlin.store.files import OtherContent, StoreFiles
 
 RETRY_S: Final = 2.0
@@ -51,7 +51,7 @@ class BucketUploads:
         if now < self._look_at:
             return
         # Asked before the bundles are listed: its thread may remove one and end in between.
-        uploading = self._thread is not None and self._thread.is_alive()
+        uploading = self.busy
         waiting = self.waiting()
         self._sizes = {path: self._sizes[path] if path in self._sizes else bytes_of(path) for path in waiting}
         self.waiting_bytes = sum(self._sizes.values())
@@ -69,16 +69,20 @@ class BucketUploads:
     def waiting(self) -> list[Path]:
         return bundles_in(self._folder)
 
+    @property
+    def busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     def _upload_all(self, bundles: list[Path]) -> None:
         self._failed = True
         try:
             for bundle in bundles:
                 self._upload(bundle)
-        except (DrumlinError, OSError) as broken:
+        except Exception as broken:
             if monotonic() - self._told_at >= TOLD_EVERY_S:
                 self._told_at = monotonic()
-                said = event(Event.REFUSED, waiting=len(bundles))
-                log.warning("%d bundles wait for %s: %s", len(bundles), self._files, broken, extra=said)
+                said, bug = event(Event.REFUSED, waiting=len(bundles)), not isinstance(broken, DrumlinError | OSError)
+                log.warning("%d bundles wait for %s: %s", len(bundles), self._files, broken, extra=said, exc_info=bug)
         else:
             self._failed = False
 
@@ -88,10 +92,9 @@ class BucketUploads:
         except OtherContent as other:
             put_aside(bundle, Refusal(RefusalCode.BUNDLE_EXISTS, other.message, other.hint))
             return
-        except tarfile.TarError as torn:
-            put_aside(bundle, Refusal(RefusalCode.NOT_A_BUNDLE, f"It cannot be read: {torn}.", ""))
+        except (NotABundle, tarfile.TarError) as odd:
+            put_aside(bundle, Refusal(RefusalCode.NOT_A_BUNDLE, f"{odd}.", ""))
             return
-        # At last, when nothing else of it is left on this disk: a node with no bundle ends, whatever this thread does.
         remove_bundle(bundle)
 
     def _publish(self, bundle: Path) -> None:
@@ -113,10 +116,9 @@ class BucketUploads:
             self._store(bundle.stem, members, removals)
 
     def _store(self, segment: str, members: dict[str, Path], removals: str) -> None:
-        """Store a bundle, unless its receipts are gone: then it is stored, and this node was killed while it removed
-        the folder."""
-        if members.pop(RECEIPTS, None) is not None:
-            self._files.publish(segment, members, removals)
+        check_names(members, segment)
+        del members[RECEIPTS]
+        self._files.publish(segment, members, removals)
 
 
 def _copied(bundle: Path, work: Path) -> dict[str, Path]:

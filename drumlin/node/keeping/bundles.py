@@ -18,7 +18,7 @@ import hashlib
 import logging
 import os
 import shutil
-import sys
+import stat
 import tarfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from io import BytesIO
@@ -32,14 +32,15 @@ from drumlin.disk import (
     scratch_folder,
     sync_directory,
     sync_file,
-    translated_disk_errors,
     write_whole,
 )
+from drumlin.lines import one_line, tell
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import FOREVER, UPLOAD_TIMEOUT_S, CoordinatorClient
 from drumlin.protocol import BundleOffer, BundlePlace, BundleStored, paths
 from drumlin.protocol.refusals import NEVER_STORED, RefusalCode
-from drumlin.store.bundles import RECEIPTS, TABLES
+from drumlin.store.bundles import RECEIPTS, TABLES, NotABundle, check_names
+from drumlin.store.names import node_of_segment
 
 SPOOL_BYTES_MAX = NodeConfig().spool_max_bytes
 """How much may wait on disk to be sent, by default."""
@@ -57,13 +58,21 @@ def has_bundle(folder: Path, name: str) -> bool:
 
 
 def bundles_in(folder: Path) -> list[Path]:
-    """The bundles in a folder, oldest first."""
-    return sorted(path for suffix in BUNDLE_SUFFIXES for path in folder.glob("*" + suffix))
+    """The bundles in a folder, oldest first. What else somebody has put there, such as a link, is left alone."""
+    found = (path for suffix in BUNDLE_SUFFIXES for path in folder.glob("*" + suffix))
+    return sorted(path for path in found if node_of_segment(path.stem) and not path.is_symlink())
 
 
 def members_of(bundle: Path) -> dict[str, Path]:
-    """The files of a bundle that is a folder, by their paths in the store; its receipts are among them."""
-    return {str(path.relative_to(bundle)): path for path in sorted(bundle.rglob("*")) if path.is_file()}
+    """The files of a bundle that is a folder, by their paths in the store; its receipts are among them. Links are none
+    of its files, and what cannot be read is not taken for missing."""
+    found = [Path(folder, name) for folder, _, names in os.walk(bundle, onerror=_raise) for name in names]
+    files = (path for path in found if stat.S_ISREG(path.lstat().st_mode))
+    return {str(path.relative_to(bundle)): path for path in sorted(files)}
+
+
+def _raise(cause: OSError) -> None:
+    raise cause
 
 
 def bytes_of(bundle: Path) -> int:
@@ -75,14 +84,12 @@ def bytes_of(bundle: Path) -> int:
 
 
 def remove_bundle(bundle: Path) -> None:
-    """Remove a bundle that is stored. Of a folder the receipts go first: without them, the rest is no bundle."""
+    """Remove a bundle as a whole: what a kill leaves of a folder is none any more."""
     if not bundle.is_dir():
         remove(bundle)
         return
-    remove(bundle / RECEIPTS)
-    with translated_disk_errors(bundle):
-        sync_directory(bundle)
-        shutil.rmtree(bundle)
+    with scratch_folder(bundle.parent) as work:
+        replace(bundle, work / bundle.name)
 
 
 def make_bundle(
@@ -98,17 +105,15 @@ def make_bundle(
         remove(file)
 
 
-def as_tar(bundle: Path) -> Path | None:
-    """The tar that coordinators take; one is made of a folder. None if it was stored already, and its node was killed
-    while it removed it."""
+def as_tar(bundle: Path) -> Path:
+    """The tar that coordinators take; one is made of a folder. `NotABundle` if that has not the right files."""
     if not bundle.is_dir():
         return bundle
     members, tar = members_of(bundle), bundle.with_suffix(TAR_SUFFIX)
-    receipts = members.pop(RECEIPTS, None)
-    if receipts is not None:
-        _pack(members, receipts.read_bytes(), tar)
+    check_names(members, bundle.stem)
+    _pack(members, members.pop(RECEIPTS).read_bytes(), tar)
     remove_bundle(bundle)
-    return None if receipts is None else tar
+    return tar
 
 
 def _pack(members: Mapping[str, Path], receipts: bytes, target: Path) -> None:
@@ -177,6 +182,10 @@ class Uploads(Protocol):
     def waiting(self) -> list[Path]:
         """The bundles that are not stored yet, oldest first."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether something of a bundle may be on this disk although none waits."""
+
 
 class BundleUploads:
     """Sends the bundles in a folder to a coordinator, one at a time, and removes each that is stored."""
@@ -211,12 +220,17 @@ class BundleUploads:
     def waiting(self) -> list[Path]:
         return bundles_in(self._folder)
 
+    @property
+    def busy(self) -> bool:
+        return self._file is not None
+
     def _send(self, bundle: Path) -> None:
         """Ask where the bundle shall go, and send it there."""
-        tar = as_tar(bundle)
-        if tar is None:
+        try:
+            bundle = as_tar(bundle)
+        except NotABundle as odd:
+            put_aside(bundle, Refusal(RefusalCode.NOT_A_BUNDLE, f"{odd}.", ""))
             return
-        bundle = tar
         self._file = file = bundle.open("rb")
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         self._client.post(
@@ -291,7 +305,6 @@ def put_aside(bundle: Path, refusal: Refusal) -> None:
     folder.mkdir(exist_ok=True)
     # Somebody may have put it back to have it tried again.
     remove_bundle(folder / bundle.name)
-    write_whole(folder / f"{bundle.name}.txt", f"{refusal.code}: {refusal.message}\n".encode())
+    write_whole(folder / f"{bundle.name}.txt", one_line(f"{refusal.code}: {refusal.message}").encode() + b"\n")
     replace(bundle, folder / bundle.name)
-    sys.stderr.write(f"drumlin node: a bundle was refused and is kept in {folder}: {refusal.message}\n")
-    sys.stderr.flush()
+    tell(f"drumlin node: a bundle was refused and is kept in {folder}: {refusal.message}")

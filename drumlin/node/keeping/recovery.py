@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from drumlin.disk import OPEN_SUFFIX, discard_scratch, remove
+from drumlin.disk import OPEN_SUFFIX, SCRATCH_PREFIX, discard_scratch, remove
 from drumlin.errors import SiteError
 from drumlin.events.owed import owe
 from drumlin.fetch.decode import decode
@@ -51,6 +51,7 @@ def dead_spools(paths: CrawlPaths, but: str) -> Iterator[str]:
 def _leftovers(folder: Path, paths: CrawlPaths) -> Iterator[Path]:
     for suffix in (JOURNAL_SUFFIX, *BUNDLE_SUFFIXES, *((EVENTS_SUFFIX,) if paths.events else ())):
         yield from folder.glob("*" + suffix)
+    yield from folder.glob(SCRATCH_PREFIX + "*")
 
 
 def recover(paths: CrawlPaths, node: str, pipeline: Pipeline, submit: Submit) -> bool:

@@ -34,7 +34,10 @@ export function ask(question) {
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   document.body.append(dialog);
   dialog.showModal();
-  if (!field) go.focus();
+  const box = form.querySelector("input");
+  // Whoever types replaces what is suggested.
+  if (box) box.select();
+  else go.focus();
 }
 
 /** @param {Question} question @param {HTMLElement} says */

@@ -4,7 +4,7 @@ import { CallError, api } from "../api.js";
 import { ask } from "../dialog.js";
 import { card, empty, fill, h, prose, renew, table, tag, urlLink } from "../dom.js";
 import { clock, count, counted, duration, gap, moment, quantity, size } from "../format.js";
-import { outcomeTag, wrongWith } from "../outcomes.js";
+import { outcomeTag } from "../outcomes.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
@@ -14,6 +14,8 @@ const TONES = /** @type {Record<string, string>} */ ({ ready: "accent", leased: 
 const NO_FETCHES = /** @type {Record<string, string>} */ ({
   none: "This coordinator has no store to look into.", partly: "None is in the newest tables; older ones were not searched.", whole: "None is stored.",
 });
+/** What a URL may come to without a request for it. */
+const UNASKED = new Set(["denied", "skipped"]);
 const WORDS = /** @type {Record<string, string>} */ ({ ready: "Ready", leased: "With a node", waiting: "Waiting", idle: "Nothing queued", blocked: "Blocked" });
 
 /** @param {HTMLElement} main @param {Context} context @param {string} name */
@@ -71,7 +73,7 @@ function slowDown(host, look) {
   const seconds = (/** @type {string} */ text) => {
     if (!text.trim()) return null;
     const value = quantity(text, "duration");
-    if (value === null || value > 86_400) throw new Error("Type a time such as 5 s or 2 min, at most a day.");
+    if (!value || value > 86_400) throw new Error("Type a time such as 5 s or 2 min, at most a day.");
     return value;
   };
   ask({
@@ -82,7 +84,8 @@ function slowDown(host, look) {
       const value = seconds(text);
       if (value === null) return "The crawl's own delay applies again.";
       const whole = host.queued > 1 ? ` Its ${count(host.queued)} queued URLs take at least ${duration(host.queued * value)}.` : "";
-      return `${host.host} is asked once every ${gap(value)} at most.${whole}`;
+      const later = host.lease_until ? ` ${host.lease_node} has it, and hears of that by ${clock(host.lease_until)}.` : "";
+      return `${host.host} is asked once every ${gap(value)} at most.${later}${whole}`;
     },
     act: async (text) => {
       const now = await api.changeHost(host.host, { delay_s: seconds(text) });
@@ -108,7 +111,7 @@ function limit(host, look) {
       const value = pages(text);
       if (value === null) return "It may be fetched without a limit of its own.";
       const left = Math.max(0, value - host.pages);
-      return left ? `${counted(left, "more page")} will be fetched.` : "Nothing more of it will be fetched.";
+      return left ? `${counted(left, "more page")} will be fetched at most.` : "Nothing more of it will be fetched.";
     },
     act: async (text) => {
       const now = await api.changeHost(host.host, { budget: pages(text) });
@@ -155,11 +158,12 @@ function backoffs(host) {
 
 /** What was asked of it last. @param {any} host */
 function fetches(host) {
-  const rows = host.last_fetches.map((/** @type {any} */ one) => [
-    h("span", null, urlLink(one.url), wrongWith(one) && h("small.why", null, wrongWith(one))), outcomeTag(one), moment(one.crawl_time),
+  const asked = host.last_fetches.filter((/** @type {any} */ one) => !UNASKED.has(one.outcome) && one.kind !== "robots_unreachable");
+  const rows = asked.map((/** @type {any} */ one) => [
+    h("span", null, urlLink(one.url), one.error && h("small.why", null, one.error)), h("span", null, outcomeTag(one), h("small.why", null, moment(one.crawl_time))),
   ]);
-  const columns = [{ title: "URL" }, { title: "Answer" }, { title: "When", kind: "n wide" }];
-  return card("Asked last", null, rows.length ? table("What was asked of it last", columns, rows) : h("p.soft", null, NO_FETCHES[host.store] ?? ""));
+  const columns = [{ title: "URL" }, { title: "Answer" }];
+  return card("Asked last", null, rows.length ? h("div.lately", null, table("What was asked of it last", columns, rows)) : h("p.soft", null, NO_FETCHES[host.store] ?? ""));
 }
 
 /** @param {any} host @param {boolean} [open] */
@@ -171,5 +175,5 @@ function robots(host, open) {
       one.rulesBlob && h("details", { open: open || null }, h("summary", null, `Show its ${counted(one.rulesBlob.trim().split("\n").length, "line")}`), h("pre", null, one.rulesBlob)));
   });
   const links = h("a", { href: `#/failures?host=${encodeURIComponent(host.host)}` }, "Its URLs that were given up");
-  return card("robots.txt", links, files.length ? files : h("p.soft", null, "Not asked for yet, or forgotten since: it is asked for before the next page."));
+  return card("robots.txt", links, files.length ? files : h("p.soft", null, "Nothing is known of it now: it is asked for before the next page."));
 }

@@ -13,7 +13,7 @@ const HOST_STATES = /** @type {Record<string, string>} */ ({
 const ALL = "all";
 const NOTHING = /** @type {Record<string, string>} */ ({
   leased: "They all wait, or nothing is left to fetch.", ready: "Every host that has URLs is with a node, or waits.",
-  waiting: "No host waits for its delay.", backoff: "Every host that was asked has answered.",
+  waiting: "No host waits for its delay.", backoff: "No host that has URLs left is.",
   blocked: "A blocked host is asked nothing until you unblock it.",
 });
 const EVERY_S = 3;

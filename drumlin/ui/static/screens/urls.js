@@ -3,7 +3,7 @@
 import { CallError, api } from "../api.js";
 import { card, empty, fill, h, hostLink, prose, renew, urlLink } from "../dom.js";
 import { count, duration, moment } from "../format.js";
-import { isOutcome, outcomeTag, toneOf, wrongWith } from "../outcomes.js";
+import { isOutcome, outcomeTag, toneOf } from "../outcomes.js";
 import { showCopy } from "./copy.js";
 
 /** @typedef {import("../app.js").Context} Context */
@@ -83,13 +83,13 @@ const entry = (time, tone, ...what) => h(`li${tone ? `.${tone}` : ""}`, null, ti
 
 /** One try, as a person would tell it. @param {any} one */
 function attempt(one) {
-  const failed = wrongWith(one);
+  const failed = [one.kind, one.error].filter(Boolean).join(", ");
   const twin = one.duplicate_of && h("span", null, one.duplicate_kind === "exact" ? " The same content as " : " Nearly the same text as ", urlLink(one.duplicate_of), ".");
   const target = one.redirect_to && h("span", null, " To ", urlLink(one.redirect_to), ".");
   const place = one.warc_filename
     ? h("small", null, "Stored in ", h("code", null, `warc/${one.warc_filename}`), one.warc_record_offset === null ? "" : ` at byte ${count(one.warc_record_offset)}.`)
     : h("small", null, "Its row is in ", h("code", null, `tables/${one.page ? "pages" : "fetches"}/${one.segment}.parquet`), ".");
-  return entry(moment(one.crawl_time), toneOf(one.outcome), outcomeTag(one), ` by ${one.node_id || "somebody"}${failed ? `: ${failed}` : ""}.`, target, twin, place);
+  return entry(moment(one.crawl_time), toneOf(one.outcome, one.status_code), outcomeTag(one), ` by ${one.node_id || "somebody"}${failed ? `: ${failed}` : ""}.`, target, twin, place);
 }
 
 /** @param {any} story */

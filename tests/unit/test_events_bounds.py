@@ -12,7 +12,7 @@ import pytest
 
 from drumlin.config.kafka import parse_kafka
 from drumlin.events import seeds
-from drumlin.events.broker import BrokerProducer, polled
+from drumlin.events.broker import BrokerConsumer, BrokerProducer, polled
 from drumlin.events.dead import DEAD_NAME
 from drumlin.events.options import SeedsOptions
 from drumlin.events.owed import Cursor, owe, owed_names
@@ -266,3 +266,20 @@ def test_a_quiet_topic_is_idle_only_if_its_broker_answers(answers: bool) -> None
     seeding = Seeding(Topic("", None, 0.0, [], story), frontier, now, lambda: None)
     asyncio.run(seeding._take())
     assert seeding.waits is not answers
+
+
+def test_what_a_broker_repeats_of_a_password_is_told_to_nobody() -> None:
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install '.[kafka]'")
+
+    class Told:
+        def str(self) -> str:
+            return "no such user with S3CR3T-PASS, says PLAIN (after 3ms in state AUTH_REQ)"
+
+    secrets = {"sasl.password": "S3CR3T-PASS", "sasl.mechanism": "PLAIN"}
+    producer = BrokerProducer(parse_kafka("kafka://127.0.0.1:1/x"), secrets)
+    producer._on_error(Told())
+    assert producer.error == "no such user with ***, says PLAIN"
+    consumer = BrokerConsumer(parse_kafka("kafka://127.0.0.1:1/x"), secrets, "group")
+    consumer._on_error(Told())
+    assert consumer.error == producer.error
+    consumer.close()

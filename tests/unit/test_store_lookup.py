@@ -127,6 +127,18 @@ def test_the_last_attempts_on_a_host_are_those_of_all_nodes(tmp_path: Path) -> N
     assert not any("n2-1" in path for path in opened), "all of it is older than what was found"
 
 
+def test_what_a_lying_node_has_written_is_cut(tmp_path: Path) -> None:
+    written(tmp_path, "n0-1", ["http://a.test/0"])
+    [path] = (tmp_path / "tables" / "fetches").glob("*.parquet")
+    table = pq.read_table(path)
+    for column, said in (("error", "e" * 100_000), ("kind", "k" * 8_000)):
+        place = table.schema.get_field_index(column)
+        table = table.set_column(place, table.schema.field(column), pa.array([said], table.schema.field(column).type))
+    pq.write_table(table, path)
+    [one], _ = StoreReader(DirectoryFiles(tmp_path)).host_fetches("a.test", 2, always)
+    assert (len(one.error), len(one.kind)) == (1_000, 100)
+
+
 def test_rows_of_a_file_that_is_older_than_they_are_keep_their_order(tmp_path: Path) -> None:
     """As after a copy that gave its files other times."""
     later = round(WRITTEN * 1e6) + 7 * 86_400_000_000

@@ -35,9 +35,6 @@ from drumlin.store.tables.segments import PARQUET_SUFFIX
 from drumlin.urls import host_of
 
 ATTEMPTS_TOLD_MAX = 5
-WORD_CHARS_MAX = 100
-ERROR_CHARS_MAX = 1_000
-"""A node of a stranger may have written more into its rows than anybody can look at."""
 DENIED_BY_ROBOTS, ROBOTS_RULES = "robots", "rules"
 """The kind of a URL that a node did not fetch because of robots.txt, and the error that earlier versions noted."""
 EXACT, WARC = "exact", "warc"
@@ -372,10 +369,10 @@ def fetch_view(one: StoredFetch) -> FetchView:
     return FetchView(
         crawl_time=one.fetched,
         node_id=one.node,
-        outcome=one.outcome[:WORD_CHARS_MAX],
+        outcome=one.outcome,
         status_code=one.status,
-        kind=one.kind[:WORD_CHARS_MAX],
-        error=one.error[:ERROR_CHARS_MAX],
+        kind=one.kind,
+        error=one.error,
         result_id=one.record_id,
         segment=one.segment,
         page=one.page,

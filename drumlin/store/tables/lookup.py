@@ -34,6 +34,9 @@ FOUND_MAX: Final = 100
 LINKS_FOUND_MAX: Final = 20
 SETTLED_S: Final = 120.0
 """A segment that was not written to for so long is taken to be complete, and worth an index."""
+WORD_CHARS_MAX: Final = 100
+ERROR_CHARS_MAX: Final = 1_000
+"""A node of a stranger may have written more into its rows than anybody can look at."""
 _FETCH_COLUMNS: Final = [
     "url",
     "fetch_time",
@@ -440,10 +443,10 @@ def _stored(row: dict[str, Any], page_row: dict[str, Any] | None, segment: _Segm
     page = page_row or {}
     return StoredFetch(
         fetched=moment_of(row["fetch_time"]),
-        outcome=row["outcome"],
+        outcome=row["outcome"][:WORD_CHARS_MAX],
         status=row["fetch_status"] or 0,
-        kind=row["kind"] or "",
-        error=row["error"] or "",
+        kind=(row["kind"] or "")[:WORD_CHARS_MAX],
+        error=(row["error"] or "")[:ERROR_CHARS_MAX],
         node=row["node"] or "",
         record_id=row["record_id"] or "",
         segment=segment.name,

@@ -28,8 +28,8 @@ from drumlin.config.quantities import format_size
 from drumlin.config.record import CrawlRecord
 from drumlin.config.types import parse_rules
 from drumlin.contact import ContactSettings
-from drumlin.disk import replace, translated_disk_errors
-from drumlin.errors import EXIT_INTERRUPTED, DrumlinError, EngineError
+from drumlin.disk import translated_disk_errors
+from drumlin.errors import EXIT_INTERRUPTED, DrumlinError, EngineError, StorageError
 from drumlin.events.owed import owed_names, take_over
 from drumlin.events.sender import Sender
 from drumlin.fetch import Fetcher, FetchLimits, default_ca_file
@@ -50,7 +50,7 @@ from drumlin.node.figures import NodeFigures
 from drumlin.node.keeping.archive import Archive
 from drumlin.node.keeping.blackbox import BlackBox
 from drumlin.node.keeping.bucket_uploads import BucketUploads
-from drumlin.node.keeping.bundles import REFUSED_FOLDER, BundleUploads, Uploads, bundles_in
+from drumlin.node.keeping.bundles import REFUSED_FOLDER, BundleUploads, Uploads, adopt_bundle, bundles_in
 from drumlin.node.keeping.outbox import results_message, tellable
 from drumlin.node.keeping.recovery import dead_spools, recover, report_killer
 from drumlin.node.limits import allow_open_files, limit_memory
@@ -249,10 +249,16 @@ class Node:
     def _recover_others(self, pipeline: Pipeline) -> None:
         """Finish what nodes left whose process is gone. Results that coordinators do not accept yet stay for later."""
         for other in dead_spools(self._paths, but=self._name):
-            if not recover(self._paths, other, pipeline, self._submit):
+            try:
+                recovered = recover(self._paths, other, pipeline, self._submit)
+            except (StorageError, OSError) as broken:
+                # Such as a copy of a node's folder that somebody has made here. It must not keep this node from work.
+                log.warning("what %s has left cannot be finished: %s", other, broken)
+                continue
+            if not recovered:
                 continue
             for bundle in bundles_in(self._paths.spool(other)):
-                replace(bundle, self._paths.spool(self._name) / bundle.name)
+                adopt_bundle(bundle, self._paths.spool(self._name))
             if self._paths.events:
                 take_over(self._paths.spool(other), self._paths.spool(self._name))
             if not self._access.token:

@@ -26,6 +26,7 @@ from drumlin.store.files import StoreFiles
 CLAIM: Final = "owed"
 CLAIM_S: Final = 60.0
 LOOK_EVERY_S: Final = 20.0
+MISSING_EVERY_S: Final = 5.0
 ANSWER_S_MAX: Final = 2.0
 """For how long a store is waited for."""
 NAMES_SHOWN_MAX: Final = 5
@@ -78,7 +79,7 @@ class LostBundles:
         self._dispatcher = dispatcher
         self._arrivals, self._gone_arrivals = _Arrivals(files), _Arrivals(files)
         self._lost_after_s = lost_after_s
-        self._look_at = 0.0
+        self._look_at = self._missing_at = 0.0
 
     async def tick(self, now: float) -> None:
         dispatcher = self._dispatcher
@@ -86,6 +87,8 @@ class LostBundles:
             dispatcher.nodes.owed = ""
         else:
             await self.awaits(now)
+        if dispatcher.state is CrawlState.FINISHED and not dispatcher.stop_reason:
+            await self._go_on_if_missing(now)
         if now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY_S
@@ -117,8 +120,20 @@ class LostBundles:
         dispatcher.nodes.owed = f"{told} {hint}"
         return True
 
-    async def _owed_by_gone(self) -> list[OwedSegment]:
-        """What is owed by nodes that are not there, and has not arrived."""
+    async def _go_on_if_missing(self, now: float) -> None:
+        """A node that came back under its name was thought to bring what that name owed. If its disk was a new one, it
+        has left and did not: the crawl waits for it after all, as for any node that is gone."""
+        dispatcher = self._dispatcher
+        if now < self._missing_at or any(one.status in PRESENT for one in await dispatcher.node_records()):
+            return
+        self._missing_at = now + MISSING_EVERY_S
+        if await self._owed_by_gone(unknown=False):
+            await dispatcher.resume()
+            await self.awaits(now)
+
+    async def _owed_by_gone(self, *, unknown: bool = True) -> list[OwedSegment]:
+        """What is owed by nodes that are not there, and has not arrived. `unknown` says whether that counts of
+        which nobody can tell, because the store is away."""
         dispatcher, gone = self._dispatcher, list[OwedSegment]()
         noted = await owed_segments(dispatcher.engine)
         if noted:
@@ -128,8 +143,7 @@ class LostBundles:
         try:
             return await self._still_owed(self._gone_arrivals, gone)
         except StorageError:
-            # It is away, so nobody can say.
-            return gone
+            return gone if unknown else []
 
     async def look(self, now: float) -> int:
         """Forget what has arrived, and have fetched again what is lost. Returns how many URLs are."""

@@ -17,6 +17,7 @@ from drumlin.lifecycle.removal.tombstones import IN_STORE, packed, put
 from drumlin.model import Outcome
 from drumlin.node.keeping import bucket_uploads
 from drumlin.node.keeping.bucket_uploads import BucketUploads
+from drumlin.node.keeping.bundles import SIZES
 from drumlin.protocol import Result, Results
 from drumlin.store import FetchRecord, SegmentWriter, WarcWriter, merge
 from drumlin.urls import host_of
@@ -128,6 +129,9 @@ def put_bundle(spool: Path, segment: str, members: Members, kind: str) -> None:
     for name, content in members.items():
         (spool / f"{segment}.bundle" / name).parent.mkdir(parents=True, exist_ok=True)
         (spool / f"{segment}.bundle" / name).write_bytes(content)
+    (spool / f"{segment}.bundle" / SIZES).write_bytes(
+        msgspec.json.encode({name: len(content) for name, content in members.items()}, order="sorted")
+    )
 
 
 @pytest.mark.parametrize("kind", ["folder", "tar"])

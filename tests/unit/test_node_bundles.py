@@ -13,7 +13,15 @@ import pytest
 from drumlin.disk import discard_scratch
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import CoordinatorClient
-from drumlin.node.keeping.bundles import BundleUploads, as_tar, bundles_in, bytes_of, make_bundle, put_aside
+from drumlin.node.keeping.bundles import (
+    BundleUploads,
+    adopt_bundle,
+    as_tar,
+    bundles_in,
+    bytes_of,
+    make_bundle,
+    put_aside,
+)
 from drumlin.protocol import BundleOffer, BundlePlace, BundleStored
 from tests.harness.bundles import unpacked
 from tests.unit.test_node_killed_anywhere import lives_through
@@ -104,7 +112,7 @@ def folder_bundle(root: Path) -> Path:
 
 def test_a_folder_becomes_a_tar_when_its_node_has_no_credentials_any_more(tmp_path: Path) -> None:
     folder = folder_bundle(tmp_path)
-    assert bytes_of(folder) == sum(map(len, WRITTEN.values())) + len("first second")
+    assert bytes_of(folder) > sum(map(len, WRITTEN.values()))
     assert not [path for name in ("warc", "tables") for path in (tmp_path / name).rglob("*.*")]
     coordinator = Coordinator({SEGMENT: "not_settled"})
     sending = BundleUploads("n1", cast(CoordinatorClient, coordinator), folder.parent)
@@ -116,7 +124,7 @@ def test_a_folder_becomes_a_tar_when_its_node_has_no_credentials_any_more(tmp_pa
     assert [path.name for path in folder.parent.iterdir()] == ["refused"]
 
 
-@pytest.mark.parametrize("odd", ["missing", "strange", "link"])
+@pytest.mark.parametrize("odd", ["missing", "strange", "link", "cut"])
 def test_a_folder_that_is_not_whole_is_put_aside(tmp_path: Path, odd: str) -> None:
     """Somebody has copied a part of it, or has put something into it."""
     folder = folder_bundle(tmp_path)
@@ -124,6 +132,8 @@ def test_a_folder_that_is_not_whole_is_put_aside(tmp_path: Path, odd: str) -> No
     if odd == "strange":
         (folder / "removals").mkdir()
         (folder / "removals" / "under-way").touch()
+    elif odd == "cut":
+        table.write_bytes(b"p")
     else:
         table.unlink()
     if odd == "link":
@@ -133,7 +143,17 @@ def test_a_folder_that_is_not_whole_is_put_aside(tmp_path: Path, odd: str) -> No
     for now in range(2):
         sending.step(float(now))
     assert (coordinator.sent, sending.waiting()) == ([], [])
-    assert "is missing, or does not belong to it" in (folder.parent / "refused" / f"{folder.name}.txt").read_text()
+    assert "missing" in (folder.parent / "refused" / f"{folder.name}.txt").read_text()
+
+
+def test_a_bundle_of_a_dead_node_that_is_here_already_is_put_aside(tmp_path: Path) -> None:
+    """Somebody has copied a node's folder."""
+    own, others = folder_bundle(tmp_path / "n1"), folder_bundle(tmp_path / "n2")
+    adopt_bundle(others, own.parent)
+    assert bundles_in(own.parent) == [own]
+    assert bundles_in(others.parent / "refused") == [others.parent / "refused" / others.name]
+    adopt_bundle(own, others.parent)
+    assert bundles_in(others.parent) == [others]
 
 
 def test_links_and_odd_names_in_a_spool_are_left_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from drumlin.disk import AppendFile
 from drumlin.model import Outcome
 from drumlin.node.keeping import archive as archive_module
 from drumlin.node.keeping.archive import Archive, Arrival, Contact, CrawlPaths, SegmentLimits, StoredBatch
-from drumlin.node.keeping.bundles import bundles_in, members_of
+from drumlin.node.keeping.bundles import bundles_in, whole_members
 from drumlin.node.keeping.journal import FoundJournal
 from drumlin.node.keeping.recovery import recover
 from drumlin.protocol import Accepted, Rejected, Result
@@ -184,7 +184,7 @@ def unbundled(paths: CrawlPaths, target: Path) -> CrawlPaths:
 def content_of(bundle: Path) -> dict[str, bytes]:
     if bundle.is_file():
         return unpacked(bundle.read_bytes())
-    return {name: path.read_bytes() for name, path in members_of(bundle).items()}
+    return {name: path.read_bytes() for name, path in whole_members(bundle).items()}
 
 
 def check(paths: CrawlPaths, target: Path) -> set[int]:

@@ -374,6 +374,35 @@ def test_a_crawl_ends_only_when_nothing_is_awaited_any_more(tmp_path: Path) -> N
     asyncio.run(run())
 
 
+def test_a_node_that_came_back_with_an_empty_disk_does_not_end_a_crawl(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine = await engine_with_done(len(URLS))
+        await noted(engine)
+        dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
+        await dispatcher.open()
+        lost = LostBundles(dispatcher, DirectoryFiles(tmp_path), LOST_AFTER_S)
+
+        async def may_end() -> bool:
+            return not await lost.awaits(30.0)
+
+        dispatcher.may_end = may_end
+        await dispatcher.register(Register(1.0, "n1"), 29.0, address="")
+        states = []
+        for now in (30.0, 31.0, 32.0):
+            await dispatcher.tick(now, now)
+            await lost.tick(now)
+            states.append(dispatcher.state)
+            if now == 31.0:
+                # Until then it may have been sending its last bundles.
+                await dispatcher.leave("n1", now)
+        assert states == [CrawlState.FINISHED, CrawlState.FINISHED, CrawlState.RUNNING]
+        assert "(n1)" in dispatcher.nodes.owed
+        await dispatcher.tick(33.0, 33.0)
+        assert dispatcher.state is CrawlState.RUNNING
+
+    asyncio.run(run())
+
+
 def checked(capsys: pytest.CaptureFixture[str], place: Path, *arguments: str) -> tuple[int, Any, str]:
     code = run(["store", "check", "--engine", f"rocksdb:{place / 'frontier'}", "--json", *arguments])
     said = capsys.readouterr()

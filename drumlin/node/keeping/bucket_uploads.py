@@ -16,12 +16,12 @@ from typing import Final
 
 from drumlin.clock import monotonic
 from drumlin.disk import scratch_folder
-from drumlin.errors import DrumlinError
-from drumlin.lifecycle.removal.tombstones import stored
+from drumlin.errors import Cause, DrumlinError, StorageError
+from drumlin.lifecycle.removal.tombstones import Tombstones, stored
 from drumlin.logs import Event, event
 from drumlin.node.calling.answers import Refusal
 from drumlin.node.calling.client import FOREVER
-from drumlin.node.keeping.bundles import bundles_in, bytes_of, members_of, put_aside, remove_bundle
+from drumlin.node.keeping.bundles import bundles_in, bytes_of, put_aside, remove_bundle, whole_members
 from drumlin.protocol.refusals import RefusalCode
 from drumlin.store.bundles import COPY_BYTES, RECEIPTS, NotABundle, check_names
 from drumlin.store.files import OtherContent, StoreFiles
@@ -101,7 +101,7 @@ class BucketUploads:
         removals, removed = self._files.removals(), stored(self._files)
         if bundle.is_dir() and not removed:
             # Without a file more, since the disk may be full: this makes room.
-            self._store(bundle.stem, members_of(bundle), removals)
+            self._store(bundle.stem, whole_members(bundle), removals)
             return
         if removed and self._files.has_segment(bundle.stem):
             # It may have been written anew since, so it must not be compared.
@@ -109,10 +109,7 @@ class BucketUploads:
         with scratch_folder(self._folder) as work:
             members = _copied(bundle, work) if bundle.is_dir() else _unpacked(bundle, work)
             if removed:
-                # While this node was away. It loads what only a crawl needs from which something was removed.
-                from drumlin.lifecycle.removal.bundles import take_out
-
-                take_out(members, removed.covers)
+                _take_out(members, removed)
             self._store(bundle.stem, members, removals)
 
     def _store(self, segment: str, members: dict[str, Path], removals: str) -> None:
@@ -121,11 +118,25 @@ class BucketUploads:
         self._files.publish(segment, members, removals)
 
 
+def _take_out(members: dict[str, Path], removed: Tombstones) -> None:
+    """Take out what was removed on request while this node was away."""
+    # It loads what only a crawl needs from which something was removed.
+    from drumlin.lifecycle.removal.bundles import take_out
+
+    try:
+        take_out(members, removed.covers)
+    except Exception as odd:
+        if isinstance(odd, OSError) or (isinstance(odd, StorageError) and odd.code is Cause.STORE_FULL):
+            raise
+        # Libraries may raise anything when they read what is damaged.
+        raise NotABundle(f"what was removed cannot be taken out of it ({odd})") from odd
+
+
 def _copied(bundle: Path, work: Path) -> dict[str, Path]:
     """Copies of the files of a folder, by their paths in the store: the bundle stays as it is, so after a kill the same
     is done again."""
     copies: dict[str, Path] = {}
-    for number, (member, path) in enumerate(members_of(bundle).items()):
+    for number, (member, path) in enumerate(whole_members(bundle).items()):
         copies[member] = work / str(number)
         shutil.copyfile(path, copies[member])
     return copies

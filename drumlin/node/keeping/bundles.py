@@ -25,6 +25,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import msgspec
+
 from drumlin.config import NodeConfig
 from drumlin.disk import (
     remove,
@@ -46,6 +48,8 @@ SPOOL_BYTES_MAX = NodeConfig().spool_max_bytes
 """How much may wait on disk to be sent, by default."""
 TAR_SUFFIX = ".tar"
 FOLDER_SUFFIX = ".bundle"
+SIZES = "sizes"
+"""Of the files in a folder. It is read here only, and not sent."""
 BUNDLE_SUFFIXES = (TAR_SUFFIX, FOLDER_SUFFIX)
 LOOK_EVERY_S = 1.0
 REFUSED_FOLDER = "refused"
@@ -69,6 +73,22 @@ def members_of(bundle: Path) -> dict[str, Path]:
     found = [Path(folder, name) for folder, _, names in os.walk(bundle, onerror=_raise) for name in names]
     files = (path for path in found if stat.S_ISREG(path.lstat().st_mode))
     return {str(path.relative_to(bundle)): path for path in sorted(files)}
+
+
+def whole_members(bundle: Path) -> dict[str, Path]:
+    """The files of a folder, after checking that it is as it was made: somebody may have copied only a part of it.
+    `NotABundle` if it is not."""
+    members = members_of(bundle)
+    noted = members.pop(SIZES, None)
+    check_names(members, bundle.stem)
+    sizes = {member: path.stat().st_size for member, path in members.items()}
+    if noted is None or noted.read_bytes() != _sizes_file(sizes):
+        raise NotABundle(f"a part of {bundle.name} is missing")
+    return members
+
+
+def _sizes_file(sizes: Mapping[str, int]) -> bytes:
+    return msgspec.json.encode(sizes, order="sorted")
 
 
 def _raise(cause: OSError) -> None:
@@ -109,8 +129,7 @@ def as_tar(bundle: Path) -> Path:
     """The tar that coordinators take; one is made of a folder. `NotABundle` if that has not the right files."""
     if not bundle.is_dir():
         return bundle
-    members, tar = members_of(bundle), bundle.with_suffix(TAR_SUFFIX)
-    check_names(members, bundle.stem)
+    members, tar = whole_members(bundle), bundle.with_suffix(TAR_SUFFIX)
     _pack(members, members.pop(RECEIPTS).read_bytes(), tar)
     remove_bundle(bundle)
     return tar
@@ -142,6 +161,8 @@ def _gather(members: Mapping[str, Path], receipts: bytes, target: Path) -> None:
             # It may not have been synced when it was written.
             sync_file(place)
         write_whole(partial / RECEIPTS, receipts, sync=True)
+        sizes = {member: path.stat().st_size for member, path in members_of(partial).items()}
+        write_whole(partial / SIZES, _sizes_file(sizes), sync=True)
         for made in (path for path in partial.rglob("*") if path.is_dir()):
             sync_directory(made)
         replace(partial, target, sync=True)
@@ -297,6 +318,14 @@ class BundleUploads:
     def _sent(self, file: BinaryIO) -> None:
         file.close()
         self._file = None
+
+
+def adopt_bundle(bundle: Path, folder: Path) -> None:
+    """Take over a bundle of another node. If there is one of this name, somebody has copied it."""
+    if (folder / bundle.name).exists():
+        put_aside(bundle, Refusal(RefusalCode.BUNDLE_EXISTS, f"{folder} has a bundle of this name already.", ""))
+    else:
+        replace(bundle, folder / bundle.name)
 
 
 def put_aside(bundle: Path, refusal: Refusal) -> None:

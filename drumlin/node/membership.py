@@ -23,9 +23,11 @@ from drumlin.errors import BusyError, ConfigError
 from drumlin.events.options import EventsOptions
 from drumlin.logs import Event, LogSettings, event
 from drumlin.node.keeping.archive import CrawlPaths
+from drumlin.node.keeping.bucket_uploads import BucketUploads
 from drumlin.node.keeping.bundles import SPOOL_BYTES_MAX
 from drumlin.protocol import NODE_ID_PATTERN, SHARED, THROUGH_COORDINATOR, TO_BUCKET, Register
 from drumlin.store.names import machine_name
+from drumlin.store.opening import open_store
 from drumlin.store.spools import SpoolLock
 
 PR_SET_PDEATHSIG = 1
@@ -97,6 +99,8 @@ class Membership:
             raise storage_error(Path(cause.filename or options.out), cause) from cause
         name, lock = _take_name(paths, options.node)
         try:
+            if options.store:
+                BucketUploads(open_store(options.store, name), paths.spool(name)).make_room()
             yield cls(options, name)
         finally:
             lock.free()

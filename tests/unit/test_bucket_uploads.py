@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,3 +78,14 @@ def test_the_loop_knows_how_much_waits_while_bundles_go(tmp_path: Path) -> None:
         sending.step(now)
     sending.step(now + 1.0)
     assert (sending.waiting_bytes, stored(tmp_path)) == (0, WRITTEN)
+
+
+@pytest.mark.parametrize(("free", "left"), [(0, 0), (10**12, 1)])
+def test_a_disk_that_is_full_of_bundles_is_emptied_before_a_node_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, left: int
+) -> None:
+    spool = folder_bundle(tmp_path).parent
+    (spool / ".scratch-x").mkdir()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    uploads(spool).make_room()
+    assert len(list(spool.iterdir())) == left

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.clock import monotonic
-from drumlin.disk import scratch_folder
+from drumlin.config.quantities import show_size
+from drumlin.disk import discard_scratch, scratch_folder
 from drumlin.errors import Cause, DrumlinError, StorageError
 from drumlin.lifecycle.removal.tombstones import Tombstones, stored
 from drumlin.logs import Event, event
@@ -29,6 +30,8 @@ from drumlin.store.files import OtherContent, StoreFiles
 RETRY_S: Final = 2.0
 POLL_S: Final = 0.2
 TOLD_EVERY_S: Final = 60.0
+ROOM_BYTES: Final = 64 * 1024**2
+"""What a node needs to begin: that of a segment."""
 
 log = logging.getLogger("drumlin.node")
 
@@ -72,6 +75,15 @@ class BucketUploads:
     @property
     def busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
+
+    def make_room(self) -> None:
+        """If the disk is nearly full, upload what waits there before anything else is written: that needs no room, and
+        makes some."""
+        discard_scratch(self._folder)
+        waiting, free = self.waiting(), shutil.disk_usage(self._folder).free
+        if waiting and free < ROOM_BYTES:
+            log.warning("only %s are free in %s: bundles go first", show_size(free), self._folder)
+            self._upload_all(waiting)
 
     def _upload_all(self, bundles: list[Path]) -> None:
         self._failed = True

@@ -22,7 +22,7 @@ SERVERS = "\n".join(
 CLUSTER = f"""
 {SERVERS}
 export REDISCLI_AUTH=PASSWORD
-until redis-cli -h 10.0.0.13 ping > /dev/null 2>&1; do sleep 0.1; done
+for number in 1 2 3; do until redis-cli -h 10.0.0.1$number ping > /dev/null 2>&1; do sleep 0.1; done; done
 redis-cli --cluster create 10.0.0.11:6379 10.0.0.12:6379 10.0.0.13:6379 --cluster-yes > cluster.log
 until redis-cli -h 10.0.0.13 cluster info | grep -q cluster_state:ok; do sleep 0.1; done
 """

@@ -156,7 +156,8 @@ def lives_through(step: Callable[[], object], fatal: int) -> bool:
 
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_module, "BUNDLE_LIMITS", SegmentLimits(4))
+    for limits in ("BUNDLE_LIMITS", "UPLOAD_LIMITS"):
+        monkeypatch.setattr(archive_module, limits, SegmentLimits(4))
     monkeypatch.setattr(archive_module, "SegmentLimits", lambda: SegmentLimits(4))
 
 

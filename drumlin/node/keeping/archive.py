@@ -100,6 +100,9 @@ class SegmentLimits(msgspec.Struct, frozen=True):
 BLACK_BOX = "parsing"
 """The name of the file in a spool that has the URL that its node reads (`blackbox`)."""
 BUNDLE_LIMITS = SegmentLimits(1_000, 64 * 1024 * 1024, 60.0)
+UPLOAD_LIMITS = SegmentLimits(2_500, 64 * 1024 * 1024, 60.0)
+"""For a node that uploads its segments itself. Each costs it some requests and an entry in the manifest, and nobody has
+to check it as a whole."""
 SHOWN_WITHIN_S = 30.0
 """After how long a row is shown to readers. With the wait for its answer, it is visible within a minute."""
 SHOWN_PAGES_MAX = 2_500
@@ -181,7 +184,7 @@ class Archive:
         self._sync = sync
         self._serial = 0
         self._started = now
-        self._limits = BUNDLE_LIMITS if paths.bundled else SegmentLimits()
+        self._limits = _limits_of(paths)
         self._warc = WarcWriter(paths.warc, node, software=software, info=info, now=now, sync=sync)
         self._segment: _Segment | None = None
         self._closing: list[_Segment] = []
@@ -280,6 +283,12 @@ class Archive:
         # Once the journal is deleted, only the index tells what counted, so it must be on disk before.
         self._warc.sync_index()
         segment.finish()
+
+
+def _limits_of(paths: CrawlPaths) -> SegmentLimits:
+    if not paths.bundled:
+        return SegmentLimits()
+    return BUNDLE_LIMITS if paths.packed else UPLOAD_LIMITS
 
 
 def _leave_out_strange(contacts: Sequence[Contact]) -> None:

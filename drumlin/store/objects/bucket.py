@@ -30,8 +30,8 @@ RETRY_S_MAX: Final = 20.0
 """For how long one request is repeated. Whoever uploads has the file on disk and tries again later anyway."""
 PROBES: Final = "probes"
 """The folder of objects that are written to see whether the service answers, or which time it has."""
-PART_BYTES: Final = 8 * 1024**2
-PARTS_AT_ONCE: Final = 4
+PART_BYTES: Final = 16 * 1024**2
+PARTS_AT_ONCE: Final = 2
 COPY_BYTES: Final = 1024**2
 READ_BYTES: Final = 128 * 1024
 """How much is read ahead. A page's record, or the footer of a Parquet file, mostly fits."""

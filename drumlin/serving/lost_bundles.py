@@ -121,8 +121,9 @@ class LostBundles:
         return True
 
     async def _go_on_if_missing(self, now: float) -> None:
-        """A node that came back under its name was thought to bring what that name owed. If its disk was a new one, it
-        has left and did not: the crawl waits for it after all, as for any node that is gone."""
+        """While a node is there, the crawl may end: the node sends its bundles before it leaves. But if it had come
+        back with an empty disk, it had none to send. Then the crawl runs again, and waits as for any node that is
+        gone."""
         dispatcher = self._dispatcher
         if now < self._missing_at or any(one.status in PRESENT for one in await dispatcher.node_records()):
             return
@@ -132,8 +133,8 @@ class LostBundles:
             await self.awaits(now)
 
     async def _owed_by_gone(self, *, unknown: bool = True) -> list[OwedSegment]:
-        """What is owed by nodes that are not there, and has not arrived. `unknown` says whether that counts of
-        which nobody can tell, because the store is away."""
+        """What is owed by nodes that are not there, and has not arrived. While the store is away nobody can
+        tell what has arrived: then the answer is all of it with `unknown`, and otherwise nothing."""
         dispatcher, gone = self._dispatcher, list[OwedSegment]()
         noted = await owed_segments(dispatcher.engine)
         if noted:

@@ -352,23 +352,29 @@ def test_a_crawl_with_nothing_left_waits_for_bundles_of_nodes_that_are_gone(tmp_
     asyncio.run(run())
 
 
+async def with_all_done(store: Path) -> tuple[Dispatcher, LostBundles]:
+    """A crawl with nothing left to fetch, and a bundle that has not arrived."""
+    engine = await engine_with_done(len(URLS))
+    await noted(engine)
+    dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
+    await dispatcher.open()
+    lost = LostBundles(dispatcher, DirectoryFiles(store), LOST_AFTER_S)
+
+    async def may_end() -> bool:
+        return not await lost.awaits(30.0)
+
+    dispatcher.may_end = may_end
+    return dispatcher, lost
+
+
 def test_a_crawl_ends_only_when_nothing_is_awaited_any_more(tmp_path: Path) -> None:
     async def run() -> None:
-        engine = await engine_with_done(len(URLS))
-        await noted(engine)
-        dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
-        await dispatcher.open()
-        lost = LostBundles(dispatcher, DirectoryFiles(tmp_path), LOST_AFTER_S)
-
-        async def may_end() -> bool:
-            return not await lost.awaits(30.0)
-
-        dispatcher.may_end = may_end
+        dispatcher, _ = await with_all_done(tmp_path)
         states = []
         for now in (30.0, 31.0):
             await dispatcher.tick(now, now)
             states.append(dispatcher.state)
-            await paid(engine, SEGMENT)
+            await paid(dispatcher.engine, SEGMENT)
         assert states == [CrawlState.RUNNING, CrawlState.FINISHED]
 
     asyncio.run(run())
@@ -376,16 +382,7 @@ def test_a_crawl_ends_only_when_nothing_is_awaited_any_more(tmp_path: Path) -> N
 
 def test_a_node_that_came_back_with_an_empty_disk_does_not_end_a_crawl(tmp_path: Path) -> None:
     async def run() -> None:
-        engine = await engine_with_done(len(URLS))
-        await noted(engine)
-        dispatcher = Dispatcher(engine, CrawlConfig(), [], chance=random.Random(1))
-        await dispatcher.open()
-        lost = LostBundles(dispatcher, DirectoryFiles(tmp_path), LOST_AFTER_S)
-
-        async def may_end() -> bool:
-            return not await lost.awaits(30.0)
-
-        dispatcher.may_end = may_end
+        dispatcher, lost = await with_all_done(tmp_path)
         await dispatcher.register(Register(1.0, "n1"), 29.0, address="")
         states = []
         for now in (30.0, 31.0, 32.0):

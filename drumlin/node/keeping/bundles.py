@@ -62,7 +62,7 @@ def has_bundle(folder: Path, name: str) -> bool:
 
 
 def bundles_in(folder: Path) -> list[Path]:
-    """The bundles in a folder, oldest first. What else somebody has put there, such as a link, is left alone."""
+    """The bundles in a folder, oldest first. Links, and names that are not those of segments, are ignored."""
     found = (path for suffix in BUNDLE_SUFFIXES for path in folder.glob("*" + suffix))
     return sorted(path for path in found if node_of_segment(path.stem) and not path.is_symlink())
 
@@ -104,7 +104,8 @@ def bytes_of(bundle: Path) -> int:
 
 
 def remove_bundle(bundle: Path) -> None:
-    """Remove a bundle as a whole: what a kill leaves of a folder is none any more."""
+    """Remove a bundle. A folder first leaves the spool as a whole: if this process is killed while it deletes the
+    files, the rest is not taken for a bundle, and is deleted by whoever recovers the spool."""
     if not bundle.is_dir():
         remove(bundle)
         return

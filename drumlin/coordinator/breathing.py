@@ -20,7 +20,7 @@ PART_WEIGHT_REMOTE = 10_000
 GROUP_WEIGHT = 8
 """The weight of a host, in addition to its URLs."""
 LIGHT_WEIGHT = 10_000
-"""Requests above this weight are heavy. It is twice the weight of a full batch of pages with many links."""
+"""Requests above this weight are heavy. A full batch of pages with ten new links each weighs as much."""
 
 Breathe = Callable[[], Awaitable[None]]
 

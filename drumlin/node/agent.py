@@ -129,6 +129,7 @@ class Agent:
             blackbox,
             lambda results: self._tell(Sending(results)),
             self._figures.finished,
+            lambda: self._contacts.hosts.unstarted,
             lease_s=settings.lease_s,
             clocks=clocks,
         )
@@ -384,6 +385,7 @@ class Agent:
 
     def _beat_answered(self, reply: HeartbeatReply) -> None:
         self._follow(reply.state)
+        self._settling.call_every(reply.next_heartbeat)
         if reply.settings is not None:
             self._follow_settings(reply.settings)
         if reply.revoke:

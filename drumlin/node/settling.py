@@ -35,12 +35,26 @@ READ_BATCH = 64
 READ_BYTES_MAX = 32 * 1024 * 1024
 """A batch of so many decoded bytes is large enough: with the last page it may be as much more as one page may be."""
 READ_WAIT_S = 0.005
-SETTLE_BATCH_MAX = 200
+SETTLE_BATCH_MAX = 500
 SETTLE_WAIT_S = 0.02
 FURTHER_WAIT_S = 0.25
-"""How long a parcel is filled while another is under way: large parcels cost the coordinator less."""
+"""How long a parcel is filled while another is under way."""
 STORE_WAIT_S = 0.5
 """How long it is filled while it could not be sent anyway."""
+FILL_S = 0.5
+FILL_LAG_SHARE = 1 / 3
+FILL_HEARTBEAT_SHARE = 0.25
+"""How long a parcel is filled while the node has far more left to fetch than waits to be told. It is the least of
+`FILL_S`, of a share of the lag that is permitted, and of a share of the time between heartbeats: by that coordinators
+say how often nodes may call. The results of a parcel are spread over the engine's shards, so in a fleet one of 500
+results needs hardly more calls to the engine than one of 100. In a crawl on one machine the engine costs no calls, and
+heartbeats are frequent. A node that has little left tells at once what it has found: the links may be its next work."""
+FILL_LEFT_TIMES = 2
+"""How much more must be left to fetch than waits to be told."""
+FILL_LOOK_S = 0.1
+"""How often it looks whether that is still so."""
+FILL_BYTES_MAX = 48 * 1024 * 1024
+"""With so many bytes on their way nothing is waited for, well before they are as many as there may be."""
 LAG_S_MAX = 1.5
 LAG_LEASE_SHARE = 0.25
 """How long the oldest page may wait for its answer before no further page is fetched: `LAG_S_MAX`, or this share of a
@@ -62,7 +76,8 @@ Held = tuple[HostWork, Arrival]
 
 class Settling:
     """The second half of a node's loop. `on_sending` hears which hosts have results that are about to be sent,
-    `on_finished` of each result that will not change any more."""
+    `on_finished` of each result that will not change any more; `left_to_fetch` says how many URLs the node has that it
+    has not begun."""
 
     def __init__(
         self,
@@ -73,11 +88,14 @@ class Settling:
         blackbox: BlackBox,
         on_sending: Callable[[HostResults], None],
         on_finished: Callable[[Result], None],
+        left_to_fetch: Callable[[], int],
         *,
         lease_s: float,
         clocks: Clocks = CLOCKS,
     ) -> None:
         self._lag_s_max = min(LAG_S_MAX, LAG_LEASE_SHARE * lease_s)
+        self._fill_s = 0.0
+        self._left_to_fetch = left_to_fetch
         self._known_path = paths.KNOWN.format(node_id=node)
         self._client = client
         self._pipeline = pipeline
@@ -92,6 +110,8 @@ class Settling:
         self._reports: list[HostReport] = []
         self._contacts: list[Contact] = []
         self._ready_at = 0.0
+        self._fill_until = 0.0
+        """Until when a parcel is filled although it could go, because there is more left to fetch."""
         self._asked: dict[int, float] = {}
         """Batches whose contents are asked for: when the first page of each arrived."""
         self._late = False
@@ -166,16 +186,25 @@ class Settling:
         self._bytes += held_bytes(contact.capture)
         self._contacts.append(contact)
 
+    def call_every(self, heartbeat_s: float) -> None:
+        """Fill parcels for as long as suits a node that sends a heartbeat every `heartbeat_s`."""
+        self._fill_s = min(FILL_S, FILL_LAG_SHARE * self._lag_s_max, FILL_HEARTBEAT_SHARE * heartbeat_s)
+
     def due(self) -> float:
         """When `step` next has something to do, infinity when only the network can say."""
         read_at = self._arrived_at + READ_WAIT_S if self._arrived and self._may_read else float("inf")
         if self._ready or ((self._reports or self._contacts) and not self._outbox.busy):
-            return min(read_at, self._ready_at + self._fill_wait_s)
+            return min(read_at, self._parcel_due)
         return read_at
 
     @property
-    def _fill_wait_s(self) -> float:
-        """How long to wait for more before a parcel is made of what is ready."""
+    def _parcel_due(self) -> float:
+        """When a parcel is made of what is ready, or it is found that more should be waited for."""
+        return max(self._ready_at + self._least_wait_s, self._fill_until)
+
+    @property
+    def _least_wait_s(self) -> float:
+        """How long to wait for more in any case."""
         if not self._outbox.busy:
             return SETTLE_WAIT_S
         return FURTHER_WAIT_S if self._outbox.has_room else STORE_WAIT_S
@@ -313,7 +342,7 @@ class Settling:
             return
         if not (self._ready or self._reports or self._contacts):
             return
-        if len(self._ready) < SETTLE_BATCH_MAX and now < self._ready_at + self._fill_wait_s:
+        if len(self._ready) < SETTLE_BATCH_MAX and self._waits_for_more(now):
             return
         sent = self._take_ready()
         self._ready_at = now
@@ -332,6 +361,17 @@ class Settling:
         self._on_sending(results)
         reports, contacts = self._take_reports(), self._take_contacts()
         self._outbox.put([arrival for _, arrival in sent], results, reports, now, contacts)
+
+    def _waits_for_more(self, now: float) -> bool:
+        """Whether to wait before a parcel is made that has room for more."""
+        if now < self._parcel_due:
+            return True
+        if now >= self._ready_at + self._fill_s or self._bytes + self._outbox.held_bytes >= FILL_BYTES_MAX:
+            return False
+        if not 0 < FILL_LEFT_TIMES * len(self._ready) < self._left_to_fetch():
+            return False
+        self._fill_until = min(now + FILL_LOOK_S, self._ready_at + self._fill_s)
+        return True
 
     def _take_ready(self) -> list[Held]:
         """As many results as one message may hold."""

@@ -37,6 +37,7 @@ class Parts:
         self.among_strangers = False
         self.journal: list[list[Result]] = []
         self.decoded_bytes = 0
+        self.left_to_fetch = 0
         self.links_bytes = 0
 
     # the coordinator's client
@@ -128,7 +129,16 @@ def settling_of(parts: Parts, lease_s: float = 20.0) -> Settling:
     pipeline, blackbox, clocks = cast(Pipeline, parts), cast(BlackBox, parts), Clocks(lambda: parts.now)
     outbox = Outbox("n0", parts, cast(Archive, parts), parts.answered, parts.untold)
     return Settling(
-        "n0", parts, pipeline, outbox, blackbox, parts.sending, lambda result: None, lease_s=lease_s, clocks=clocks
+        "n0",
+        parts,
+        pipeline,
+        outbox,
+        blackbox,
+        parts.sending,
+        lambda result: None,
+        lambda: parts.left_to_fetch,
+        lease_s=lease_s,
+        clocks=clocks,
     )
 
 

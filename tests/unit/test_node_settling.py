@@ -11,9 +11,14 @@ from drumlin.node import settling
 from drumlin.node.keeping.archive import Arrival
 from drumlin.node.keeping.outbox import PARCELS_UNDER_WAY_MAX
 from drumlin.node.settling import (
+    FILL_HEARTBEAT_SHARE,
+    FILL_LAG_SHARE,
+    FILL_LEFT_TIMES,
+    FILL_S,
     LAG_LEASE_SHARE,
     LAG_S_MAX,
     SETTLE_BATCH_MAX,
+    SETTLE_WAIT_S,
     STORE_WAIT_S,
     UNSETTLED_PAGES_MAX,
     Settling,
@@ -214,6 +219,77 @@ def test_some_parcels_are_under_way_at_once_and_none_is_larger_than_allowed(part
     assert sum(sizes) == count
     assert max(sizes) <= SETTLE_BATCH_MAX
     assert made.empty
+
+
+def sent_after_s(parts: Parts, made: Settling) -> float:
+    """How long it takes from now until a parcel is sent, stepping whenever something is due."""
+    began = parts.now
+    for _ in range(100):
+        if "results" in parts.heard:
+            break
+        parts.now = max(parts.now, made.due())
+        made.step()
+    return parts.now - began
+
+
+@pytest.mark.parametrize(
+    ("heartbeat_s", "lease_s", "filled_s"),
+    [
+        (20.0, 20.0, FILL_S),
+        (0.5, 20.0, FILL_HEARTBEAT_SHARE * 0.5),
+        (20.0, 2.0, FILL_LAG_SHARE * LAG_LEASE_SHARE * 2.0),
+        (0.0, 20.0, SETTLE_WAIT_S),
+    ],
+)
+def test_a_parcel_is_filled_while_much_more_is_left_to_fetch(
+    parts: Parts, heartbeat_s: float, lease_s: float, filled_s: float
+) -> None:
+    made, work = settling_of(parts, lease_s), host()
+    made.call_every(heartbeat_s)
+    parts.left_to_fetch = 1_000
+    made.arrive(work, arrival(0, page=False))
+    parts.now = made.due()
+    made.step()
+    assert sent_after_s(parts, made) == pytest.approx(filled_s)
+
+
+def test_a_parcel_goes_at_once_when_little_is_left_to_fetch_and_soon_after_it_became_so(parts: Parts) -> None:
+    made, work = settling_of(parts), host()
+    made.call_every(20.0)
+    for number in range(10):
+        made.arrive(work, arrival(number, page=False))
+    parts.left_to_fetch = FILL_LEFT_TIMES * 10
+    parts.now = made.due()
+    made.step()
+    assert sent_after_s(parts, made) == pytest.approx(SETTLE_WAIT_S)
+    parts.heard.clear()
+    parts.answer()
+    made.arrive(work, arrival(11, page=False))
+    parts.left_to_fetch = FILL_LEFT_TIMES + 1
+    parts.now = made.due()
+    made.step()
+    parts.now = made.due()
+    made.step()
+    assert "results" not in parts.heard, "more is left than waits to be told"
+    parts.left_to_fetch = 0
+    assert sent_after_s(parts, made) < FILL_S / 2
+
+
+def test_a_parcel_that_is_full_or_heavy_is_not_waited_for(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "FILL_BYTES_MAX", 1_000)
+    made, work = settling_of(parts), host()
+    made.call_every(20.0)
+    parts.left_to_fetch = 10 * SETTLE_BATCH_MAX
+    for number in range(SETTLE_BATCH_MAX):
+        made.arrive(work, arrival(number, page=False))
+    assert sent_after_s(parts, made) < SETTLE_WAIT_S
+    parts.answer()
+    parts.heard.clear()
+    made.arrive(work, arrival(size=1_000))
+    parts.now = made.due()
+    made.step()
+    parts.answer()
+    assert sent_after_s(parts, made) == pytest.approx(SETTLE_WAIT_S)
 
 
 def test_a_host_is_given_back_with_or_after_its_last_result(parts: Parts) -> None:

@@ -62,7 +62,7 @@ from drumlin.api.routing import (
 )
 from drumlin.api.traces import CoordinatorTraces
 from drumlin.api.watch import Watch
-from drumlin.coordinator.breathing import LoopLanes
+from drumlin.coordinator.breathing import LIGHT_WEIGHT, LIGHT_WEIGHT_REMOTE, LoopLanes
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.health import Health, Part, refusal
@@ -129,7 +129,7 @@ class CoordinatorApp:
         self._on_broken, self._time = on_broken, engine_time
         self.health = Health(dispatcher.happened)
         self.watch = self._watch(files)
-        dispatcher.lanes = LoopLanes()
+        dispatcher.lanes = LoopLanes(LIGHT_WEIGHT_REMOTE if dispatcher.engine.shared else LIGHT_WEIGHT)
         self._misdeeds = dispatcher.misdeeds
         self._audit = AuditLog(dispatcher.engine, orders_in(files) if files is not None else None)
         self._gate = Gate(dispatcher, self._audit)

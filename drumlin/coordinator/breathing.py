@@ -20,7 +20,10 @@ PART_WEIGHT_REMOTE = 10_000
 GROUP_WEIGHT = 8
 """The weight of a host, in addition to its URLs."""
 LIGHT_WEIGHT = 10_000
-"""Requests above this weight are heavy. A full batch of pages with ten new links each weighs as much."""
+"""Requests above this weight are heavy: a full batch of pages with ten new links each weighs as much."""
+LIGHT_WEIGHT_REMOTE = 30_000
+"""The same if the engine is another process. Other requests have their turn while it answers, and if full batches were
+heavy, the engine would wait for one of them at a time."""
 
 Breathe = Callable[[], Awaitable[None]]
 
@@ -49,11 +52,12 @@ class LoopLanes(Lanes):
 
     breathe: Breathe = staticmethod(breathe)
 
-    def __init__(self) -> None:
+    def __init__(self, light_weight: int = LIGHT_WEIGHT) -> None:
+        self._light_weight = light_weight
         self._heavy = asyncio.Lock()
 
     def lane(self, weight: int) -> AbstractAsyncContextManager[Breathe]:
-        return nullcontext(go_on) if weight <= LIGHT_WEIGHT else self._alone()
+        return nullcontext(go_on) if weight <= self._light_weight else self._alone()
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[Breathe]:

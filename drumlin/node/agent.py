@@ -30,6 +30,7 @@ from drumlin.contact.events import (
     Answered,
     Event,
     PageArrived,
+    RenewalEnded,
     Revoked,
     RobotsArrived,
     Sending,
@@ -77,6 +78,9 @@ class NodeSettings(msgspec.Struct, frozen=True):
     """What may wait on disk to be sent by a node that has no store of its own."""
     config_version: int = 0
     """How often the crawl's configuration has changed since it was founded."""
+    fills_parcels: bool = False
+    """Whether to wait for more results where large parcels cost less: in a fleet, whose engine is called over a
+    network."""
 
 
 class Agent:
@@ -116,7 +120,7 @@ class Agent:
         self._contacts = Contacts(settings.contact, chance, clocks.boot)
         start = unique(REQUEST_BYTES).hex()
         self._leases = LeaseCalls(
-            settings.node, client, self._contacts.hosts, pipeline, self._tell, self._follow, clocks, start
+            settings.node, client, self._contacts.hosts, pipeline, self._hear_of_leases, self._follow, clocks, start
         )
         outbox = self._outbox = Outbox(
             settings.node, client, archive, lambda results: self._tell(Answered(results)), pipeline.tell_urls_again
@@ -129,7 +133,7 @@ class Agent:
             blackbox,
             lambda results: self._tell(Sending(results)),
             self._figures.finished,
-            lambda: self._contacts.hosts.unstarted,
+            self._left_to_fetch,
             lease_s=settings.lease_s,
             clocks=clocks,
         )
@@ -268,6 +272,10 @@ class Agent:
             return True
         return self._events is not None and self._events.full
 
+    def _left_to_fetch(self) -> int:
+        """How many URLs can be fetched while a parcel is filled."""
+        return self._contacts.hosts.unstarted if self.settings.fills_parcels and not self._full else 0
+
     # Events and actions
 
     def _moment(self) -> Moment:
@@ -278,6 +286,12 @@ class Agent:
         self._tick_at = None
         for action in self._contacts.handle(event, self._moment()):
             self._perform[type(action)](action)
+
+    def _hear_of_leases(self, event: Event) -> None:
+        self._tell(event)
+        if isinstance(event, RenewalEnded) and event.not_renewed:
+            # Other nodes lack work, and get these hosts once their last results are told.
+            self._settling.hurry()
 
     def _fetch_page(self, fetch: FetchPage) -> None:
         self._load.change(+1, self._clocks.boot())
@@ -385,8 +399,8 @@ class Agent:
 
     def _beat_answered(self, reply: HeartbeatReply) -> None:
         self._follow(reply.state)
-        self._settling.call_every(reply.next_heartbeat)
         if reply.settings is not None:
             self._follow_settings(reply.settings)
         if reply.revoke:
             self._tell(Revoked(reply.revoke))
+            self._settling.hurry()

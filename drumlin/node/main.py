@@ -417,6 +417,7 @@ def node_settings(config: CrawlConfig, options: NodeOptions, name: str, config_v
         retries_max=config.retries_max,
         spool_bytes_max=options.spool_bytes_max,
         config_version=config_version,
+        fills_parcels=not options.parent_pid,
     )
 
 

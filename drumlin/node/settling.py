@@ -38,30 +38,28 @@ READ_WAIT_S = 0.005
 SETTLE_BATCH_MAX = 500
 SETTLE_WAIT_S = 0.02
 FURTHER_WAIT_S = 0.25
-"""How long a parcel is filled while another is under way."""
+"""How long a parcel is filled while another is under way: nodes that get their answers late send larger ones."""
 STORE_WAIT_S = 0.5
 """How long it is filled while it could not be sent anyway."""
 FILL_S = 0.5
 FILL_LAG_SHARE = 1 / 3
-FILL_HEARTBEAT_SHARE = 0.25
-"""How long a parcel is filled while the node has far more left to fetch than waits to be told. It is the least of
-`FILL_S`, of a share of the lag that is permitted, and of a share of the time between heartbeats: by that coordinators
-say how often nodes may call. The results of a parcel are spread over the engine's shards, so in a fleet one of 500
-results needs hardly more calls to the engine than one of 100. In a crawl on one machine the engine costs no calls, and
-heartbeats are frequent. A node that has little left tells at once what it has found: the links may be its next work."""
+"""How long a fast node of a fleet fills a parcel: so long, or for a share of the lag that is permitted if that is less.
+The results of a parcel are spread over the engine's shards, so 500 results need hardly more calls than 100 do."""
+FILL_RESULTS_MIN = 16
+"""A node that has fewer when a parcel may go is too slow to gain anything by waiting."""
 FILL_LEFT_TIMES = 2
-"""How much more must be left to fetch than waits to be told."""
+"""Much more must be left to fetch than waits to be told, because the links that are told may be the next work."""
 FILL_LOOK_S = 0.1
-"""How often it looks whether that is still so."""
+"""How often a node that fills a parcel looks whether it still should."""
 FILL_BYTES_MAX = 48 * 1024 * 1024
-"""With so many bytes on their way nothing is waited for, well before they are as many as there may be."""
+"""No parcel is filled while as many bytes are on their way: that is half of what may be."""
 LAG_S_MAX = 1.5
 LAG_LEASE_SHARE = 0.25
 """How long the oldest page may wait for its answer before no further page is fetched: `LAG_S_MAX`, or this share of a
 lease's time where that is less."""
 UNSETTLED_PAGES_MAX = 2_000
 UNSETTLED_BYTES_MAX = 96 * 1024 * 1024
-LINK_CHARS_BATCH_MAX = 8 * 1024 * 1024
+URL_CHARS_BATCH_MAX = 8 * 1024 * 1024
 LINK_CHARS_MAX = 40 * 1024 * 1024
 LINKS_PLENTY = 1_000
 LINKS_PARCEL = LINKS_BATCH_MAX // 2
@@ -76,8 +74,8 @@ Held = tuple[HostWork, Arrival]
 
 class Settling:
     """The second half of a node's loop. `on_sending` hears which hosts have results that are about to be sent,
-    `on_finished` of each result that will not change any more; `left_to_fetch` says how many URLs the node has that it
-    has not begun."""
+    `on_finished` of each result that will not change any more. `left_to_fetch` says how many URLs the node can fetch
+    while a parcel is filled."""
 
     def __init__(
         self,
@@ -94,7 +92,7 @@ class Settling:
         clocks: Clocks = CLOCKS,
     ) -> None:
         self._lag_s_max = min(LAG_S_MAX, LAG_LEASE_SHARE * lease_s)
-        self._fill_s = 0.0
+        self._fill_s = min(FILL_S, FILL_LAG_SHARE * self._lag_s_max)
         self._left_to_fetch = left_to_fetch
         self._known_path = paths.KNOWN.format(node_id=node)
         self._client = client
@@ -111,7 +109,9 @@ class Settling:
         self._contacts: list[Contact] = []
         self._ready_at = 0.0
         self._fill_until = 0.0
-        """Until when a parcel is filled although it could go, because there is more left to fetch."""
+        """Until when the next parcel is filled although it could go."""
+        self._hurried = False
+        """Whether somebody waits for the next parcel."""
         self._asked: dict[int, float] = {}
         """Batches whose contents are asked for: when the first page of each arrived."""
         self._late = False
@@ -186,9 +186,9 @@ class Settling:
         self._bytes += held_bytes(contact.capture)
         self._contacts.append(contact)
 
-    def call_every(self, heartbeat_s: float) -> None:
-        """Fill parcels for as long as suits a node that sends a heartbeat every `heartbeat_s`."""
-        self._fill_s = min(FILL_S, FILL_LAG_SHARE * self._lag_s_max, FILL_HEARTBEAT_SHARE * heartbeat_s)
+    def hurry(self) -> None:
+        """Do not fill the next parcel: others wait for hosts that are given back with their last results."""
+        self._hurried = True
 
     def due(self) -> float:
         """When `step` next has something to do, infinity when only the network can say."""
@@ -200,6 +200,8 @@ class Settling:
     @property
     def _parcel_due(self) -> float:
         """When a parcel is made of what is ready, or it is found that more should be waited for."""
+        if len(self._ready) >= SETTLE_BATCH_MAX:
+            return self._ready_at
         return max(self._ready_at + self._least_wait_s, self._fill_until)
 
     @property
@@ -342,10 +344,16 @@ class Settling:
             return
         if not (self._ready or self._reports or self._contacts):
             return
-        if len(self._ready) < SETTLE_BATCH_MAX and self._waits_for_more(now):
+        if now < self._parcel_due:
+            return
+        if self._should_fill(now):
+            self._fill_until = min(now + FILL_LOOK_S, self._ready_at + self._fill_s)
             return
         sent = self._take_ready()
-        self._ready_at = now
+        self._fill_until, self._hurried = 0.0, False
+        if not self._ready or len(sent) == SETTLE_BATCH_MAX:
+            # Otherwise the parcel was full of links, and what is left of its results has waited long enough.
+            self._ready_at = now
         counts: dict[HostWork, int] = {}
         size = 0
         for host, arrival in sent:
@@ -362,25 +370,26 @@ class Settling:
         reports, contacts = self._take_reports(), self._take_contacts()
         self._outbox.put([arrival for _, arrival in sent], results, reports, now, contacts)
 
-    def _waits_for_more(self, now: float) -> bool:
-        """Whether to wait before a parcel is made that has room for more."""
-        if now < self._parcel_due:
-            return True
-        if now >= self._ready_at + self._fill_s or self._bytes + self._outbox.held_bytes >= FILL_BYTES_MAX:
+    def _should_fill(self, now: float) -> bool:
+        """Whether to wait for more although a parcel may go."""
+        if self._hurried or now >= self._ready_at + self._fill_s:
             return False
-        if not 0 < FILL_LEFT_TIMES * len(self._ready) < self._left_to_fetch():
+        if not FILL_RESULTS_MIN <= len(self._ready) < SETTLE_BATCH_MAX:
             return False
-        self._fill_until = min(now + FILL_LOOK_S, self._ready_at + self._fill_s)
-        return True
+        if self._bytes + self._outbox.held_bytes >= FILL_BYTES_MAX:
+            return False
+        return self._left_to_fetch() > FILL_LEFT_TIMES * len(self._ready)
 
     def _take_ready(self) -> list[Held]:
         """As many results as one message may hold."""
         chars = links = count = 0
         for _, arrival in self._ready[:SETTLE_BATCH_MAX]:
-            links += len(arrival.result.links)
-            chars += sum(map(len, arrival.result.links))
+            result = arrival.result
+            links += len(result.links)
+            chars += len(result.url) + len(result.page_url) + len(result.redirect_to)
+            chars += sum(map(len, result.links)) + sum(map(len, result.redirect_chain))
             count += 1
-            if chars >= LINK_CHARS_BATCH_MAX or links >= LINKS_PARCEL:
+            if chars >= URL_CHARS_BATCH_MAX or links >= LINKS_PARCEL:
                 break
         taken, self._ready = self._ready[:count], self._ready[count:]
         return taken

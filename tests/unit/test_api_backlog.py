@@ -16,10 +16,12 @@ from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.taking.backlog import (
     BEHIND_RETRY_S,
     BEHIND_WAITING,
+    RESULTS_PER_PLACE,
     SETTLING_AT_ONCE,
     SETTLING_EACH,
     SETTLING_WAITING_EACH,
     SETTLING_WAITING_MAX,
+    Backlog,
 )
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.model import Settlement, Verdict
@@ -168,6 +170,27 @@ def test_a_line_that_is_too_long_sends_batches_back_and_says_when_to_come_again(
         engine.let_go.set()
         assert {answer[0] for answer in await asyncio.gather(*waiting)} == {200}
         assert (await client.post("results", body, node))[0] == 200
+
+    asyncio.run(run())
+
+
+def test_a_large_batch_takes_the_places_of_several() -> None:
+    async def run() -> None:
+        backlog, held = Backlog(), []
+        for number in range(BEHIND_WAITING // 3 + 1):
+            assert not backlog.too_long
+            turn = backlog.turn_of(f"n{number}", 2 * RESULTS_PER_PLACE + 1)
+            held.append(asyncio.create_task(turn.__aenter__()))
+            await turns()
+        assert backlog.too_long
+        assert len(backlog) == 3 * len(held)
+        for number in range(SETTLING_AT_ONCE):
+            backlog.end(f"n{number}", 3)
+        await turns()
+        assert len(backlog) == 3 * (len(held) - SETTLING_AT_ONCE)
+        for task in held:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
 
     asyncio.run(run())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,14 @@ from drumlin.node import settling
 from drumlin.node.keeping.archive import Arrival
 from drumlin.node.keeping.outbox import PARCELS_UNDER_WAY_MAX
 from drumlin.node.settling import (
-    FILL_HEARTBEAT_SHARE,
     FILL_LAG_SHARE,
     FILL_LEFT_TIMES,
+    FILL_LOOK_S,
+    FILL_RESULTS_MIN,
     FILL_S,
     LAG_LEASE_SHARE,
     LAG_S_MAX,
+    READ_WAIT_S,
     SETTLE_BATCH_MAX,
     SETTLE_WAIT_S,
     STORE_WAIT_S,
@@ -232,64 +235,98 @@ def sent_after_s(parts: Parts, made: Settling) -> float:
     return parts.now - began
 
 
-@pytest.mark.parametrize(
-    ("heartbeat_s", "lease_s", "filled_s"),
-    [
-        (20.0, 20.0, FILL_S),
-        (0.5, 20.0, FILL_HEARTBEAT_SHARE * 0.5),
-        (20.0, 2.0, FILL_LAG_SHARE * LAG_LEASE_SHARE * 2.0),
-        (0.0, 20.0, SETTLE_WAIT_S),
-    ],
-)
-def test_a_parcel_is_filled_while_much_more_is_left_to_fetch(
-    parts: Parts, heartbeat_s: float, lease_s: float, filled_s: float
-) -> None:
-    made, work = settling_of(parts, lease_s), host()
-    made.call_every(heartbeat_s)
+def arrive(made: Settling, count: int, **more: Any) -> None:
+    """So many results arrive, and are read if they are of pages."""
+    for number in range(count):
+        made.arrive(host(), arrival(number, **more))
+
+
+@pytest.mark.parametrize(("lease_s", "filled_s"), [(20.0, FILL_S), (2.0, FILL_LAG_SHARE * LAG_LEASE_SHARE * 2.0)])
+def test_a_parcel_is_filled_while_much_more_is_left_to_fetch(parts: Parts, lease_s: float, filled_s: float) -> None:
+    made = settling_of(parts, lease_s)
     parts.left_to_fetch = 1_000
-    made.arrive(work, arrival(0, page=False))
-    parts.now = made.due()
-    made.step()
-    assert sent_after_s(parts, made) == pytest.approx(filled_s)
+    arrive(made, FILL_RESULTS_MIN, page=False)
+    assert sent_after_s(parts, made) == pytest.approx(READ_WAIT_S + filled_s)
 
 
-def test_a_parcel_goes_at_once_when_little_is_left_to_fetch_and_soon_after_it_became_so(parts: Parts) -> None:
-    made, work = settling_of(parts), host()
-    made.call_every(20.0)
-    for number in range(10):
-        made.arrive(work, arrival(number, page=False))
-    parts.left_to_fetch = FILL_LEFT_TIMES * 10
-    parts.now = made.due()
-    made.step()
-    assert sent_after_s(parts, made) == pytest.approx(SETTLE_WAIT_S)
-    parts.heard.clear()
-    parts.answer()
-    made.arrive(work, arrival(11, page=False))
-    parts.left_to_fetch = FILL_LEFT_TIMES + 1
-    parts.now = made.due()
-    made.step()
-    parts.now = made.due()
-    made.step()
-    assert "results" not in parts.heard, "more is left than waits to be told"
-    parts.left_to_fetch = 0
-    assert sent_after_s(parts, made) < FILL_S / 2
+@pytest.mark.parametrize(
+    ("results", "left"),
+    [(FILL_RESULTS_MIN - 1, 1_000), (FILL_RESULTS_MIN, FILL_LEFT_TIMES * FILL_RESULTS_MIN), (SETTLE_BATCH_MAX, 10_000)],
+)
+def test_a_parcel_is_not_filled_if_nothing_is_gained_or_its_links_may_be_the_next_work(
+    parts: Parts, results: int, left: int
+) -> None:
+    made = settling_of(parts)
+    parts.left_to_fetch = left
+    arrive(made, results, page=False)
+    assert sent_after_s(parts, made) <= READ_WAIT_S + SETTLE_WAIT_S + 1e-9
 
 
-def test_a_parcel_that_is_full_or_heavy_is_not_waited_for(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parcel_goes_soon_after_little_is_left_to_fetch_or_somebody_waits_for_it(parts: Parts) -> None:
+    made = settling_of(parts)
+
+    def fetch_all() -> None:
+        parts.left_to_fetch = 0
+
+    for end in (fetch_all, made.hurry):
+        parts.left_to_fetch = 1_000
+        arrive(made, FILL_RESULTS_MIN, page=False)
+        for _ in range(3):
+            parts.now = max(parts.now, made.due())
+            made.step()
+        assert "results" not in parts.heard
+        end()
+        assert sent_after_s(parts, made) <= FILL_LOOK_S + 1e-9
+        parts.answer()
+        parts.heard.clear()
+        # The next one is filled again.
+        parts.left_to_fetch = 1_000
+        arrive(made, FILL_RESULTS_MIN, page=False)
+        assert sent_after_s(parts, made) == pytest.approx(READ_WAIT_S + FILL_S)
+        parts.answer()
+        parts.heard.clear()
+
+
+def test_a_parcel_of_many_bytes_is_not_filled(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settling, "FILL_BYTES_MAX", 1_000)
-    made, work = settling_of(parts), host()
-    made.call_every(20.0)
-    parts.left_to_fetch = 10 * SETTLE_BATCH_MAX
-    for number in range(SETTLE_BATCH_MAX):
-        made.arrive(work, arrival(number, page=False))
-    assert sent_after_s(parts, made) < SETTLE_WAIT_S
-    parts.answer()
-    parts.heard.clear()
-    made.arrive(work, arrival(size=1_000))
+    made = settling_of(parts)
+    parts.left_to_fetch = 1_000
+    arrive(made, FILL_RESULTS_MIN, size=1_000)
     parts.now = made.due()
     made.step()
     parts.answer()
     assert sent_after_s(parts, made) == pytest.approx(SETTLE_WAIT_S)
+
+
+def test_what_does_not_fit_into_a_parcel_because_of_its_links_goes_with_the_next_at_once(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "LINKS_PARCEL", 20)
+    made = settling_of(parts)
+    parts.left_to_fetch = 10_000
+    arrive(made, 50)
+    parts.now = made.due()
+    made.step()
+    parts.answer_known()
+    assert sent_after_s(parts, made) == pytest.approx(FILL_S)
+    sizes = [len(parts.answer().results)]
+    began = parts.now
+    while parts.now < began + FILL_S / 2 and sum(sizes) < 50:
+        parts.now = max(parts.now, made.due())
+        made.step()
+        sizes.append(len(parts.answer().results))
+    assert sizes == [20, 20, 10]
+
+
+def test_a_parcel_is_closed_by_the_characters_of_all_its_urls(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "URL_CHARS_BATCH_MAX", 1_000)
+    made = settling_of(parts)
+    for number in range(10):
+        one = arrival(number, page=False)
+        one.result.redirect_chain = ["http://a.test/" + "x" * 400]
+        made.arrive(host(), one)
+    sent_after_s(parts, made)
+    assert len(parts.answer().results) == 3
 
 
 def test_a_host_is_given_back_with_or_after_its_last_result(parts: Parts) -> None:

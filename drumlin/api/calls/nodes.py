@@ -326,7 +326,7 @@ class NodeCalls:
         _check_links(results)
         begun_s = self.traces.wall() if self.traces is not None else 0.0
         settle = await self._prepare(call.node_id, results)
-        async with self._backlog.turn(call.node_id):
+        async with self._backlog.turn_of(call.node_id, len(results.results)):
             taken = await settle()
         accepted = taken.accepted
         if self.traces is not None and isinstance(results, Results):

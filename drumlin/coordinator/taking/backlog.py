@@ -6,6 +6,9 @@ count, and their pages are fetched again, so a line that is too long would never
 
 from __future__ import annotations
 
+import math
+from contextlib import AbstractAsyncContextManager
+
 import msgspec
 
 from drumlin.coordinator.taking.fair_line import FairLine
@@ -17,6 +20,8 @@ begun at once, each would take as long as all together, and small, urgent reques
 SETTLING_EACH = 3
 SETTLING_WAITING_EACH = 32
 """How many batches of one node may be settled at once, and may wait; a node of drumlin sends four at a time."""
+RESULTS_PER_PLACE = 200
+"""A batch of more results than this counts as several batches that wait."""
 SETTLING_WAITING_MAX = 500
 """How many batches may wait: about ten seconds of work. Further ones are refused, because their senders would give up
 before they are settled."""
@@ -39,6 +44,10 @@ class Backlog(FairLine):
             each_most=SETTLING_WAITING_EACH,
             retry_after_s=SETTLING_RETRY_S,
         )
+
+    def turn_of(self, node: str, results: int) -> AbstractAsyncContextManager[None]:
+        """The turn of a batch of so many results."""
+        return self.turn(node, max(1, math.ceil(results / RESULTS_PER_PLACE)))
 
     @property
     def too_long(self) -> bool:

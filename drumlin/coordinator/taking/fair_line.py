@@ -13,8 +13,9 @@ from drumlin.http.refusal import Refused
 
 
 class FairLine:
-    """`at_once` requests have their turn, at most `each` of one owner; `most` may be here in all, `each_most` of one
-    owner. `what` they are is told to those who are refused."""
+    """`at_once` requests have their turn, at most `each` of one owner. There is place for `most` in all, and for
+    `each_most` of one owner; a large request takes several places. `what` they are is told to those who are
+    refused."""
 
     def __init__(self, *, what: str, at_once: int, each: int, most: int, each_most: int, retry_after_s: float) -> None:
         self._what = what
@@ -27,21 +28,21 @@ class FairLine:
         self._own_turns: dict[str, asyncio.Semaphore] = {}
 
     def __len__(self) -> int:
-        """How many requests wait or have their turn."""
+        """How many places are taken by requests that wait or have their turn."""
         return self._counts.total()
 
-    def turn(self, owner: str) -> _Turn:
+    def turn(self, owner: str, places: int = 1) -> _Turn:
         """Wait for a turn and have it while the context lasts; entering it raises `Refused` if too many wait
         already."""
-        return _Turn(self, owner)
+        return _Turn(self, owner, places)
 
-    async def take(self, owner: str) -> None:
+    async def take(self, owner: str, places: int) -> None:
         """Wait for a turn."""
         if len(self) >= self._most or self._counts[owner] >= self._each_most:
             message = f"Too many {self._what} wait."
             raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=self._retry_after_s)
         own = self._own_turns.setdefault(owner, asyncio.Semaphore(self._each))
-        self._counts[owner] += 1
+        self._counts[owner] += places
         try:
             await own.acquire()
             try:
@@ -50,17 +51,17 @@ class FairLine:
                 own.release()
                 raise
         except BaseException:
-            self._leave(owner)
+            self._leave(owner, places)
             raise
 
-    def end(self, owner: str) -> None:
+    def end(self, owner: str, places: int) -> None:
         """The turn is over."""
         self._turns.release()
         self._own_turns[owner].release()
-        self._leave(owner)
+        self._leave(owner, places)
 
-    def _leave(self, owner: str) -> None:
-        self._counts[owner] -= 1
+    def _leave(self, owner: str, places: int) -> None:
+        self._counts[owner] -= places
         if not self._counts[owner]:
             del self._counts[owner]
             self._own_turns.pop(owner, None)
@@ -70,14 +71,15 @@ class _Turn:
     """A context of its own class: what `contextlib` makes of a generator costs several times as much, for each batch of
     results."""
 
-    __slots__ = ("_line", "_owner")
+    __slots__ = ("_line", "_owner", "_places")
 
-    def __init__(self, line: FairLine, owner: str) -> None:
+    def __init__(self, line: FairLine, owner: str, places: int) -> None:
         self._line = line
         self._owner = owner
+        self._places = places
 
     async def __aenter__(self) -> None:
-        await self._line.take(self._owner)
+        await self._line.take(self._owner, self._places)
 
     async def __aexit__(self, *failure: object) -> None:
-        self._line.end(self._owner)
+        self._line.end(self._owner, self._places)

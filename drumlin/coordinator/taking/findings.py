@@ -7,6 +7,7 @@ of each batch, chosen at random, are checked in full: a node that sends many for
 
 from __future__ import annotations
 
+import math
 import random
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
@@ -27,7 +28,9 @@ from drumlin.urls import Scope, are_well_spelled, by_host, canonical, host_of, o
 
 SCOPE_SEEDS_TABLE = "scope_seeds"
 LINKS_SAMPLED = 8
-"""How many links of each batch are checked. If a tenth of the links are foreign, every other batch is found out."""
+LINKS_SAMPLED_RESULTS = 100
+"""So many links of each hundred results of a batch are checked. If a tenth of the links are foreign, every other
+hundred is found out."""
 LINKS_AT_ONCE = 5_000
 HREFS_AT_ONCE = 1_000
 """How many links are processed between two breaths; those that must be made canonical first take longer."""
@@ -131,9 +134,8 @@ class Findings:
     def _sample(self, kept: list[Kept]) -> list[tuple[Kept, str]]:
         ends = list(accumulate(len(one.result.links) for one in kept))
         total = ends[-1] if ends else 0
-        places = (
-            range(total) if total <= LINKS_SAMPLED else (self._chance.randrange(total) for _ in range(LINKS_SAMPLED))
-        )
+        wanted = LINKS_SAMPLED * math.ceil(len(kept) / LINKS_SAMPLED_RESULTS)
+        places = range(total) if total <= wanted else (self._chance.randrange(total) for _ in range(wanted))
         return [_link_at(kept, ends, place) for place in places]
 
     def _is_own(self, url: str) -> bool:

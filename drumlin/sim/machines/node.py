@@ -375,6 +375,7 @@ class SimNode:
             config.lease_s,
             config.retries_max,
             config_version=registered.config_version,
+            fills_parcels=True,
         )
         pipeline = SimPipeline(config, registered.seeds, self.around.web)
         pipeline.widen_scope(registered.scope_seeds, len(registered.scope_seeds))

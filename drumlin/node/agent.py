@@ -92,6 +92,7 @@ class Agent:
     """Whether the node was full when that was found."""
     _traces: NodeTraces | None = None
     _events: Sender | None = None
+    _drain_asked = False
 
     def __init__(
         self,
@@ -141,7 +142,6 @@ class Agent:
         fetcher.count_beside(lambda: self._settling.held_bytes)
         self._load, self._efforts = Load(clocks.boot()), Efforts(clocks)
         self.pulse = Pulse(settings.node, client, self.heartbeat, self._beat_answered, clocks=clocks)
-        self._drain_asked = False
         self._leave_by = FOREVER
         self._perform: dict[type[Any], Callable[[Any], None]] = {
             FetchPage: self._fetch_page,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from drumlin.access.misdeeds import Misdeed
+from drumlin.coordinator.taking.settling import Kept
 from drumlin.model import Outcome
-from drumlin.protocol import Assignment
+from drumlin.protocol import Assignment, AssignmentKey
 from drumlin.urls import host_of
 from tests.harness.dispatching import SEEDS, Asker, Driven, batch_of, dispatcher, release, result
 
@@ -87,3 +88,14 @@ def test_results_that_make_no_sense_are_refused_and_held_against_their_node() ->
     assert (accepted.accepted_count, [one.reason for one in accepted.rejected]) == (0, ["malformed"])
     assert made.made.misdeeds.take("hostile") == {Misdeed.MALFORMED: 1}
     assert made.totals(1.0).pending == 1
+
+
+@pytest.mark.parametrize(("results", "sampled"), [(1, 8), (100, 8), (101, 16), (500, 40)])
+def test_of_a_large_batch_as_large_a_share_of_the_links_is_checked(results: int, sampled: int) -> None:
+    made = dispatcher([PAGE], shards=1)
+    task = first_page(made)
+    key = AssignmentKey("hostile", "hostile:1", 1, 0, 0, "")
+    kept = [
+        Kept(place, result(task, links=MANY[:10]), key, host_of(PAGE), Outcome.FETCHED, b"") for place in range(results)
+    ]
+    assert len(made.made.findings._sample(kept)) == sampled

@@ -71,6 +71,12 @@ def test_types_are_those_of_the_settings_of_today() -> None:
     assert limits == [0, 1_000_000]
 
 
+@pytest.mark.parametrize(("parent_pid", "fills"), [(1, False), (0, True)])
+def test_nodes_of_a_fleet_fill_their_parcels_and_those_of_a_local_crawl_do_not(parent_pid: int, fills: bool) -> None:
+    options = NodeOptions("n0", "unix:/x", Path("/x"), 1, False, parent_pid=parent_pid)
+    assert node_settings(CrawlConfig(), options, "n0").fills_parcels is fills
+
+
 def test_links_are_judged_by_the_new_scope_and_seeds_that_joined_it_stay() -> None:
     config = CrawlConfig(scope="host")
     pipeline = make_pipeline(config, ["http://a.test/"], ["http://joined.test/"])

@@ -223,6 +223,13 @@ class HostWork:
     def may_contact(self, now: float, per_host: int) -> bool:
         return self.phase(per_host) is Phase.TIME and self.next_contact <= now and not self.expired(now)
 
+    def may_begin(self, since: float, until: float) -> int:
+        """How many of its URLs may be begun in this time if all answers are quick."""
+        begin = max(since, self.next_contact)
+        if begin > until or self.waits_for_robots:
+            return 0
+        return min(len(self.tasks), 1 + int((until - begin) / self.delay_s)) if self.delay_s else len(self.tasks)
+
     @property
     def waits_for_robots(self) -> bool:
         """Its URLs must wait until robots.txt has come. Guests need not, or hosts could wait for each other."""
@@ -320,6 +327,10 @@ class HostTable:
     def unstarted(self) -> int:
         """How many URLs are not begun."""
         return sum(len(work.tasks) for work in self.by_name.values())
+
+    def may_begin(self, since: float, until: float) -> int:
+        """How many URLs may be begun in this time if all answers are quick."""
+        return sum(work.may_begin(since, until) for work in self.by_name.values() if work.tasks)
 
     def ages_s(self, now: float) -> list[float]:
         """For how long each host is held."""

@@ -16,14 +16,15 @@ from drumlin.model import NewURLs
 PART_WEIGHT = 2_000
 """How much one part of adding URLs weighs: a few hundredths of a second of work."""
 PART_WEIGHT_REMOTE = 10_000
-"""The same if the engine is another process: each part costs a round trip there, and an honest batch fits into one."""
+"""The same if the engine is another process: each part costs a round trip there, and most honest batches fit into
+one."""
 GROUP_WEIGHT = 8
 """The weight of a host, in addition to its URLs."""
 LIGHT_WEIGHT = 10_000
-"""Requests above this weight are heavy: a full batch of pages with ten new links each weighs as much."""
+"""Requests above this weight are heavy: a full batch of pages with nine new links each weighs about as much."""
 LIGHT_WEIGHT_REMOTE = 30_000
-"""The same if the engine is another process. Other requests have their turn while it answers, and if full batches were
-heavy, the engine would wait for one of them at a time."""
+"""The same if the engine is another process: if full batches of pages with many links were heavy, it would have only
+one of them to work on at a time."""
 
 Breathe = Callable[[], Awaitable[None]]
 
@@ -48,7 +49,8 @@ class Lanes:
 
 
 class LoopLanes(Lanes):
-    """Lanes for an event loop: light work runs at once and without pauses, heavy work one after the other."""
+    """Lanes for an event loop: light work runs at once and, up to `LIGHT_WEIGHT`, without pauses; heavy work one after
+    the other."""
 
     breathe: Breathe = staticmethod(breathe)
 
@@ -57,7 +59,9 @@ class LoopLanes(Lanes):
         self._heavy = asyncio.Lock()
 
     def lane(self, weight: int) -> AbstractAsyncContextManager[Breathe]:
-        return nullcontext(go_on) if weight <= self._light_weight else self._alone()
+        if weight > self._light_weight:
+            return self._alone()
+        return nullcontext(go_on if weight <= LIGHT_WEIGHT else breathe)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[Breathe]:

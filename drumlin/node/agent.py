@@ -30,7 +30,6 @@ from drumlin.contact.events import (
     Answered,
     Event,
     PageArrived,
-    RenewalEnded,
     Revoked,
     RobotsArrived,
     Sending,
@@ -79,8 +78,8 @@ class NodeSettings(msgspec.Struct, frozen=True):
     config_version: int = 0
     """How often the crawl's configuration has changed since it was founded."""
     fills_parcels: bool = False
-    """Whether to wait for more results where large parcels cost less: in a fleet, whose engine is called over a
-    network."""
+    """Whether to wait for larger parcels: they save calls to an engine that is reached over a network, as that of a
+    fleet."""
 
 
 class Agent:
@@ -121,7 +120,7 @@ class Agent:
         self._contacts = Contacts(settings.contact, chance, clocks.boot)
         start = unique(REQUEST_BYTES).hex()
         self._leases = LeaseCalls(
-            settings.node, client, self._contacts.hosts, pipeline, self._hear_of_leases, self._follow, clocks, start
+            settings.node, client, self._contacts.hosts, pipeline, self._tell, self._follow, clocks, start
         )
         outbox = self._outbox = Outbox(
             settings.node, client, archive, lambda results: self._tell(Answered(results)), pipeline.tell_urls_again
@@ -272,9 +271,12 @@ class Agent:
             return True
         return self._events is not None and self._events.full
 
-    def _left_to_fetch(self) -> int:
-        """How many URLs can be fetched while a parcel is filled."""
-        return self._contacts.hosts.unstarted if self.settings.fills_parcels and not self._full else 0
+    def _left_to_fetch(self, within_s: float) -> int:
+        """How many URLs can be fetched while a parcel is filled, for so long at most."""
+        if not self.settings.fills_parcels or self._full:
+            return 0
+        now = self._clocks.boot()
+        return self._contacts.hosts.may_begin(now, now + within_s)
 
     # Events and actions
 
@@ -286,12 +288,6 @@ class Agent:
         self._tick_at = None
         for action in self._contacts.handle(event, self._moment()):
             self._perform[type(action)](action)
-
-    def _hear_of_leases(self, event: Event) -> None:
-        self._tell(event)
-        if isinstance(event, RenewalEnded) and event.not_renewed:
-            # Other nodes lack work, and get these hosts once their last results are told.
-            self._settling.hurry()
 
     def _fetch_page(self, fetch: FetchPage) -> None:
         self._load.change(+1, self._clocks.boot())
@@ -403,4 +399,3 @@ class Agent:
             self._follow_settings(reply.settings)
         if reply.revoke:
             self._tell(Revoked(reply.revoke))
-            self._settling.hurry()

@@ -75,7 +75,7 @@ Held = tuple[HostWork, Arrival]
 class Settling:
     """The second half of a node's loop. `on_sending` hears which hosts have results that are about to be sent,
     `on_finished` of each result that will not change any more. `left_to_fetch` says how many URLs the node can fetch
-    while a parcel is filled."""
+    within some seconds."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Settling:
         blackbox: BlackBox,
         on_sending: Callable[[HostResults], None],
         on_finished: Callable[[Result], None],
-        left_to_fetch: Callable[[], int],
+        left_to_fetch: Callable[[float], int],
         *,
         lease_s: float,
         clocks: Clocks = CLOCKS,
@@ -110,8 +110,6 @@ class Settling:
         self._ready_at = 0.0
         self._fill_until = 0.0
         """Until when the next parcel is filled although it could go."""
-        self._hurried = False
-        """Whether somebody waits for the next parcel."""
         self._asked: dict[int, float] = {}
         """Batches whose contents are asked for: when the first page of each arrived."""
         self._late = False
@@ -185,10 +183,6 @@ class Settling:
         self._note_waiting()
         self._bytes += held_bytes(contact.capture)
         self._contacts.append(contact)
-
-    def hurry(self) -> None:
-        """Do not fill the next parcel: others wait for hosts that are given back with their last results."""
-        self._hurried = True
 
     def due(self) -> float:
         """When `step` next has something to do, infinity when only the network can say."""
@@ -350,9 +344,9 @@ class Settling:
             self._fill_until = min(now + FILL_LOOK_S, self._ready_at + self._fill_s)
             return
         sent = self._take_ready()
-        self._fill_until, self._hurried = 0.0, False
+        self._fill_until = 0.0
         if not self._ready or len(sent) == SETTLE_BATCH_MAX:
-            # Otherwise the parcel was full of links, and what is left of its results has waited long enough.
+            # Otherwise URLs have filled the parcel, and the results that it had no room for have waited as long.
             self._ready_at = now
         counts: dict[HostWork, int] = {}
         size = 0
@@ -372,13 +366,16 @@ class Settling:
 
     def _should_fill(self, now: float) -> bool:
         """Whether to wait for more although a parcel may go."""
-        if self._hurried or now >= self._ready_at + self._fill_s:
+        if now >= self._ready_at + self._fill_s:
             return False
         if not FILL_RESULTS_MIN <= len(self._ready) < SETTLE_BATCH_MAX:
             return False
         if self._bytes + self._outbox.held_bytes >= FILL_BYTES_MAX:
             return False
-        return self._left_to_fetch() > FILL_LEFT_TIMES * len(self._ready)
+        if any(host.ending for host, _ in self._ready):
+            # Somebody may wait for this host, which is given back with its last result.
+            return False
+        return self._left_to_fetch(FILL_S) > FILL_LEFT_TIMES * len(self._ready)
 
     def _take_ready(self) -> list[Held]:
         """As many results as one message may hold."""

@@ -136,7 +136,7 @@ def settling_of(parts: Parts, lease_s: float = 20.0) -> Settling:
         blackbox,
         parts.sending,
         lambda result: None,
-        lambda: parts.left_to_fetch,
+        lambda within_s: parts.left_to_fetch,
         lease_s=lease_s,
         clocks=clocks,
     )

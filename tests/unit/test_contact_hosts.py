@@ -59,6 +59,20 @@ def test_a_host_waits_for_its_first_contact_and_stops_before_its_lease_ends() ->
     assert not host.may_contact(109.0 - LEASE_MARGIN_S, 1)
 
 
+@pytest.mark.parametrize(
+    ("delay_s", "wait_s", "until", "urls"),
+    [(1.0, 0.0, 100.5, 1), (1.0, 0.0, 101.5, 2), (1.0, 0.0, 200.0, 3), (1.0, 0.9, 100.5, 0), (0.0, 0.0, 100.0, 3)],
+)
+def test_how_many_urls_of_a_host_may_be_begun_in_some_time(
+    delay_s: float, wait_s: float, until: float, urls: int
+) -> None:
+    work, table = work_on(lease(wait_s=wait_s), delay_s=delay_s, sent=100.0), HostTable()
+    table.by_name["a.test"] = work
+    assert table.may_begin(100.0, until) == urls
+    work.robots_in_flight = True
+    assert table.may_begin(100.0, until) == 0
+
+
 def test_a_host_is_contacted_by_no_more_requests_than_allowed_and_by_none_beside_robots_txt() -> None:
     host = work_on(lease())
     host.in_flight = 1

@@ -90,7 +90,7 @@ def test_results_that_make_no_sense_are_refused_and_held_against_their_node() ->
     assert made.totals(1.0).pending == 1
 
 
-@pytest.mark.parametrize(("results", "sampled"), [(1, 8), (100, 8), (101, 16), (500, 40)])
+@pytest.mark.parametrize(("results", "sampled"), [(1, 8), (100, 8), (101, 16), (500, 40), (2_000, 40)])
 def test_of_a_large_batch_as_large_a_share_of_the_links_is_checked(results: int, sampled: int) -> None:
     made = dispatcher([PAGE], shards=1)
     task = first_page(made)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from drumlin.contact.events import Granted, RenewalEnded, Tick
+from drumlin.contact.events import Granted, Tick
 from drumlin.node.agent import Agent
 from drumlin.node.calling.client import FOREVER
 from drumlin.protocol import CrawlState, Heartbeat, HeartbeatReply, HostReport, Results, Work, WorkRequest
@@ -83,24 +83,12 @@ def test_leases_that_are_revoked_are_given_back_and_others_are_kept(agent: Agent
 
 def test_only_a_node_of_a_fleet_that_can_fetch_meanwhile_fills_a_parcel(agent: Agent, around: Around) -> None:
     grant(agent, around, "a.test", "/0", "/1", "/2")
-    assert agent._left_to_fetch() == 0, "the engine of a crawl on one machine costs no calls"
+    grant(agent, around, "later.test", "/0", wait_s=5.0)
+    assert agent._left_to_fetch(0.5) == 0, "the engine of a crawl on one machine costs no calls"
     agent.settings = replace(agent.settings, fills_parcels=True)
-    assert agent._left_to_fetch() == 3
-    agent.settings = replace(agent.settings, spool_bytes_max=0)
-    assert agent._left_to_fetch() == 3, "it has no spool"
+    assert [agent._left_to_fetch(0.5), agent._left_to_fetch(100.0)] == [3, 4]
     agent._settling._late = True
-    assert agent._left_to_fetch() == 0
-
-
-def test_no_parcel_is_filled_while_others_wait_for_hosts(agent: Agent, around: Around) -> None:
-    hurried = []
-    agent._settling.hurry = lambda: hurried.append(True)  # type: ignore[method-assign]
-    agent._hear_of_leases(RenewalEnded())
-    beat(agent, around)
-    assert hurried == []
-    agent._hear_of_leases(RenewalEnded(["a.test"]))
-    beat(agent, around, revoke=["n0:a.test"])
-    assert hurried == [True, True]
+    assert agent._left_to_fetch(100.0) == 0
 
 
 def test_a_pause_gives_back_what_is_not_begun_and_a_resumed_crawl_goes_on(agent: Agent, around: Around) -> None:

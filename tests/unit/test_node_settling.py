@@ -262,29 +262,25 @@ def test_a_parcel_is_not_filled_if_nothing_is_gained_or_its_links_may_be_the_nex
     assert sent_after_s(parts, made) <= READ_WAIT_S + SETTLE_WAIT_S + 1e-9
 
 
-def test_a_parcel_goes_soon_after_little_is_left_to_fetch_or_somebody_waits_for_it(parts: Parts) -> None:
+def test_a_parcel_goes_soon_after_little_is_left_to_fetch(parts: Parts) -> None:
     made = settling_of(parts)
+    parts.left_to_fetch = 1_000
+    arrive(made, FILL_RESULTS_MIN, page=False)
+    for _ in range(3):
+        parts.now = max(parts.now, made.due())
+        made.step()
+    assert "results" not in parts.heard
+    parts.left_to_fetch = 0
+    assert sent_after_s(parts, made) <= FILL_LOOK_S + 1e-9
 
-    def fetch_all() -> None:
-        parts.left_to_fetch = 0
 
-    for end in (fetch_all, made.hurry):
-        parts.left_to_fetch = 1_000
-        arrive(made, FILL_RESULTS_MIN, page=False)
-        for _ in range(3):
-            parts.now = max(parts.now, made.due())
-            made.step()
-        assert "results" not in parts.heard
-        end()
-        assert sent_after_s(parts, made) <= FILL_LOOK_S + 1e-9
-        parts.answer()
-        parts.heard.clear()
-        # The next one is filled again.
-        parts.left_to_fetch = 1_000
-        arrive(made, FILL_RESULTS_MIN, page=False)
-        assert sent_after_s(parts, made) == pytest.approx(READ_WAIT_S + FILL_S)
-        parts.answer()
-        parts.heard.clear()
+def test_a_parcel_with_results_of_a_host_that_is_to_be_given_back_is_not_filled(parts: Parts) -> None:
+    made, ending = settling_of(parts), host("b.test")
+    parts.left_to_fetch = 1_000
+    arrive(made, FILL_RESULTS_MIN, page=False)
+    ending.ending = True
+    made.arrive(ending, arrival(page=False))
+    assert sent_after_s(parts, made) == pytest.approx(READ_WAIT_S + SETTLE_WAIT_S)
 
 
 def test_a_parcel_of_many_bytes_is_not_filled(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:

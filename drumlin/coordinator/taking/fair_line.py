@@ -38,7 +38,7 @@ class FairLine:
 
     async def take(self, owner: str, places: int) -> None:
         """Wait for a turn."""
-        if len(self) >= self._most or self._counts[owner] >= self._each_most:
+        if len(self) + places > self._most or self._counts[owner] + places > self._each_most:
             message = f"Too many {self._what} wait."
             raise Refused(503, "busy", message, "Wait as Retry-After says.", retry_after_s=self._retry_after_s)
         own = self._own_turns.setdefault(owner, asyncio.Semaphore(self._each))

@@ -29,8 +29,9 @@ from drumlin.urls import Scope, are_well_spelled, by_host, canonical, host_of, o
 SCOPE_SEEDS_TABLE = "scope_seeds"
 LINKS_SAMPLED = 8
 LINKS_SAMPLED_RESULTS = 100
-"""So many links of each hundred results of a batch are checked. If a tenth of the links are foreign, every other
-hundred is found out."""
+LINKS_SAMPLED_MAX = 40
+"""How many links of each hundred results are checked, and of a batch at most. If a tenth of the links are foreign, a
+batch of a hundred results is found out every other time."""
 LINKS_AT_ONCE = 5_000
 HREFS_AT_ONCE = 1_000
 """How many links are processed between two breaths; those that must be made canonical first take longer."""
@@ -121,7 +122,10 @@ class Findings:
         if not strange:
             return True
         await self.refresh()
-        return all([self._is_own(url) or await self._is_part_of_sitemap(of, url) for of, url in strange])
+        for of, url in strange:
+            if not self._is_own(url) and not await self._is_part_of_sitemap(of, url):
+                return False
+        return True
 
     async def _is_part_of_sitemap(self, kept: Kept, url: str) -> bool:
         """Whether a link may be out of scope because it comes from a sitemap that a robots.txt names."""
@@ -134,7 +138,7 @@ class Findings:
     def _sample(self, kept: list[Kept]) -> list[tuple[Kept, str]]:
         ends = list(accumulate(len(one.result.links) for one in kept))
         total = ends[-1] if ends else 0
-        wanted = LINKS_SAMPLED * math.ceil(len(kept) / LINKS_SAMPLED_RESULTS)
+        wanted = min(LINKS_SAMPLED_MAX, LINKS_SAMPLED * math.ceil(len(kept) / LINKS_SAMPLED_RESULTS))
         places = range(total) if total <= wanted else (self._chance.randrange(total) for _ in range(wanted))
         return [_link_at(kept, ends, place) for place in places]
 

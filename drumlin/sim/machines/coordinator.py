@@ -23,7 +23,7 @@ from drumlin.api.intake.workers import Intake
 from drumlin.api.messages.people import LeaveQuery
 from drumlin.api.routing import Call
 from drumlin.config import CrawlConfig
-from drumlin.coordinator.breathing import LoopLanes
+from drumlin.coordinator.breathing import LIGHT_WEIGHT_REMOTE, LoopLanes
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.errors import DrumlinError
@@ -276,7 +276,7 @@ class _Process:
             ends=False,
             heartbeat_s=crawl.heartbeat_s,
         )
-        dispatcher.lanes = LoopLanes()
+        dispatcher.lanes = LoopLanes(LIGHT_WEIGHT_REMOTE)
         await dispatcher.open()
         if machine.place == 0:
             for host, pages in crawl.budgets.items():

@@ -187,6 +187,18 @@ def _add_links_after_settling(replace: Replace) -> None:
     replace(Settler, "settle", settle)
 
 
+def _settle_although_links_failed(replace: Replace) -> None:
+    right = Dispatcher._offer
+
+    async def offer(self: Dispatcher, *offered: Any) -> dict[int, list[Any]]:
+        try:
+            return await right(self, *offered)
+        except EngineError:
+            return {}
+
+    replace(Dispatcher, "_offer", offer)
+
+
 def _count_pages_twice(replace: Replace) -> None:
     right = taking._counts
 
@@ -334,6 +346,10 @@ BUGS: dict[str, Bug] = {
     "an unbounded outbox": Bug("queues_are_bounded", _never_be_full, _OUTAGE),
     "links added after settling": Bug(
         "links_survive", _add_links_after_settling, _with("engine_fails_over", times=20, lasts_s=2.0, suspends=0.5)
+    ),
+    # Only one server fails: links to its shards are lost, while pages of the other shards are settled.
+    "links that were not added, and nobody asks": Bug(
+        "links_survive", _settle_although_links_failed, _with("engine_fails_over", times=8, lasts_s=10.0)
     ),
     "a budget counted twice": Bug("budgets_hold", _count_pages_twice, _swarm),
     "a retry that forgets its attempt": Bug("retries_are_counted", _forget_attempts, _swarm),

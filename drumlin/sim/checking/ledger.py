@@ -15,12 +15,13 @@ from drumlin.model import Lease, Renewal, Settled, Settlement, TaskState, Verdic
 class Held:
     """A lease that is live as far as was told."""
 
-    __slots__ = ("deadline", "host", "lease_id", "node", "urls")
+    __slots__ = ("deadline", "host", "lease_id", "node", "shard", "urls")
 
     def __init__(self, lease: Lease) -> None:
         self.host = lease.host
         self.lease_id = lease.lease_id
         self.node = lease.node
+        self.shard = lease.shard
         self.deadline = lease.deadline
         self.urls = {task.url for task in lease.tasks}
 
@@ -117,7 +118,7 @@ class Ledger:
         del self.leases[held.host]
         self._hosts_of[held.node].pop(held.host, None)
 
-    def _expired(self, arguments: tuple[float], answer: list[str]) -> None:
+    def _expired(self, arguments: tuple[Any, ...], answer: list[str]) -> None:
         for host in answer:
             held = self.leases.get(host)
             if held is not None:
@@ -126,12 +127,15 @@ class Ledger:
                 for checker in self.on_expired:
                     checker.expired(held, arguments[0])
 
-    def _released(self, arguments: tuple[Sequence[str], float], answer: int) -> None:
+    def _released(self, arguments: tuple[Any, ...], answer: int) -> None:
+        """The leases of nodes were ended: all of them, or those of the shards that are named."""
         if not answer:
             return
-        for node in arguments[0]:
-            for host in list(self._hosts_of.get(node, ())):
-                self._end(self.leases[host])
+        nodes, shards = arguments[0], arguments[2] if len(arguments) > 2 else None
+        for node in nodes:
+            for held in [self.leases[host] for host in self._hosts_of.get(node, ())]:
+                if shards is None or held.shard in shards:
+                    self._end(held)
 
     def _kept_time(self, arguments: tuple[float], answer: float) -> None:
         self.engine_now = max(self.engine_now, answer)

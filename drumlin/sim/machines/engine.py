@@ -3,18 +3,21 @@
 A call takes a moment, in which other coordinators' calls may come first, and in which the coordinator may be killed or
 frozen. While a server fails over, calls to its shards fail; those under way at that moment may have been done or not,
 and nobody is told which. What was acknowledged is kept. A coordinator can be cut off from servers that others reach,
-in one direction too: then its calls are not done, or are done and it never hears of it.
+in one direction too: then its calls are not done, or are done and it never hears of it. A call about several shards
+reaches each server by itself, so a part of it may be done and another part not (`spreading`). The small tables, claims
+and the time are on one server, so the others may fail while they go on.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import Cause, EngineError
 from drumlin.sim.machines.loop import Pause, VirtualLoop
+from drumlin.sim.machines.spreading import SPREAD, Places, Spread
 
 CALL_S_MEAN = 0.001
 CALL_S_MAX = 0.05
@@ -23,6 +26,12 @@ NO_ANSWER_S = (0.5, 5.0)
 """After how long a call that is not answered has failed. The client for Redis waits for as long at most."""
 OF_ONE_SHARD = frozenset(
     {"lease", "visit", "forget", "strike", "story", "host_note", "host_state", "count", "set_delay", "hurry"}
+)
+ROOT = 0
+"""The server that has what belongs to no shard."""
+OF_THE_ROOT = frozenset(
+    {"get_meta", "put_meta", "put_meta_if_absent", "put_entries", "get_entries", "last_entries", "get_entry"}
+    | {"delete_entries", "claim", "keep_time"}
 )
 
 
@@ -50,10 +59,13 @@ class EngineServers:
         self.count = servers
         self.watcher = watcher
         self.calls = 0
+        self.places = Places(self.memory, servers)
 
     def concerns(self, name: str, arguments: tuple[Any, ...], servers: Collection[int]) -> bool:
         """Whether a call needs one of these servers. A call about all shards needs all servers."""
-        return arguments[0] % self.count in servers if name in OF_ONE_SHARD else bool(servers)
+        if name in OF_ONE_SHARD:
+            return self.places.of_shard(arguments[0]) in servers
+        return ROOT in servers if name in OF_THE_ROOT else bool(servers)
 
 
 class EngineLink:
@@ -103,28 +115,17 @@ class EngineWire:
     def call_of(self, name: str, done: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         """The call of this name, with what can happen to it."""
         servers, process, chance, suspends = self._servers, self._process, self._chance.random, self._suspends
-        heard, link = servers.watcher.listener(name), self._link
+        heard, link, spread = servers.watcher.listener(name), self._link, SPREAD.get(name)
 
         async def call(*arguments: Any, **options: Any) -> Any:
             if not process.alive or process.frozen:
                 await process.hold()
             servers.calls += 1
-            if servers.slow_s or (suspends and chance() < suspends):
-                await self._wait()
-            if link.mute and servers.concerns(name, arguments, link.mute):
-                await self._wait_in_vain()
-                if servers.concerns(name, arguments, link.mute):
-                    raise EngineError("A server of the engine cannot be reached.", "Wait.", code=Cause.UNREACHABLE)
-            if servers.down and servers.concerns(name, arguments, servers.down):
-                raise EngineError("A server of the engine does not answer.", "Wait.", code=Cause.UNREACHABLE)
-            answer = await done(*arguments, **options)
-            if heard is not None:
-                heard(arguments, answer)
-            if link.deaf and servers.concerns(name, arguments, link.deaf):
-                await self._wait_in_vain()
-                if servers.concerns(name, arguments, link.deaf):
-                    # It is done, but the answer did not come.
-                    raise EngineError("A server of the engine did not answer.", "Wait.", code=Cause.UNCONFIRMED)
+            waits = bool(servers.slow_s or (suspends and chance() < suspends))
+            if spread is not None and (waits or servers.down or link.mute or link.deaf):
+                answer = await self._in_parts(spread, done, heard, arguments, options, waits=waits)
+            else:
+                answer = await self._whole(name, done, heard, arguments, options, waits=waits)
             if suspends and chance() < suspends:
                 await self._wait()
                 if servers.down and servers.concerns(name, arguments, servers.down):
@@ -134,9 +135,86 @@ class EngineWire:
 
         return call
 
-    async def _wait(self) -> None:
+    async def _whole(
+        self,
+        name: str,
+        done: Callable[..., Awaitable[Any]],
+        heard: Listener | None,
+        arguments: tuple[Any, ...],
+        options: Mapping[str, Any],
+        *,
+        waits: bool,
+    ) -> Any:
+        """A call that is one request to one server, or that changes nothing; or any call while nothing is wrong."""
+        servers, link = self._servers, self._link
+        if waits:
+            await self._wait()
+        if link.mute and servers.concerns(name, arguments, link.mute):
+            await self._wait_in_vain()
+            if servers.concerns(name, arguments, link.mute):
+                raise _unreachable()
+        if servers.down and servers.concerns(name, arguments, servers.down):
+            raise _unreachable()
+        answer = await done(*arguments, **options)
+        if heard is not None:
+            heard(arguments, answer)
+        if link.deaf and servers.concerns(name, arguments, link.deaf):
+            await self._wait_in_vain()
+            if servers.concerns(name, arguments, link.deaf):
+                raise _unanswered()
+        return answer
+
+    async def _in_parts(
+        self,
+        spread: Spread,
+        done: Callable[..., Awaitable[Any]],
+        heard: Listener | None,
+        arguments: tuple[Any, ...],
+        options: Mapping[str, Any],
+        *,
+        waits: bool,
+    ) -> Any:
+        """A call that is a request to each of several servers, all at the same time. Some of them may be done and
+        others not, and the coordinator is not told which."""
+        servers, link, memory = self._servers, self._link, self._servers.memory
+        parts = spread.parted(servers.places, arguments)
+        ways = sorted((self._way_s() if waits else 0.0, server) for server in parts)
+        answers: dict[int, Any] = {}
+        lacking, passed_s = list[int](), 0.0
+
+        async def reach(server: int) -> None:
+            if server in link.mute or server in servers.down:
+                lacking.append(server)
+                return
+            part = parts[server]
+            answer = await (done(*part, **options) if spread.done is None else spread.done(memory, *part, **options))
+            if heard is not None:
+                heard(part, answer)
+            answers[server] = answer
+
+        for way_s, server in ways:
+            if way_s > passed_s:
+                await self._sleep(way_s - passed_s)
+                passed_s = way_s
+            await reach(server)
+        if any(server in link.mute or server in link.deaf for server in parts):
+            await self._wait_in_vain()
+            again, lacking = lacking, []
+            for server in again:
+                await reach(server)
+        if lacking:
+            raise _unreachable()
+        if any(server in link.deaf for server in parts):
+            raise _unanswered()
+        return spread.joined(servers.places, arguments, answers)
+
+    def _way_s(self) -> float:
+        """After how long a request is done."""
         slow_s = self._servers.slow_s and self._servers.slow_s * self._chance.uniform(*SLOWNESS_VARIES)
-        await self._sleep(slow_s + min(CALL_S_MAX, self._chance.expovariate(1.0 / CALL_S_MEAN)))
+        return slow_s + min(CALL_S_MAX, self._chance.expovariate(1.0 / CALL_S_MEAN))
+
+    async def _wait(self) -> None:
+        await self._sleep(self._way_s())
 
     async def _wait_in_vain(self) -> None:
         """Wait for an answer that does not come, unless the network is whole again by then."""
@@ -150,6 +228,15 @@ class EngineWire:
         process = self._process
         if not process.alive or process.frozen:
             await process.hold()
+
+
+def _unreachable() -> EngineError:
+    return EngineError("A server of the engine does not answer.", "Wait.", code=Cause.UNREACHABLE)
+
+
+def _unanswered() -> EngineError:
+    """It is done, but the answer did not come."""
+    return EngineError("A server of the engine did not answer.", "Wait.", code=Cause.UNCONFIRMED)
 
 
 class _Contents:

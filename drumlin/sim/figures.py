@@ -18,6 +18,8 @@ SHARE_BROKEN = 0.0224
 
 SHARE_DENIED = 0.073
 """Of the URLs that were to be fetched, those that robots.txt denies."""
+SHARE_OUT_OF_REACH = 0.136
+"""Of the URLs that were to be fetched, those that were left because too many requests to their host had failed."""
 URLS_PER_HOST = 52.7
 """2,136 million URLs on 40.5 million hosts."""
 SIZE_TAIL = 1.4
@@ -39,5 +41,12 @@ SHARE_HOSTS_WITH_DELAY = 0.05
 SHARE_HOSTS_WITH_RULES = 0.3
 SHARE_HOSTS_WITHOUT_ROBOTS = 0.3
 SHARE_HOSTS_ROBOTS_ELSEWHERE = 0.02
+SHARE_MOVED_ELSEWHERE = 0.3
+"""Of the URLs that have moved, those that have moved to another host."""
+OUTAGE_S_MEAN = 3_600.0
+"""How much longer a host that is out of reach at the beginning stays so."""
+SHARE_HOSTS_ROBOTS_BROKEN = 0.01
+ROBOTS_BROKEN_S_MEAN = 300.0
+"""Hosts whose robots.txt is answered with 503 at the beginning, and for how long."""
 SHARE_HOSTS_OVERLOADED = 0.03
 """Hosts that answer 429 or 503 now and then."""

@@ -20,8 +20,9 @@ from drumlin.sim.machines.calling import Network
 from drumlin.sim.machines.coordinator import SimCoordinator
 from drumlin.sim.machines.node import SimNode
 from drumlin.sim.scenario import Scenario
-from drumlin.sim.web import ROBOTS_PATH
+from drumlin.sim.web import BUSY, ROBOTS_PATH
 
+NO_ANSWER = 0
 WARM_UP_S = 30.0
 WARM_UP_PAGES = 2.0
 """The first seconds after all nodes have joined do not count, in which they ask for robots.txt, nor the time in which
@@ -66,8 +67,14 @@ class Measures:
         self.samples: list[Sample] = []
         self.contacts = 0
         self.robots_contacts = 0
-        self.asked: set[str] = set()
-        self.asked_again = 0
+        self.fetched_twice = 0
+        """Requests for pages although an earlier one had not failed: its answer was lost with its node or its lease."""
+        self.tried_again = 0
+        """Requests that were made again because the one before had failed, or the site had asked to wait."""
+        self._failed: dict[str, bool] = {}
+        """Whether the last request for each page has failed."""
+        self.wait_s_max = 0.0
+        """The longest time from storing a page until its node knew that it is settled."""
         self._story = xxh3_64()
         """A hash of all contacts and their moments: two simulations with the same one have gone the same way."""
         self._lost: list[tuple[float, set[str]]] = []
@@ -85,10 +92,20 @@ class Measures:
         self._story.update(f"{self._simulation.now!r} {url}\n".encode())
         if url.endswith(ROBOTS_PATH):
             self.robots_contacts += 1
-        elif url in self.asked:
-            self.asked_again += 1
-        else:
-            self.asked.add(url)
+
+    def sent(self, fetch: FetchPage | FetchRobots) -> None:
+        """A request leaves a node."""
+        if not isinstance(fetch, FetchPage):
+            return
+        failed = self._failed.get(fetch.url)
+        self._failed[fetch.url] = False
+        if failed is not None:
+            self.tried_again += failed
+            self.fetched_twice += not failed
+
+    def waited(self, seconds: float) -> None:
+        """A page that was stored is settled, as its node has heard now."""
+        self.wait_s_max = max(self.wait_s_max, seconds)
 
     def lost(self, lease_ids: set[str]) -> None:
         """Nodes that held these leases were killed now."""
@@ -120,7 +137,10 @@ class Measures:
     def request_ended(self, fetch: FetchPage | FetchRobots, seconds: float, status: int) -> None:
         """A request has ended for its node. One for a page that had come before is not part of what pages cost: it is a
         loss."""
-        if not isinstance(fetch, FetchPage) or fetch.url in self._answered:
+        if not isinstance(fetch, FetchPage):
+            return
+        self._failed[fetch.url] = status == NO_ANSWER or status in BUSY
+        if fetch.url in self._answered:
             return
         self.requests += 1
         self.requests_s += seconds
@@ -181,11 +201,12 @@ class Measures:
             "pages_per_s": round(pages / max(simulation.now, 1e-9), 2),
             "goodput_share": round(done / possible, 4) if possible else 0.0,
             "contacts": self.contacts,
-            "asked_again": self.asked_again,
+            "fetched_twice": self.fetched_twice,
+            "tried_again": self.tried_again,
             "leases_lost": simulation.ledger.leases_lost,
             "recovery_s_max": max(self.recovered_s, default=0.0),
             "messages_per_page": round(simulation.network.messages / pages, 2),
             "bytes_per_page": round(simulation.network.bytes / pages),
             "story": self._story.hexdigest(),
-            "lag_s_max": round(max((sample.lag_s for sample in self.samples), default=0.0), 3),
+            "wait_s_max": round(self.wait_s_max, 3),
         }

@@ -48,7 +48,7 @@ class Simulation:
         self.network.servers = list(self.coordinators)
         timeout_s = scenario.config().fetch_timeout_s
         self.measures = Measures(self)
-        heard = (self._sent, self.measures.request_ended)
+        heard = (self._sent, self.measures.request_ended, self.measures.waited)
         around = Surroundings(self.loop, self.network, self.web, scenario.coordinators, timeout_s, *heard)
         self.nodes = [self._node(around, number) for number in range(scenario.nodes)]
         self._machines = Machines(self.loop, self.nodes, self.coordinators, self.network, self.servers, self.web)
@@ -184,6 +184,7 @@ class Simulation:
     # What is heard on the way
 
     def _sent(self, node: SimNode, fetch: FetchPage | FetchRobots) -> None:
+        self.measures.sent(fetch)
         for checker in self._on_sent:
             checker.sent(node, fetch)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, TypeVar
 
 import msgspec
 
 from drumlin.sim.faults import Fault
 from drumlin.sim.machines.calling import Network
 from drumlin.sim.machines.coordinator import SimCoordinator
-from drumlin.sim.machines.engine import EngineServers
+from drumlin.sim.machines.engine import EngineLink, EngineServers
 from drumlin.sim.machines.loop import VirtualLoop
 from drumlin.sim.machines.node import SimNode
 from drumlin.sim.web import Web
@@ -25,6 +28,8 @@ HOSTS_DOWN_SHARE = (0.01, 0.1)
 LIES_EVERY_S = 3.0
 
 End = Callable[[], None]
+Machine = TypeVar("Machine", SimNode, SimCoordinator)
+DOWN, FROZEN = "down", "frozen"
 
 
 class Machines(msgspec.Struct):
@@ -36,6 +41,12 @@ class Machines(msgspec.Struct):
     network: Network
     servers: EngineServers
     web: Web
+    numbers: Iterator[int] = msgspec.field(default_factory=lambda: count(1))
+    """Each change by a fault has a number of its own."""
+    troubles: dict[tuple[int, str], dict[int, Any]] = {}
+    """For each thing and field that faults have changed: what it was before, and what each fault at work wants."""
+    at_work: Counter[tuple[int, str]] = msgspec.field(default_factory=Counter)
+    """How many faults of a kind are at work on each machine."""
 
     def struck(self, fault: Fault, chance: random.Random) -> list[SimNode]:
         """The nodes that a fault strikes: at least one."""
@@ -58,49 +69,86 @@ def _all(acts: list[End]) -> End:
     return end
 
 
+# Faults of the same kind may overlap. One that ends must not end the others.
+
+
+def _change(machines: Machines, thing: object, field: str, value: Any) -> End:
+    """Give a field another value while the fault lasts. Of several faults the latest counts; sets are joined."""
+    key, number = (id(thing), field), next(machines.numbers)
+    wanted = machines.troubles.setdefault(key, {0: getattr(thing, field)})
+    wanted[number] = value
+
+    def apply() -> None:
+        before, *values = wanted.values()
+        joined = isinstance(before, frozenset)
+        setattr(thing, field, before.union(*values) if joined else values[-1] if values else before)
+
+    def end() -> None:
+        del wanted[number]
+        apply()
+        if len(wanted) == 1:
+            del machines.troubles[key]
+
+    apply()
+    return end
+
+
+def _when_over(machines: Machines, kind: str, struck: Sequence[Machine], act: Callable[[Machine], None]) -> End:
+    """Have something done to each machine when no fault of this kind is at work on it any more."""
+    at_work = machines.at_work
+    at_work.update((id(machine), kind) for machine in struck)
+
+    def end() -> None:
+        for machine in struck:
+            at_work[id(machine), kind] -= 1
+            if not at_work[id(machine), kind]:
+                act(machine)
+
+    return end
+
+
 # Nodes
 
 
 def _kill_nodes(machines: Machines, fault: Fault, chance: random.Random) -> End:
-    struck = machines.struck(fault, chance)
+    # Nodes that are away come back when it is their time.
+    struck = [node for node in machines.struck(fault, chance) if node.alive or machines.at_work[id(node), DOWN]]
     for node in struck:
         node.kill(disk_lost=fault.kind == "nodes_killed_with_disks")
-    return _all([node.start for node in struck])
+    return _when_over(machines, DOWN, struck, SimNode.start)
 
 
 def _freeze_nodes(machines: Machines, fault: Fault, chance: random.Random) -> End:
     struck = machines.struck(fault, chance)
     for node in struck:
         node.freeze()
-    return _all([node.thaw for node in struck])
+    return _when_over(machines, FROZEN, struck, SimNode.thaw)
 
 
 def _slow_nodes(machines: Machines, fault: Fault, chance: random.Random) -> End:
     struck = machines.struck(fault, chance)
-    for node in struck:
-        node.lag_s = chance.uniform(*LAG_S)
-
-    def end() -> None:
-        for node in struck:
-            node.lag_s = 0.0
-
-    return end
+    return _all([_change(machines, node, "lag_s", chance.uniform(*LAG_S)) for node in struck])
 
 
 def _cut_off(machines: Machines, fault: Fault, chance: random.Random) -> End:
     """Cut nodes off from all coordinators or from some, in one direction or both."""
     struck = machines.struck(fault, chance)
-    places = range(len(machines.coordinators))
+    return _cut(machines, fault, struck, range(len(machines.coordinators)), chance)
+
+
+def _cut(
+    machines: Machines,
+    fault: Fault,
+    struck: Sequence[SimNode | EngineLink],
+    places: Sequence[int],
+    chance: random.Random,
+) -> End:
     cut = frozenset(chance.sample(places, chance.randint(1, len(places))))
-    for node in struck:
-        node.mute = cut if fault.kind != "nodes_deaf" else frozenset()
-        node.deaf = cut if fault.kind != "nodes_mute" else frozenset()
+    fields = [field for field in ("mute", "deaf") if not fault.kind.endswith(_OTHER_WAY[field])]
+    return _all([_change(machines, one, field, cut) for one in struck for field in fields])
 
-    def end() -> None:
-        for node in struck:
-            node.mute = node.deaf = frozenset()
 
-    return end
+_OTHER_WAY = {"mute": "_deaf", "deaf": "_mute"}
 
 
 def _drain_nodes(machines: Machines, fault: Fault, chance: random.Random) -> End:
@@ -115,27 +163,13 @@ def _step_calendars(machines: Machines, fault: Fault, chance: random.Random) -> 
     clocks = [node.clock for node in machines.struck(fault, chance)]
     if fault.kind == "coordinator_calendar_stepped":
         clocks = [chance.choice(machines.coordinators).clock]
-    for clock in clocks:
-        clock.step_s = chance.choice(STEPS_S)
-
-    def end() -> None:
-        for clock in clocks:
-            clock.step_s = 0.0
-
-    return end
+    return _all([_change(machines, clock, "step_s", chance.choice(STEPS_S)) for clock in clocks])
 
 
 def _fill_disks(machines: Machines, fault: Fault, chance: random.Random) -> End:
     struck = machines.struck(fault, chance)
-    for node in struck:
-        node.disk.full = True
-
-    def end() -> None:
-        for node in struck:
-            node.disk.full = False
-            node.start()
-
-    return end
+    room = [_change(machines, node.disk, "full", True) for node in struck]
+    return _all(room + [node.start for node in struck])
 
 
 def _lie(machines: Machines, fault: Fault, chance: random.Random) -> End:
@@ -155,51 +189,36 @@ def _kill_coordinators(machines: Machines, fault: Fault, chance: random.Random) 
     struck = machines.coordinators if everyone else [chance.choice(machines.coordinators)]
     for coordinator in struck:
         coordinator.kill()
-    return _all([coordinator.start for coordinator in struck])
+    return _when_over(machines, DOWN, struck, SimCoordinator.start)
 
 
 def _freeze_coordinator(machines: Machines, fault: Fault, chance: random.Random) -> End:
-    struck = chance.choice(machines.coordinators)
-    struck.freeze()
-    return struck.thaw
+    struck = [chance.choice(machines.coordinators)]
+    struck[0].freeze()
+    return _when_over(machines, FROZEN, struck, SimCoordinator.thaw)
 
 
 def _cut_coordinator_off(machines: Machines, fault: Fault, chance: random.Random) -> End:
     """Cut a coordinator off from all servers of the engine or from some, in one direction or both."""
     link = chance.choice(machines.coordinators).link
-    servers = range(machines.servers.count)
-    cut = frozenset(chance.sample(servers, chance.randint(1, len(servers))))
-    link.mute = cut if fault.kind != "coordinator_deaf" else frozenset()
-    link.deaf = cut if fault.kind != "coordinator_mute" else frozenset()
-
-    def end() -> None:
-        link.mute = link.deaf = frozenset()
-
-    return end
+    return _cut(machines, fault, [link], range(machines.servers.count), chance)
 
 
 # The engine, the network, sites
 
 
 def _slow_engine(machines: Machines, fault: Fault, chance: random.Random) -> End:
-    machines.servers.slow_s = chance.uniform(*ENGINE_SLOW_S)
-
-    def end() -> None:
-        machines.servers.slow_s = 0.0
-
-    return end
+    return _change(machines, machines.servers, "slow_s", chance.uniform(*ENGINE_SLOW_S))
 
 
 def _fail_over(machines: Machines, fault: Fault, chance: random.Random) -> End:
     server = chance.randrange(machines.servers.count)
-    machines.servers.down.add(server)
-    return lambda: machines.servers.down.discard(server)
+    return _change(machines, machines.servers, "down", frozenset({server}))
 
 
 def _trouble_messages(machines: Machines, fault: Fault, chance: random.Random) -> End:
-    network, (field, bounds) = machines.network, _TROUBLES[fault.kind]
-    setattr(network, field, chance.uniform(*bounds))
-    return lambda: setattr(network, field, 0.0)
+    field, bounds = _TROUBLES[fault.kind]
+    return _change(machines, machines.network, field, chance.uniform(*bounds))
 
 
 _TROUBLES = {
@@ -212,7 +231,7 @@ _TROUBLES = {
 def _take_hosts_down(machines: Machines, fault: Fault, chance: random.Random) -> End:
     hosts = machines.web.hosts
     for host in chance.sample(hosts, max(1, int(chance.uniform(*HOSTS_DOWN_SHARE) * len(hosts)))):
-        host.down_until = machines.loop.now + fault.lasts_s
+        host.down_until = max(host.down_until, machines.loop.now + fault.lasts_s)
     return lambda: None
 
 

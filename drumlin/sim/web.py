@@ -62,6 +62,8 @@ class WebHost:
         "paused_url",
         "robots",
         "robots_at",
+        "robots_broken_until",
+        "robots_heard",
         "size",
         "way_s",
     )
@@ -81,6 +83,9 @@ class WebHost:
         self.robots = b"" if without and chance.random() < figures.SHARE_HOSTS_WITHOUT_ROBOTS else self._rules()
         self.robots_at = ""
         """The URL that its robots.txt redirects to, if it does."""
+        self.robots_broken_until = 0.0
+        self.robots_heard = False
+        """Whether it has ever told its rules, or that there are none."""
         self.overloaded = chance.random() < figures.SHARE_HOSTS_OVERLOADED
         self.paused_until = 0.0
         """Until when it has asked to be left alone, and in answer to which URL."""
@@ -99,7 +104,7 @@ def _head(status: int, *fields: bytes) -> list[bytes]:
 
 
 _HTML, _TEXT = b"Content-Type: text/html\r\n", b"Content-Type: text/plain\r\n"
-_HEADS = {status: _head(status, _HTML) for status in (200, 403, 404, 410)}
+_HEADS = {status: _head(status, _HTML) for status in (200, 403, 404, 410, 503)}
 _ROBOTS_HEAD = _head(200, _TEXT)
 BUSY = (429, 503)
 _BUSY_HEADS = {
@@ -128,8 +133,23 @@ class Web:
         self.by_name = {host.name: host for host in self.hosts}
         for host in self.hosts:
             if not host.denies and not host.delay_s and chance.random() < figures.SHARE_HOSTS_ROBOTS_ELSEWHERE:
-                host.robots_at = f"{SCHEME}{chance.choice(self.hosts).name}{ROBOTS_PATH}"
+                self._have_rules_elsewhere(host, chance.choice(self.hosts))
+        self._draw_outages(random.Random(f"{seed}/outages"))
         self.on_contact: Callable[[WebHost, str, float], None] = lambda host, url, now: None
+
+    @staticmethod
+    def _have_rules_elsewhere(host: WebHost, other: WebHost) -> None:
+        """The rules of the other host hold for this one too."""
+        if not other.robots_at and not other.delay_s:
+            host.robots_at = f"{SCHEME}{other.name}{ROBOTS_PATH}"
+            host.denies = other.denies
+
+    def _draw_outages(self, chance: random.Random) -> None:
+        for host in self.hosts:
+            if chance.random() < figures.SHARE_OUT_OF_REACH:
+                host.down_until = chance.expovariate(1.0 / figures.OUTAGE_S_MEAN)
+            elif chance.random() < figures.SHARE_HOSTS_ROBOTS_BROKEN:
+                host.robots_broken_until = chance.expovariate(1.0 / figures.ROBOTS_BROKEN_S_MEAN)
 
     def seeds(self) -> list[str]:
         """The first pages of every host: a crawl that is well under way knows some of each."""
@@ -172,14 +192,17 @@ class Web:
         if host.down_until > now:
             return WebAnswer(failure=FailureKind.RESET)
         if url.endswith(ROBOTS_PATH):
-            return self._robots(host)
+            return self._robots(host, now)
         if host.overloaded and host.contacts % OVERLOADED_EVERY == 0:
             return self._busy(host, url, now)
         answer = self._page(host, url, attempt)
         answer.thinking_s = host.latency_s * (0.5 + self._drawn(f"{url} {attempt}"))
         return answer
 
-    def _robots(self, host: WebHost) -> WebAnswer:
+    def _robots(self, host: WebHost, now: float) -> WebAnswer:
+        if host.robots_broken_until > now:
+            return WebAnswer(503, _HEADS[503], _SHORT, thinking_s=host.latency_s)
+        host.robots_heard = True
         if host.robots_at:
             head = _head(301, b"Location: %b\r\n" % host.robots_at.encode())
             return WebAnswer(301, head, thinking_s=host.latency_s)
@@ -209,9 +232,14 @@ class Web:
                 return WebAnswer(200, _HEADS[200], _BODIES[0])
             return WebAnswer(failure=FailureKind.TIMEOUT if host.number % 2 else FailureKind.RESET)
         if status < 400:
-            page = int(url.rpartition("/")[2])
-            return WebAnswer(status, _head(status, b"Location: %b\r\n" % self.url(host, page // CHILDREN).encode()))
+            return WebAnswer(status, _head(status, b"Location: %b\r\n" % self._moved_to(host, url).encode()))
         return WebAnswer(status, _HEADS[status], _SHORT)
+
+    def _moved_to(self, host: WebHost, url: str) -> str:
+        drawn = self._drawn(f"{url} moved")
+        if drawn < figures.SHARE_MOVED_ELSEWHERE:
+            return self.url(self.hosts[int(drawn / figures.SHARE_MOVED_ELSEWHERE * len(self.hosts))], 0)
+        return self.url(host, int(url.rpartition("/")[2]) // CHILDREN)
 
 
 _ENDS = [

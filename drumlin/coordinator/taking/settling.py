@@ -305,7 +305,7 @@ class Settler:
     async def _before(self, reports: list[HostReport]) -> dict[str, HostState]:
         """The earlier states of hosts that are reported to be in back-off."""
         states: dict[str, HostState] = {}
-        for host in {report.host for report in reports if needs_before(report)}:
+        for host in dict.fromkeys(report.host for report in reports if needs_before(report)):
             state = await self._engine.host_state(self._engine.shard_of(host), host)
             if state is not None:
                 states[host] = state

@@ -10,7 +10,14 @@ To add one, write a class with a `name` and any of the methods of `base.Checker`
 from __future__ import annotations
 
 from drumlin.sim.checking.base import Checker, Violation, World
-from drumlin.sim.checking.health import LagIsBounded, NeverIdle, QueuesAreBounded, SpeedReturns
+from drumlin.sim.checking.health import (
+    LagIsBounded,
+    NeverIdle,
+    NodesComeBack,
+    NothingWaitsTooLong,
+    QueuesAreBounded,
+    SpeedReturns,
+)
 from drumlin.sim.checking.leases import EngineTimeIsSteady, LeasesEnd, OneLiveLease
 from drumlin.sim.checking.ledger import Ledger
 from drumlin.sim.checking.results import (
@@ -46,6 +53,8 @@ def every_checker(world: World, ledger: Ledger) -> list[Checker]:
         BudgetsHold(world, ledger),
         HostBudgetsHold(world, ledger),
         NeverIdle(world, ledger),
+        NodesComeBack(world, ledger),
+        NothingWaitsTooLong(world, ledger),
         LagIsBounded(world, ledger),
         QueuesAreBounded(world, ledger),
         SpeedReturns(world, ledger),

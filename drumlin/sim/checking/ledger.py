@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from drumlin.engines.base import Added
 from drumlin.model import Lease, Renewal, Settled, Settlement, TaskState, Verdict
 
 
@@ -47,6 +48,8 @@ class Ledger:
         """The hosts that each node holds."""
         self.engine_now = 0.0
         """The latest time that any coordinator has told the engine."""
+        self.accepted = 0
+        """How many URLs were accepted."""
         self.pages = 0
         """How many URLs ended with a page, each counted once."""
         self.settled = 0
@@ -56,6 +59,7 @@ class Ledger:
         self.on_settled: list[Reader] = []
         self.on_passed: list[Reader] = []
         self._take: dict[str, Callable[[Any, Any], None]] = {
+            "add_all": self._added,
             "lease": self._leased,
             "visit": self._visited,
             "extend_all": self._extended,
@@ -68,6 +72,9 @@ class Ledger:
     def listener(self, name: str) -> Callable[[Any, Any], None] | None:
         """Who takes down the calls of the engine of this name."""
         return self._take.get(name)
+
+    def _added(self, arguments: tuple[Any, ...], answer: dict[int, list[Added]]) -> None:
+        self.accepted += sum([added.count(Added.ADDED) for added in answer.values()])
 
     def _leased(self, arguments: tuple[Any, ...], answer: list[Lease]) -> None:
         for lease in answer:

@@ -11,6 +11,7 @@ from drumlin.sim.checking.base import Checker, World
 from drumlin.sim.checking.ledger import Ledger
 from drumlin.urls import host_of, identity
 
+OK = 200
 ENDED = (TaskState.DONE, TaskState.DEAD)
 
 
@@ -22,6 +23,9 @@ class OneState(Checker):
     def looked(self) -> None:
         for shard in self._world.memory._shards:
             self._check_totals(shard)
+        known = sum([len(shard.entries) for shard in self._world.memory._shards])
+        if known != self._ledger.accepted:
+            raise self.broken(f"{self._ledger.accepted} URLs were accepted and {known} are known")
 
     def _check_totals(self, shard: Shard) -> None:
         queued = sum([len(host.queue) for host in shard.hosts.values()])
@@ -40,6 +44,25 @@ class OneState(Checker):
             for state, count in shard.totals.items():
                 if counts[state] != count:
                     raise self.broken(f"{count} URLs are said to be {state}, but {counts[state]} are")
+            self._check_places(shard)
+
+    def _check_places(self, shard: Shard) -> None:
+        """Each URL is where its state says, once, and nowhere else. (Those that have ended are nowhere.)"""
+        places = {
+            TaskState.QUEUED: Counter[str](),
+            TaskState.LEASED: Counter[str](),
+            TaskState.SCHEDULED: Counter[str](),
+        }
+        for host in shard.hosts.values():
+            places[TaskState.QUEUED].update(url for _, _, url in host.queue)
+        for host in shard.leased.values():
+            places[TaskState.LEASED].update(host.grant.urls if host.grant is not None else ())
+        places[TaskState.SCHEDULED].update(url for _, _, url in shard.scheduled)
+        for entry in shard.entries.values():
+            url = entry.task.url
+            for state, found in places.items():
+                if found[url] != (entry.state is state):
+                    raise self.broken(f"{url} is {entry.state}, and {found[url]} times among those {state}")
 
 
 class AcknowledgedSurvives(Checker):
@@ -83,7 +106,11 @@ class LinksSurvive(Checker):
         for place, result in enumerate(results.results):
             if place in rejected:
                 continue
-            for url in result.links:
+            # What the page leads to, not only what the node has told of it: a node leaves out what it told before.
+            found = self._world.web.links(result.url) if result.status_code == OK else result.links
+            if result.redirect_to:
+                found = [*found, result.redirect_to]
+            for url in found:
                 if identity(url) not in memory._shards[memory.shard_of(host_of(url))].entries:
                     raise self.broken(f"{result.url} is acknowledged, but its link {url} is not known")
 

@@ -62,19 +62,14 @@ class RetryAfterIsHonoured(Checker):
 
 
 class NothingDenied(Checker):
-    """robots.txt is asked for before any page, and what it denies is never asked for."""
+    """A host has told its rules before any page is asked for, and what they deny is never asked for."""
 
     name = "nothing_denied"
 
-    def __init__(self, world: World, ledger: Ledger) -> None:
-        super().__init__(world, ledger)
-        self._asked: set[str] = set()
-
     def contacted(self, host: WebHost, url: str, now: float) -> None:
         if url.endswith(ROBOTS_PATH):
-            self._asked.add(host.name)
             return
-        if host.name not in self._asked and not host.robots_at:
-            raise self.broken(f"{url} is asked for before its host's robots.txt")
+        if not host.robots_heard:
+            raise self.broken(f"{url} is asked for before its host has answered for robots.txt")
         if host.denies and url.startswith(DENIED_START, len(SCHEME) + len(host.name)):
             raise self.broken(f"{url} is asked for, which robots.txt denies")

@@ -40,7 +40,7 @@ class Caller(Protocol):
 class Exchange:
     """One call on its way to a coordinator and back."""
 
-    __slots__ = ("call", "caller", "client", "incarnation", "over", "place", "sender", "started", "timeouts")
+    __slots__ = ("call", "caller", "client", "doubled", "incarnation", "over", "place", "sender", "started", "timeouts")
 
     def __init__(self, client: SimClient, caller: Caller, call: _Call, place: int, started: float) -> None:
         self.client = client
@@ -53,6 +53,8 @@ class Exchange:
         self.started = started
         self.over = False
         """Whether the node waits no more."""
+        self.doubled = False
+        """Whether the network has made two of it. The second one is read however late it comes."""
         self.timeouts: Timeouts | None = None
         """What would end it, once it is sent."""
 
@@ -120,7 +122,7 @@ class Network:
     """Carries messages. Its troubles are set by faults."""
 
     def __init__(self, loop: VirtualLoop, chance: random.Random, way_s: float) -> None:
-        """`way_s` is how long a message takes one way, on average, where nothing is in its way."""
+        """A message takes a fifth of `way_s` one way and, on average, `way_s` more, where nothing is in its way."""
         self._loop = loop
         self._chance = chance
         self._mean_s = way_s
@@ -148,6 +150,7 @@ class Network:
             return
         loop.at(loop.now + way_s, self._arrive, exchange)
         if self.duplication and self._chance.random() < self.duplication:
+            exchange.doubled = True
             loop.at(loop.now + way_s + self._way_s(caller), self._arrive, exchange)
 
     def _arrive(self, exchange: Exchange) -> None:

@@ -79,7 +79,7 @@ class SimCall(Call):
         self.address = ""
         self.calendar = time.calendar
         self.identity = _identity(node)
-        self.gone = lambda: exchange.over
+        self.gone = lambda: exchange.over and not exchange.doubled
 
     @property
     def node_id(self) -> str:

@@ -7,7 +7,7 @@ decide nothing.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from drumlin.node.keeping.archive import Archive, Arrival, Contact, StoredBatch
 from drumlin.node.keeping.blackbox import BlackBox
 from drumlin.node.keeping.journal import Answer, Entry, Journal, JournalBatch, kept_receipts
 from drumlin.protocol import Accepted
+from drumlin.sim.machines.loop import VirtualLoop
 
 SEGMENT_BATCHES = 10
 """After so many batches a journal is deleted when all of them are answered, as that of a complete segment is. A real
@@ -52,19 +53,22 @@ class JournalFile(AppendFile):
 
 
 class _Segment:
-    """A journal that is being written, and how many of its batches are not answered."""
+    """A journal that is being written, how many batches it has, and since when those wait that are not answered."""
 
     def __init__(self, disk: NodeDisk, number: int) -> None:
         self.file = JournalFile(disk, number)
         self.journal = Journal(self.file)
-        self.batches = self.waiting = 0
+        self.batches = 0
+        self.waiting: dict[int, float] = {}
 
 
 class SimArchive(Archive):
     """The archive of a simulated node: the order of writing is the real one, on a simulated disk."""
 
-    def __init__(self, disk: NodeDisk) -> None:
+    def __init__(self, disk: NodeDisk, loop: VirtualLoop, on_wait: Callable[[float], None]) -> None:
         self._disk = disk
+        self._loop = loop
+        self._on_wait = on_wait
         self._numbers = 0
         self._open: _Segment | None = None
 
@@ -73,7 +77,7 @@ class SimArchive(Archive):
         entries = [Entry(one.result, one.fetch, "", 0, "") for one in arrivals]
         number = segment.journal.append(JournalBatch(entries))
         segment.batches += 1
-        segment.waiting += 1
+        segment.waiting[number] = self._loop.now
         return StoredBatch(cast(Any, segment), number, arrivals)
 
     def _begin(self) -> _Segment:
@@ -86,7 +90,7 @@ class SimArchive(Archive):
         segment: Any = batch.segment
         answer = Answer(batch.number, accepted.rejected_at, accepted.duplicates, kept_receipts(accepted))
         segment.journal.answered(answer)
-        segment.waiting -= 1
+        self._on_wait(self._loop.now - segment.waiting.pop(batch.number))
         if segment.batches >= SEGMENT_BATCHES and segment is self._open:
             self._open = None
         if segment is not self._open and not segment.waiting:

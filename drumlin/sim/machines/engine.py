@@ -52,7 +52,7 @@ class EngineServers:
     def __init__(self, loop: VirtualLoop, shards: int, servers: int, watcher: Watcher) -> None:
         self.memory = MemoryEngine(shards)
         self.loop = loop
-        self.down: set[int] = set()
+        self.down: frozenset[int] = frozenset()
         """Servers that do not answer at the moment."""
         self.slow_s = 0.0
         """How long every call takes on average while servers are slow."""

@@ -96,6 +96,8 @@ class Surroundings(msgspec.Struct):
     """Hears of a request that leaves a node."""
     on_end: Callable[[FetchPage | FetchRobots, float, int], None]
     """Hears of a request that has ended for its node: after how many seconds, and with which status."""
+    on_wait: Callable[[float], None]
+    """Hears for how long pages have waited to be settled, when they are."""
 
 
 class SimNode:
@@ -384,7 +386,7 @@ class SimNode:
             self._fetcher,
             client,
             pipeline,
-            SimArchive(self.disk),
+            SimArchive(self.disk, self.around.loop, self.around.on_wait),
             NoBlackBox(),
             clocks=self.clock.both,
             chance=self.chance.random,

@@ -47,6 +47,9 @@ from drumlin.model import (
     Visit,
 )
 
+REFUSED = b"-"
+"""Stands for the last attempt at a task of which a result was refused because another lease held it; see `settle_all`.
+No real attempt has this id."""
 SHARD_COUNT_DEFAULT = 1
 SHARD_COUNT_MAX = 65_535
 # `expire_all` ends at most so many leases and queues at most so many scheduled tasks of each shard, to keep it short.
@@ -174,9 +177,11 @@ class Engine(Protocol):
         2. With the id of the live lease, a task of that lease is `SETTLED`.
         3. With the id of a lease that is no longer live, a task that no lease holds and that was never settled is
            `SETTLED` too: its page was fetched and stored, and fetching it again would help nobody.
-        4. Everything else is `STALE`.
+        4. Everything else is `STALE`, and stays so: a node throws away what was refused, so it must not count when the
+           same message comes again. Therefore a task that was never settled, and that another lease holds when a result
+           is refused, is marked with `REFUSED` as its attempt; then rule 3 no longer fits.
 
-        Only `SETTLED` changes the task: it becomes done, scheduled or dead, gets one more attempt if it was
+        Only `SETTLED` changes the task otherwise: it becomes done, scheduled or dead, gets one more attempt if it was
         `attempted`, and its `counts` are added to the shard's counters.
 
         With the id of the live lease, the host's next contact is raised to `next_contact`; `delay_s`, `note`,

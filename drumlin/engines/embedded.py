@@ -84,6 +84,11 @@ def verdict_on(settled: Settled, task_id: int, attempt_id: bytes, live: bool, le
     return Verdict.STALE if leased or ended or attempt_id else Verdict.SETTLED
 
 
+def refuses_for_good(settled: Settled, task_id: int, attempt_id: bytes, live: bool, leased: bool) -> bool:
+    """Whether a task is to be marked with `REFUSED`, since this result is refused because another lease holds it."""
+    return leased and not live and not attempt_id and task_id == settled.task_id
+
+
 class EmbeddedContents:
     """`base.Contents` over an index in this process."""
 

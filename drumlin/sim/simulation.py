@@ -48,8 +48,9 @@ class Simulation:
         self.network.servers = list(self.coordinators)
         timeout_s = scenario.config().fetch_timeout_s
         self.measures = Measures(self)
-        heard = (self._sent, self.measures.request_ended, self.measures.waited)
+        heard = (self._sent, self.measures.request_ended, self.measures.waited, self._published, self._disk_lost)
         around = Surroundings(self.loop, self.network, self.web, scenario.coordinators, timeout_s, *heard)
+        self.liars = around.liars
         self.nodes = [self._node(around, number) for number in range(scenario.nodes)]
         self._machines = Machines(self.loop, self.nodes, self.coordinators, self.network, self.servers, self.web)
         self.checkers = every_checker(self, self.ledger)
@@ -58,6 +59,8 @@ class Simulation:
         self._on_contacted = overriding(self.checkers, "contacted")
         self._on_accepted = overriding(self.checkers, "accepted")
         self._on_looked = overriding(self.checkers, "looked")
+        self._on_published = overriding(self.checkers, "published")
+        self._on_disk_lost = overriding(self.checkers, "disk_lost")
         self.web.on_contact = self._contacted
         self._at_work = 0
         self._quiet_since = 0.0
@@ -192,6 +195,14 @@ class Simulation:
         self.measures.contacted(url)
         for checker in self._on_contacted:
             checker.contacted(host, url, now)
+
+    def _published(self, urls: Sequence[str]) -> None:
+        for checker in self._on_published:
+            checker.published(urls)
+
+    def _disk_lost(self, urls: Sequence[str]) -> None:
+        for checker in self._on_disk_lost:
+            checker.disk_lost(urls)
 
     def _accepted(self, node: str, results: Results, accepted: Accepted) -> None:
         for checker in self._on_accepted:

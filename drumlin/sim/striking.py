@@ -175,8 +175,9 @@ def _fill_disks(machines: Machines, fault: Fault, chance: random.Random) -> End:
 def _lie(machines: Machines, fault: Fault, chance: random.Random) -> End:
     """Some nodes send results that nobody gave them, and speak of hosts that others hold."""
     struck = machines.struck(fault, chance)
+    honest = [node for node in machines.nodes if node not in struck]
     for node in struck:
-        node.lie(chance.choice(machines.nodes).name, LIES_EVERY_S)
+        node.lie(chance.choice(honest or struck), LIES_EVERY_S)
     # Liars are in quarantine by then. Whoever runs them puts honest ones into their places, under other names.
     return _all([node.replace for node in struck])
 

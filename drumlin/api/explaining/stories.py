@@ -23,6 +23,7 @@ from drumlin.api.messages.hosts import (
 )
 from drumlin.api.messages.people import dead_letter_view
 from drumlin.coordinator.calendar import Calendar
+from drumlin.engines.base import REFUSED
 from drumlin.frontier import RETRY_RULES, priority_parts
 from drumlin.lines import counted
 from drumlin.model import DeadLetter, FailureKind, HostState, Outcome, Task, TaskState, TaskStory
@@ -85,7 +86,7 @@ def url_story(known: Known) -> URLStory:
         attempts=task.failures if task else None,
         first_seen=task.added if task else None,
         retry_at=retry_at,
-        capture_id=story.attempt_id.decode("utf-8", "replace"),
+        capture_id="" if story.attempt_id == REFUSED else story.attempt_id.decode("utf-8", "replace"),
         lease_node=state.node if state and held else "",
         lease_until=state.deadline if state and held else None,
         dead_letter=dead_letter_view(known.letter) if known.letter else None,

@@ -54,6 +54,29 @@ class SettlingConformance(ConformanceBase):
         report = [settlement(current, settled(current.tasks[0], b"2"))]
         assert engine.settle(late.shard, report, 122.0) == [[Verdict.SETTLED]]
 
+    def test_what_was_refused_once_never_counts_though_nobody_holds_the_task_any_more(
+        self, engine: BlockingEngine
+    ) -> None:
+        """Its node has thrown the page away by then. The same message may come twice, or wait in a coordinator."""
+        self.seed(engine, count=1)
+        late = self.lease_one(engine)
+        engine.expire_all(110.0)
+        lost = self.lease_one(engine, 120.0)
+        report = [settlement(late, settled(late.tasks[0], b"1", counts={"pages": 1}, size=7))]
+        assert engine.settle(late.shard, report, 121.0) == [[Verdict.STALE]]
+        engine.expire_all(lost.deadline)
+        assert engine.preview(late.shard, report) == [Preview(False, [Verdict.STALE])]
+        assert engine.settle(late.shard, report, lost.deadline + 1.0) == [[Verdict.STALE]]
+        # Nor does that of the second lease, which came too late as well. The task goes to a third, which settles it.
+        other = [settlement(lost, settled(lost.tasks[0], b"2"))]
+        assert engine.settle(late.shard, other, lost.deadline + 1.0) == [[Verdict.STALE]]
+        third = self.lease_one(engine, lost.deadline + 100.0)
+        assert third.tasks == late.tasks
+        again = [settlement(third, settled(third.tasks[0], b"3", counts={"pages": 1}, size=7))]
+        assert engine.settle(late.shard, again, third.deadline - 1.0) == [[Verdict.SETTLED]]
+        assert engine.settle(late.shard, again, third.deadline - 1.0) == [[Verdict.REPEATED]]
+        assert engine.stats(late.shard, third.deadline).counters == {"pages": 1}
+
     def test_a_settlement_must_name_the_task_and_its_url(self, engine: BlockingEngine) -> None:
         self.seed(engine)
         lease = self.lease_one(engine)

@@ -13,12 +13,21 @@ from math import inf
 
 from msgspec.structs import replace
 
-from drumlin.engines.base import EXPIRE_LIMIT, SHARD_COUNT_DEFAULT, Added
+from drumlin.engines.base import EXPIRE_LIMIT, REFUSED, SHARD_COUNT_DEFAULT, Added
 from drumlin.engines.embedded import Embedded, EmbeddedContents
 from drumlin.engines.kept import SHORT_BITS, Kept, KeptTask, Section
 from drumlin.engines.memory.keeping import fill, has_short_marks, told
 from drumlin.engines.memory.removing import remove, rewrite
-from drumlin.engines.memory.shard import AFTER_EVERY_NAME, Entry, Grant, Host, Shard, host_state, verdict_of
+from drumlin.engines.memory.shard import (
+    AFTER_EVERY_NAME,
+    Entry,
+    Grant,
+    Host,
+    Shard,
+    host_state,
+    refused_for_good,
+    verdict_of,
+)
 from drumlin.engines.memory.values import DictKeyValue, DictValues
 from drumlin.errors import EngineError
 from drumlin.model import (
@@ -189,6 +198,8 @@ class MemoryEngine(Embedded):
         entry = entry if entry and entry.host == host.name else None
         verdict = verdict_of(entry, settled, live)
         if verdict is not Verdict.SETTLED or entry is None:
+            if entry is not None and refused_for_good(entry, settled, live):
+                entry.attempt_id = REFUSED
             return verdict
         state.take(entry)
         entry.attempt_id = settled.attempt_id

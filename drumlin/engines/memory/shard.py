@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from drumlin.engines.embedded import verdict_on
+from drumlin.engines.embedded import refuses_for_good, verdict_on
 from drumlin.engines.kept import mark_of, short_mark
 from drumlin.model import DeadLetter, FailureKind, HostState, Settled, Task, TaskState, Verdict
 from drumlin.urls import identity
@@ -227,3 +227,8 @@ def verdict_of(entry: Entry | None, settled: Settled, live: bool) -> Verdict:
         return Verdict.STALE
     leased, ended = entry.state is TaskState.LEASED, entry.state in (TaskState.DONE, TaskState.DEAD)
     return verdict_on(settled, entry.task.id, entry.attempt_id, live, leased, ended)
+
+
+def refused_for_good(entry: Entry, settled: Settled, live: bool) -> bool:
+    """Whether the task is to be marked, because another lease holds it."""
+    return refuses_for_good(settled, entry.task.id, entry.attempt_id, live, entry.state is TaskState.LEASED)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from drumlin.engines.embedded import verdict_on
+from drumlin.engines.base import REFUSED
+from drumlin.engines.embedded import refuses_for_good, verdict_on
 from drumlin.engines.rocksdb.change import Change
 from drumlin.engines.rocksdb.layout import SCHEDULED, Host, Seen, decode_seen
 from drumlin.model import DeadLetter, FailureKind, Preview, Settled, Settlement, Task, TaskState, Verdict
@@ -81,6 +82,8 @@ def _settle(
         verdicts.append(verdict)
         if verdict is Verdict.SETTLED:
             _settle_task(change, host, key, seen, settled, now)
+        elif refuses_for_good(settled, seen.id, seen.attempt_id, live, leased):
+            change.put_seen(key, seen._replace(attempt_id=REFUSED))
     if live:
         _learn(change, host, settlement)
     return verdicts

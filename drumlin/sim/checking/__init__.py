@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from drumlin.sim.checking.base import Checker, Violation, World
 from drumlin.sim.checking.health import (
+    BudgetedHostsAreGiven,
     LagIsBounded,
     NeverIdle,
     NodesComeBack,
@@ -23,9 +24,12 @@ from drumlin.sim.checking.ledger import Ledger
 from drumlin.sim.checking.results import (
     AcknowledgedSurvives,
     BudgetsHold,
+    HonestAreBelieved,
     HostBudgetsHold,
     LinksSurvive,
     OneState,
+    PagesAreKept,
+    PagesWereFetched,
     RetriesAreCounted,
     SettlesOnce,
     SettlesUnderItsLease,
@@ -46,12 +50,16 @@ def every_checker(world: World, ledger: Ledger) -> list[Checker]:
         NothingDenied(world, ledger),
         OneState(world, ledger),
         AcknowledgedSurvives(world, ledger),
+        PagesAreKept(world, ledger),
+        PagesWereFetched(world, ledger),
+        HonestAreBelieved(world, ledger),
         LinksSurvive(world, ledger),
         SettlesOnce(world, ledger),
         SettlesUnderItsLease(world, ledger),
         RetriesAreCounted(world, ledger),
         BudgetsHold(world, ledger),
         HostBudgetsHold(world, ledger),
+        BudgetedHostsAreGiven(world, ledger),
         NeverIdle(world, ledger),
         NodesComeBack(world, ledger),
         NothingWaitsTooLong(world, ledger),

@@ -52,6 +52,8 @@ class World(Protocol):
     web: Web
     budgets: dict[str, int]
     """How many pages may be fetched of some hosts."""
+    liars: set[str]
+    """The nodes that lie or have lied."""
 
     @property
     def now(self) -> float: ...
@@ -106,6 +108,12 @@ class Checker:
 
     def accepted(self, node: str, results: Results, accepted: Accepted) -> None:
         """A coordinator is about to answer this to results."""
+
+    def published(self, urls: Sequence[str]) -> None:
+        """A node has heard that its pages of these URLs count, and keeps them."""
+
+    def disk_lost(self, urls: Sequence[str]) -> None:
+        """Pages of these URLs are lost with their node's disk. It had not heard whether they count."""
 
     def looked(self) -> None:
         """Some seconds have passed: look around."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from drumlin.coordinator.taking.backlog import SETTLING_WAITING_MAX
-from drumlin.frontier.pauses import PAUSE_MAX_S, PAUSE_SPREAD
+from drumlin.engines.memory.shard import Host, Shard
+from drumlin.frontier.pauses import SLOWED_MAX_S
+from drumlin.model import Lease
 from drumlin.node.settling import READ_BATCH, SETTLE_BATCH_MAX, UNSETTLED_BYTES_MAX, UNSETTLED_PAGES_MAX
 from drumlin.sim.checking.base import Checker, World
-from drumlin.sim.checking.ledger import Ledger
+from drumlin.sim.checking.ledger import Held, Ledger
 from drumlin.sim.figures import BODY_BYTES
 
 CALM_S = 90.0
 """So long after the last fault nodes have noticed that all is well again."""
 OVERDUE_S = 45.0
-PUT_OFF_S_MAX = PAUSE_MAX_S * (1.0 + PAUSE_SPREAD) + 60.0
+RETRIES_WITHIN_S = 15.0
+PUT_OFF_S = 10.0
+PASSED_OVER_MAX = 200
+FORGOTTEN_AFTER_S = 300.0
+BUDGET_NEAR = 0.6
+"""Beyond this share of its budget a crawl may become slow: what is leased counts too."""
 BACK_WITHIN_S = 60.0
 LAG_S_MAX = 5.0
 HELD_PAGES_MAX = UNSETTLED_PAGES_MAX + READ_BATCH + SETTLE_BATCH_MAX
@@ -69,17 +76,58 @@ class NodesComeBack(Checker):
 
 
 class NothingWaitsTooLong(Checker):
-    """No host and no URL is put off for longer than the rules of pauses and retries allow."""
+    """A URL that is to be tried again is queued when its time has come, and no host waits without a reason: for longer
+    than its delay, though it answers."""
 
     name = "nothing_waits_too_long"
 
     def looked(self) -> None:
-        at_most = self._ledger.engine_now + PUT_OFF_S_MAX
+        leads = any(one.dispatcher is not None and one.dispatcher.leads for one in self._world.coordinators)
         for shard in self._world.memory._shards:
-            last = [*shard.ready[-1:], *[one[::2] for one in shard.scheduled[-1:]]]
-            for until, name in last:
-                if until > at_most:
-                    raise self.broken(f"{name} waits until {until - self._ledger.engine_now:,.0f} s from now")
+            if leads and self._world.quiet_s > RETRIES_WITHIN_S:
+                self._check_retries(shard)
+            if self._world.quiet_s > CALM_S:
+                self._check_hosts(shard)
+
+    def _check_retries(self, shard: Shard) -> None:
+        for retry_at, _, url in shard.scheduled[:1]:
+            late_s = self._ledger.engine_now - retry_at
+            if late_s > RETRIES_WITHIN_S:
+                raise self.broken(f"{url} was to be tried again {late_s:.0f} s ago")
+
+    def _check_hosts(self, shard: Shard) -> None:
+        now, delay_s = self._ledger.engine_now, self._world.scenario.delay_s
+        for until, name in reversed(shard.ready):
+            if until <= now + PUT_OFF_S:
+                break
+            host = shard.hosts[name]
+            reason_s = max(host.lost_delay_s(delay_s), SLOWED_MAX_S)
+            if not host.in_backoff and until > now + reason_s + PUT_OFF_S:
+                raise self.broken(f"{name} is not in back-off and waits for another {until - now:,.0f} s")
+
+
+class BudgetedHostsAreGiven(Checker):
+    """Hosts with a budget are given out too. They are kept apart from the others and so could be forgotten."""
+
+    name = "budgeted_hosts_are_given"
+
+    def __init__(self, world: World, ledger: Ledger) -> None:
+        super().__init__(world, ledger)
+        self._passed_over = dict.fromkeys(world.budgets, 0)
+
+    def granted(self, lease: Lease, before: Held | None) -> None:
+        if self._world.quiet_s < CALM_S:
+            return
+        memory = self._world.memory
+        for name, passed in self._passed_over.items():
+            host = memory._shards[memory.shard_of(name)].hosts.get(name)
+            waits = host is not None and host.queue and host.grant is None and self._is_due(host)
+            self._passed_over[name] = passed + 1 if waits else 0
+            if passed > PASSED_OVER_MAX:
+                raise self.broken(f"{name} has pages left, and {passed} other leases were given while it was ready")
+
+    def _is_due(self, host: Host) -> bool:
+        return host.pages < self._world.budgets[host.name] and host.next_contact <= self._ledger.engine_now
 
 
 class LagIsBounded(Checker):
@@ -97,7 +145,8 @@ class LagIsBounded(Checker):
 
 
 class QueuesAreBounded(Checker):
-    """Nothing that waits grows without a bound: pages and bytes in a node, its journals, batches at a coordinator."""
+    """Nothing that waits grows without a bound: pages and bytes in a node, its journals, what it remembers of leases,
+    batches at a coordinator."""
 
     name = "queues_are_bounded"
 
@@ -109,8 +158,10 @@ class QueuesAreBounded(Checker):
         most_pages = HELD_PAGES_MAX + concurrency
         most_bytes = UNSETTLED_BYTES_MAX + (concurrency + READ_BATCH) * 2 * max(BODY_BYTES)
         for node in self._world.nodes:
-            if node.agent is None:
+            if node.agent is None or node.leaving:
                 continue
+            if node.forgotten_leases(FORGOTTEN_AFTER_S):
+                raise self.broken(f"{node.name} remembers leases that ended more than {FORGOTTEN_AFTER_S:g} s ago")
             pages, size = node.unsettled
             if pages > most_pages or size > most_bytes:
                 raise self.broken(f"{pages:,} pages with {size:,} bytes wait in {node.name}")
@@ -126,8 +177,10 @@ class SpeedReturns(Checker):
     name = "speed_returns"
 
     def ended(self) -> None:
-        faults, now = self._world.scenario.faults, self._world.now
-        if not faults or self._world.quiet_s < CALM_S + WINDOW_S or self._world.scenario.pages_max is not None:
+        scenario, now = self._world.scenario, self._world.now
+        if not scenario.faults or self._world.quiet_s < CALM_S + WINDOW_S:
+            return
+        if scenario.pages_max is not None and self._ledger.pages > BUDGET_NEAR * scenario.pages_max:
             return
         last = [pace for pace in self._world.paces if pace.at > now - WINDOW_S]
         possible = sum(pace.possible_s for pace in last[1:]) / self._world.seconds_a_page

@@ -52,6 +52,8 @@ class Ledger:
         """How many URLs were accepted."""
         self.pages = 0
         """How many URLs ended with a page, each counted once."""
+        self.bytes = 0
+        """How many bytes these pages have."""
         self.settled = 0
         self.leases_lost = 0
         self.on_granted: list[Reader] = []
@@ -115,7 +117,9 @@ class Ledger:
             for checker in self.on_settled:
                 checker.settled(settlement.host, settlement.lease_id, one)
             self.settled += 1
-            self.pages += one.state is TaskState.DONE and one.size is not None
+            if one.state is TaskState.DONE and one.size is not None:
+                self.pages += 1
+                self.bytes += one.size
             if held is not None:
                 held.urls.discard(one.url)
         if settlement.release and held is not None and held.lease_id == settlement.lease_id:

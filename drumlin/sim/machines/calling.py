@@ -20,6 +20,8 @@ from drumlin.sim.machines.loop import VirtualLoop
 
 ENDPOINT = "unix:"
 """The addresses of coordinators begin so. Messages to a Unix socket are not compressed, which would cost time."""
+DOUBLES_LATE, LATE_S_MEAN = 0.3, 15.0
+"""Some messages that come twice were kept somewhere on the way: a process may be gone by then that sent them."""
 WAY_LEAST_SHARE, WAY_MOST_TIMES = 0.2, 50.0
 
 
@@ -151,7 +153,9 @@ class Network:
         loop.at(loop.now + way_s, self._arrive, exchange)
         if self.duplication and self._chance.random() < self.duplication:
             exchange.doubled = True
-            loop.at(loop.now + way_s + self._way_s(caller), self._arrive, exchange)
+            late = self._chance.random() < DOUBLES_LATE
+            late_s = self._chance.expovariate(1.0 / LATE_S_MEAN) if late else self._way_s(caller)
+            loop.at(loop.now + way_s + late_s, self._arrive, exchange)
 
     def _arrive(self, exchange: Exchange) -> None:
         server = self.servers[exchange.place]

@@ -15,7 +15,7 @@ from drumlin.disk import AppendFile, storage_error
 from drumlin.node.keeping.archive import Archive, Arrival, Contact, StoredBatch
 from drumlin.node.keeping.blackbox import BlackBox
 from drumlin.node.keeping.journal import Answer, Entry, Journal, JournalBatch, kept_receipts
-from drumlin.protocol import Accepted
+from drumlin.protocol import Accepted, Result
 from drumlin.sim.machines.loop import VirtualLoop
 
 SEGMENT_BATCHES = 10
@@ -65,10 +65,17 @@ class _Segment:
 class SimArchive(Archive):
     """The archive of a simulated node: the order of writing is the real one, on a simulated disk."""
 
-    def __init__(self, disk: NodeDisk, loop: VirtualLoop, on_wait: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        disk: NodeDisk,
+        loop: VirtualLoop,
+        on_wait: Callable[[float], None],
+        on_publish: Callable[[Sequence[str]], None],
+    ) -> None:
         self._disk = disk
         self._loop = loop
         self._on_wait = on_wait
+        self._on_publish = on_publish
         self._numbers = 0
         self._open: _Segment | None = None
 
@@ -91,6 +98,7 @@ class SimArchive(Archive):
         answer = Answer(batch.number, accepted.rejected_at, accepted.duplicates, kept_receipts(accepted))
         segment.journal.answered(answer)
         self._on_wait(self._loop.now - segment.waiting.pop(batch.number))
+        self._on_publish(that_count([arrival.result for arrival in batch.arrivals], answer))
         if segment.batches >= SEGMENT_BATCHES and segment is self._open:
             self._open = None
         if segment is not self._open and not segment.waiting:
@@ -98,6 +106,12 @@ class SimArchive(Archive):
 
     def show_old_rows(self, now: float) -> None:
         """There are no tables."""
+
+
+def that_count(results: Sequence[Result], answer: Answer) -> list[str]:
+    """The URLs of those results that count, by the answer to their batch."""
+    rejected = frozenset(answer.rejected)
+    return [result.url for place, result in enumerate(results) if place not in rejected]
 
 
 class NoBlackBox(BlackBox):

@@ -22,6 +22,8 @@ from drumlin.sim.machines.spreading import SPREAD, Places, Spread
 CALL_S_MEAN = 0.001
 CALL_S_MAX = 0.05
 SLOWNESS_VARIES = (0.5, 1.5)
+UNHEARD = 0.5
+"""The share of the answers that do not reach a coordinator that is deaf to a server."""
 NO_ANSWER_S = (0.5, 5.0)
 """After how long a call that is not answered has failed. The client for Redis waits for as long at most."""
 OF_ONE_SHARD = frozenset(
@@ -77,7 +79,7 @@ class EngineLink:
         self.mute: frozenset[int] = frozenset()
         """Servers that its calls do not reach."""
         self.deaf: frozenset[int] = frozenset()
-        """Servers whose answers do not reach it."""
+        """Servers of whose answers many do not reach it."""
 
 
 class Process(Protocol):
@@ -158,7 +160,7 @@ class EngineWire:
         answer = await done(*arguments, **options)
         if heard is not None:
             heard(arguments, answer)
-        if link.deaf and servers.concerns(name, arguments, link.deaf):
+        if link.deaf and servers.concerns(name, arguments, link.deaf) and self._chance.random() < UNHEARD:
             await self._wait_in_vain()
             if servers.concerns(name, arguments, link.deaf):
                 raise _unanswered()
@@ -197,14 +199,15 @@ class EngineWire:
                 await self._sleep(way_s - passed_s)
                 passed_s = way_s
             await reach(server)
-        if any(server in link.mute or server in link.deaf for server in parts):
+        unheard = [server for server in answers if server in link.deaf and self._chance.random() < UNHEARD]
+        if unheard or any(server in link.mute for server in lacking):
             await self._wait_in_vain()
             again, lacking = lacking, []
             for server in again:
                 await reach(server)
         if lacking:
             raise _unreachable()
-        if any(server in link.deaf for server in parts):
+        if any(server in link.deaf for server in unheard):
             raise _unanswered()
         return spread.joined(servers.places, arguments, answers)
 

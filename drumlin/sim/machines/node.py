@@ -8,7 +8,7 @@ down, and can lose its disk.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
@@ -16,12 +16,13 @@ import msgspec
 
 from drumlin.config import CrawlConfig
 from drumlin.contact.actions import FetchPage, FetchRobots
+from drumlin.contact.hosts import HostWork
 from drumlin.errors import DrumlinError
 from drumlin.model import Capture, LinkSet, Outcome
 from drumlin.node.agent import Agent, NodeSettings
 from drumlin.node.calling.client import FOREVER
 from drumlin.node.calling.parties import Coordinators
-from drumlin.node.keeping.journal import Answer, Journal, answer_of, read_journal
+from drumlin.node.keeping.journal import Journal, answer_of, read_journal
 from drumlin.node.keeping.outbox import results_message
 from drumlin.node.main import (
     LEAVE_WAIT_S,
@@ -36,7 +37,7 @@ from drumlin.protocol import Accepted, Done, Failure, HostReport, Register, Regi
 from drumlin.reading import Reading
 from drumlin.sim.machines.calling import ENDPOINT, Network, SimClient
 from drumlin.sim.machines.clocks import DRIFT_MAX, MachineClock
-from drumlin.sim.machines.disk import NoBlackBox, NodeDisk, SimArchive
+from drumlin.sim.machines.disk import NoBlackBox, NodeDisk, SimArchive, that_count
 from drumlin.sim.machines.fetching import SimFetcher
 from drumlin.sim.machines.loop import VirtualLoop
 from drumlin.sim.web import Web
@@ -46,6 +47,8 @@ YEAR = 2027
 TURN_S_MIN = 0.001
 RETRY_START_S = 5.0
 HTML = "text/html"
+STOLEN_MAX = 3
+"""How many results of each host of another node a liar claims."""
 
 
 class SimPipeline(Pipeline):
@@ -98,6 +101,11 @@ class Surroundings(msgspec.Struct):
     """Hears of a request that has ended for its node: after how many seconds, and with which status."""
     on_wait: Callable[[float], None]
     """Hears for how long pages have waited to be settled, when they are."""
+    on_publish: Callable[[Sequence[str]], None]
+    """Hears of which URLs a node keeps pages, since it has heard that they count."""
+    on_disk_lost: Callable[[Sequence[str]], None]
+    """Hears of which URLs pages are lost with a disk, before anybody could know whether they count."""
+    liars: set[str] = set()
 
 
 class SimNode:
@@ -125,6 +133,8 @@ class SimNode:
         self._deferred: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._woken_at = FOREVER
         self.leaving = False
+        self._failed = False
+        """Whether it leaves because it cannot go on."""
         self._idle_from: float | None = None
 
     def _unique(self, count: int) -> bytes:
@@ -137,7 +147,7 @@ class SimNode:
         if self.alive:
             return
         self.incarnation += 1
-        self.alive, self.frozen, self.leaving = True, False, False
+        self.alive, self.frozen, self.leaving, self._failed = True, False, False, False
         self._deferred.clear()
         self._woken_at, self._idle_from = FOREVER, None
         self.disk.boots += 1
@@ -165,6 +175,7 @@ class SimNode:
         self.agent = self._client = None
         self._deferred.clear()
         if disk_lost:
+            self.around.on_disk_lost([result.url for _, _, results in self._found() for result in results])
             self.disk = NodeDisk(self._unique(8).hex())
 
     def freeze(self) -> None:
@@ -251,20 +262,43 @@ class SimNode:
             self.agent.drain()
             self.deliver(self.incarnation, _nothing)
 
-    def lie(self, other: str, every_s: float) -> None:
-        """Send results that no coordinator gave out, in the name of another node too, again and again."""
+    def lie(self, other: SimNode, every_s: float) -> None:
+        """Again and again, send results that no coordinator gave out, and results of another node's URLs under their
+        true ids, which this node has come to know somehow."""
         client = self._client
         if client is None or not self.alive or self.leaving:
             return
+        self.around.liars.add(self.name)
         url = self.around.web.url(self.around.web.hosts[0], 0)
-        ids = [f"{name}:0-0.0.0.5ea15ea15ea15ea1/1.0.0.5ea15ea15ea15ea1" for name in (self.name, other)]
-        results = [Result(one, url, 200, "", [], self.clock.wall(), outcome=Outcome.FETCHED, size=1) for one in ids]
+        ids = [f"{name}:0-0.0.0.5ea15ea15ea15ea1/1.0.0.5ea15ea15ea15ea1" for name in (self.name, other.name)]
+        claimed = [(one, url) for one in ids] + other.assigned
+        results = [
+            Result(one, url, 200, "", [], self.clock.wall(), outcome=Outcome.FETCHED, size=1) for one, url in claimed
+        ]
         reports = [HostReport(ids[1].partition("/")[0], self.around.web.hosts[0].name, True)]
+        reports += [HostReport(lease_id, host, True) for host, lease_id in other.held]
         path = paths.RESULTS.format(node_id=self.name)
         more = {"signed": True, "repeat_s": 0.0, "on_failure": lambda again_s: None}
         client.post(path, results_message(results, reports), Accepted, lambda accepted: None, **cast(Any, more))
         loop, incarnation = self.around.loop, self.incarnation
         loop.at(loop.now + every_s, self.deliver, incarnation, self.lie, other, every_s)
+
+    @property
+    def held(self) -> list[tuple[str, str]]:
+        """The hosts that it holds, if it is at work, with the ids of their leases."""
+        return [(host.host, host.lease_id) for host in self._hosts]
+
+    @property
+    def assigned(self) -> list[tuple[str, str]]:
+        """The ids and URLs that it was given and has not begun, a few of each host."""
+        return [(task.assignment_id, task.url) for host in self._hosts for task in list(host.tasks)[:STOLEN_MAX]]
+
+    @property
+    def _hosts(self) -> list[HostWork]:
+        """The hosts that it holds. One that may be taken for gone tells none: then others may speak for it."""
+        if self.agent is None or self.frozen or self.leaving or self.mute or self.deaf:
+            return []
+        return list(self.agent._contacts.hosts.by_name.values())
 
     def replace(self) -> None:
         """Another node takes this one's place, with an empty disk and a name of its own."""
@@ -300,6 +334,12 @@ class SimNode:
         """How many pages wait to be settled, and how many bytes they have."""
         settling = self.agent._settling if self.agent is not None else None
         return (settling.unanswered, settling.held_bytes) if settling is not None else (0, 0)
+
+    def forgotten_leases(self, seconds: float) -> bool:
+        """Whether it still remembers leases that it gave back and that ended so long ago."""
+        over = self.clock.boot() - seconds
+        given_back = self.agent._contacts._desk.given_back if self.agent is not None and not self.frozen else {}
+        return any(expires < over for expires in given_back.values())
 
     @property
     def parcels(self) -> int:
@@ -355,16 +395,17 @@ class SimNode:
 
         def answered(accepted: Accepted) -> None:
             answer = answer_of(number, accepted)
-            if answer is not None:
-                self._note_answer(place, answer)
+            if answer is None:
+                # They may count later. The journal stays, and the node tries again, as the real one does.
+                self._try_later(0.0)
+                return
+            Journal(self.disk.journals[place]).answered(answer)
+            self.around.on_publish(that_count(results, answer))
             self._recover()
 
         path, message = paths.RESULTS.format(node_id=self.name), results_message(results, [])
         more = {"signed": True, "repeat_s": RECOVER_WAIT_S, "on_failure": self._try_later}
         client.post(path, message, Accepted, answered, **cast(Any, more))
-
-    def _note_answer(self, place: int, answer: Answer) -> None:
-        Journal(self.disk.journals[place]).answered(answer)
 
     def _joined(self, registered: Registered) -> None:
         config = told_config(registered.config)
@@ -386,7 +427,7 @@ class SimNode:
             self._fetcher,
             client,
             pipeline,
-            SimArchive(self.disk, self.around.loop, self.around.on_wait),
+            SimArchive(self.disk, self.around.loop, self.around.on_wait, self.around.on_publish),
             NoBlackBox(),
             clocks=self.clock.both,
             chance=self.chance.random,
@@ -396,7 +437,15 @@ class SimNode:
     def _try_later(self, again_s: float) -> None:
         """No coordinator has answered for long: the process ends, and whoever keeps it running starts it again."""
         self.kill()
-        self.around.loop.at(self.around.loop.now + RETRY_START_S, self.start)
+        self._start_again()
+
+    def _start_again(self) -> None:
+        """Whoever keeps the node running starts it again after a while."""
+        self.around.loop.at(self.around.loop.now + RETRY_START_S, self._start_if_still, self.incarnation)
+
+    def _start_if_still(self, incarnation: int) -> None:
+        if incarnation == self.incarnation:
+            self.start()
 
     def _leave(self) -> None:
         client = self._client
@@ -406,11 +455,16 @@ class SimNode:
         client.post(path, None, Done, self._left, method="DELETE", repeat_s=LEAVE_WAIT_S, on_failure=self._gone)
 
     def _left(self, done: Done) -> None:
-        self.kill()
+        self._end()
 
     def _gone(self, again_s: float) -> None:
         """No coordinator heard that this node leaves."""
+        self._end()
+
+    def _end(self) -> None:
         self.kill()
+        if self._failed:
+            self._start_again()
 
     def _give_up(self, broken: DrumlinError) -> None:
         """The node cannot go on: it says so and leaves, as the real one does."""
@@ -419,11 +473,11 @@ class SimNode:
             return
         failure = Failure(broken.message[:500], broken.hint[:500], broken.exit_code)
         path = paths.FAILED.format(node_id=self.name)
-        self.leaving = True
+        self.leaving = self._failed = True
         try:
             client.post(path, failure, Done, lambda done: self._leave(), repeat_s=LEAVE_WAIT_S, on_failure=self._gone)
         except DrumlinError:
-            self.kill()
+            self._end()
 
 
 def _take_apart(agent: Agent) -> None:

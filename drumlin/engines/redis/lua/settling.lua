@@ -1,6 +1,7 @@
 -- `settle`, `preview` and `preview_held`: what became of tasks.
 
 local DONE, SCHEDULED, PUT_OFF = 0, 1, 3
+local REFUSED = '-'  -- as in `drumlin.engines.base`
 
 -- A settlement has for each task: id, URL, attempt, its mark, state, size (-1: no page), counts, retry time, kind, error.
 local function finish(shard, host, part)
@@ -68,8 +69,18 @@ local function settle_unheld(shard, host, part, live, now)
   return verdict
 end
 
+-- Marks a task that another lease holds, and that was never settled: a result that is refused now must be refused when
+-- it comes again, though nobody may hold the task by then.
+local function refuse_for_good(shard, host, url, record)
+  local attempts, crashes, first_failed, _, old_attempt = history_of(record)
+  if old_attempt ~= '' or url_of(record) ~= url then return end
+  record = with_history(record, attempts, crashes, first_failed, 0, REFUSED)
+  call('HSET', lease_key(shard.T, host.name), sub(record, 1, 6), record)
+end
+
 local function settle_held(shard, host, part, live, record, now)
   local verdict = judge_held(record, part[2], part[3], live)
+  if verdict == 'X' and not live then refuse_for_good(shard, host, part[2], record) end
   if verdict ~= 'S' then return verdict end
   apply(shard, host, part, record, now)
   local totals = totals_of(shard)

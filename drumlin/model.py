@@ -129,7 +129,8 @@ class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
     task again with the same id is a harmless repetition; with another id it is stale. `counts` are added to the shard's
     counters if, and only if, this changes the task's state. A task that is scheduled and was not `attempted` is merely
     put off: no attempt is held against it. `kind` says why a task is dead or tried again. `size` is the page's length
-    in bytes, possibly 0; None where there is no page.
+    in bytes, possibly 0; None where there is no page. What a preview has called stale is to be `refused`: its links
+    were not added, so it must not be settled although that may have become possible.
     """
 
     task_id: int
@@ -142,6 +143,7 @@ class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
     size: int | None = None
     counts: dict[str, int] = {}
     attempted: bool = True
+    refused: bool = False
 
     @property
     def put_off(self) -> bool:
@@ -178,6 +180,8 @@ class Verdict(StrEnum):
     SETTLED = "settled"
     REPEATED = "repeated"
     STALE = "stale"
+    OPEN = "open"
+    """It was to be refused, but could be settled by now. Nothing was changed; ask for a preview again."""
 
 
 class Preview(msgspec.Struct, frozen=True, array_like=True):

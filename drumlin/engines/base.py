@@ -181,6 +181,8 @@ class Engine(Protocol):
            same message comes again. Therefore a task that was never settled, and that another lease holds when a result
            is refused, is marked with `REFUSED` as its attempt; then rule 3 no longer fits.
 
+        What is to be `refused` is never settled: where rule 2 or 3 fits it is `OPEN`, and nothing changes.
+
         Only `SETTLED` changes the task otherwise: it becomes done, scheduled or dead, gets one more attempt if it was
         `attempted`, and its `counts` are added to the shard's counters.
 

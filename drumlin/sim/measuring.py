@@ -79,6 +79,8 @@ class Measures:
         """A hash of all contacts and their moments: two simulations with the same one have gone the same way."""
         self._lost: list[tuple[float, set[str]]] = []
         """Leases of nodes that were killed at once, and when."""
+        self._at_once = 0.0
+        """How many requests for pages could be under way at the last look."""
         self.requests = self.pages_fetched = 0
         """Requests for pages that have ended, without those that were made again in vain, and how many brought one."""
         self.requests_s = 0.0
@@ -130,7 +132,10 @@ class Measures:
                 live += doing.works
                 connections += doing.connections
                 lag_s = max(lag_s, doing.lag_s)
-        possible_s = self._requests_at_once(float(connections)) * (now - since)
+        at_once = self._requests_at_once(float(connections))
+        # Nodes come and go in between: the mean of both looks is nearer to the truth than either.
+        possible_s = (at_once + self._at_once) / 2.0 * (now - since)
+        self._at_once = at_once
         so_far = (ledger.pages, ledger.settled)
         self.samples.append(Sample(now, *so_far, live, possible_s, lag_s, len(ledger.leases)))
 

@@ -10,6 +10,7 @@ import math
 import random
 
 import msgspec
+from msgspec.structs import replace
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.nodes import heartbeat_s_of
@@ -34,6 +35,17 @@ SHORT_PAGES_PER_S = 2.5
 URLS = 400_000
 """Of these about half can be found: what is behind an error or a denied page is linked from nowhere else."""
 HOSTS_PER_NODE = 3
+CROWDED, MIXED = 0.25, 0.25
+"""The shares of the seeds in which there are few hosts, which want a long delay, and in which a few nodes are large."""
+CROWDED_DELAYS_S = (5.0, 10.0)
+CROWDED_PAGE_S = (0.3, 2.0)
+CROWDED_SPARE = 1.5
+"""So many times the hosts that would be enough if all of them answered, always and soon."""
+CROWDED_URLS = 3
+"""So many times as many URLs as elsewhere: each of these hosts has to last for the whole time."""
+LARGE = (0.01, 0.04)
+"""The share of the nodes that are large, where some are."""
+RETRIES_MAX = (0, 1, 2, 3, 3)
 BUDGETED = 0.1
 BUDGET_SHARE = 0.8
 """After this share of the time a budget is spent."""
@@ -69,6 +81,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a page takes on the link of an average node."""
     concurrency: int = 1
     """How many requests a node makes at a time."""
+    large: int = 0
+    """So many of the nodes make `large_concurrency` requests at a time."""
+    large_concurrency: int = 32
     delay_s: float = 1.0
     lease_s: float = 20.0
     pages_max: int | None = None
@@ -116,12 +131,12 @@ def of_seed(seed: int, *, short: bool = False) -> Scenario:
     concurrency = chance.choice((1, 1, 1, 4))
     hosts = HOSTS_PER_NODE * nodes * concurrency
     budgeted = chance.random() < BUDGETED
-    limits = random.Random(f"{seed}/limits")
+    limits, shape = random.Random(f"{seed}/limits"), random.Random(f"{seed}/shape")
     faults = swarm(random.Random(f"{seed}/faults"), FIRST_FAULT_S, duration_s - CALM_AT_THE_END_S)
     pages_per_s = SHORT_PAGES_PER_S if short else _pages_per_s(faults)
     if budgeted:
         pages_per_s /= BUDGET_SHARE
-    return Scenario(
+    scenario = Scenario(
         seed=seed,
         nodes=nodes,
         coordinators=chance.randint(2, 4),
@@ -137,8 +152,29 @@ def of_seed(seed: int, *, short: bool = False) -> Scenario:
         host_pages_max=limits.randint(1, 30),
         heartbeat_s=limits.choice(HEARTBEATS_S),
         suspends=chance.choice((0.0, 0.05, 0.2)),
+        retries_max=limits.choice(RETRIES_MAX),
         faults=faults,
     )
+    drawn = shape.random()
+    if drawn < CROWDED:
+        return _crowded(scenario, shape, pages_per_s)
+    return _mixed(scenario, shape, pages_per_s) if drawn < CROWDED + MIXED else scenario
+
+
+def _crowded(scenario: Scenario, shape: random.Random, pages_per_s: float) -> Scenario:
+    """Hosts are the bound, and not nodes: contacts are as close as the delay allows, and nodes wait for hosts."""
+    delay_s, page_s = shape.choice(CROWDED_DELAYS_S), round(shape.uniform(*CROWDED_PAGE_S), 3)
+    hosts = math.ceil(CROWDED_SPARE * pages_per_s * (delay_s + page_s))
+    urls_per_host = CROWDED_URLS * scenario.urls_per_host * scenario.hosts / hosts
+    return replace(scenario, delay_s=delay_s, page_s=page_s, hosts=hosts, urls_per_host=urls_per_host)
+
+
+def _mixed(scenario: Scenario, shape: random.Random, pages_per_s: float) -> Scenario:
+    """A few nodes make many requests at a time, the others one."""
+    large = math.ceil(shape.uniform(*LARGE) * scenario.nodes)
+    connections = scenario.nodes + large * (scenario.large_concurrency - 1)
+    page_s, hosts = _page_s(connections / pages_per_s), HOSTS_PER_NODE * connections
+    return replace(scenario, concurrency=1, large=large, page_s=page_s, hosts=hosts)
 
 
 def _pages_per_s(faults: tuple[Fault, ...]) -> float:

@@ -83,7 +83,8 @@ class Simulation:
 
     def _node(self, around: Surroundings, number: int) -> SimNode:
         scenario = self.scenario
-        kind = NodeKind(scenario.concurrency, scenario.page_s * self._chance.uniform(*PAGE_S_SPREAD))
+        page_s = scenario.page_s * self._chance.uniform(*PAGE_S_SPREAD)
+        kind = NodeKind(scenario.large_concurrency if number < scenario.large else scenario.concurrency, page_s)
         return SimNode(around, f"n{number}", kind, f"{scenario.seed}/n{number}")
 
     # For checkers
@@ -113,12 +114,8 @@ class Simulation:
     def run(self) -> Measures:
         for coordinator in self.coordinators:
             self.loop.at(0.0, coordinator.start)
-        join_s = self.scenario.join_s
         for node in self.nodes:
-            self.loop.at(COORDINATORS_FIRST_S + join_s * self._chance.random(), node.start)
-        if self.scenario.churn:
-            for node in self.nodes:
-                self._plan_absence(node)
+            self._plan_presence(node)
         for fault in self.scenario.faults:
             self.loop.at(fault.at, self._strike, fault)
         self.loop.at(self.scenario.look_every_s, self._look)
@@ -131,25 +128,41 @@ class Simulation:
             self.loop.over = True
         return self.measures
 
-    def _plan_absence(self, node: SimNode) -> None:
-        """A node that comes and goes: it is there for a while, then away. Half of those that go say goodbye."""
-        scenario, draw = self.scenario, self._chance.expovariate
-        there_s = draw(1.0 / (scenario.session_s * (1.0 - scenario.churn)))
-        away_s = draw(1.0 / (scenario.session_s * scenario.churn))
-        leaves_at = max(self.loop.now, COORDINATORS_FIRST_S + scenario.join_s) + there_s
+    def _plan_presence(self, node: SimNode) -> None:
+        """All nodes are there from the beginning. But where nodes come and go, some are away at the beginning too."""
+        scenario = self.scenario
+        begins_at = COORDINATORS_FIRST_S + scenario.join_s * self._chance.random()
+        if not scenario.churn:
+            self.loop.at(begins_at, node.start)
+        elif self._chance.random() < scenario.churn:
+            self._plan_return(node, begins_at)
+        else:
+            self.loop.at(begins_at, node.start)
+            self._plan_absence(node, begins_at)
+
+    def _plan_absence(self, node: SimNode, since: float) -> None:
+        """A node that comes and goes is there for a while, then away. Half of those that go say goodbye."""
+        scenario = self.scenario
+        there_s = self._chance.expovariate(1.0 / (scenario.session_s * (1.0 - scenario.churn)))
 
         def leave() -> None:
             if self._chance.random() < SHARE_POLITE:
                 node.drain()
             else:
                 node.kill()
-            self.loop.at(self.loop.now + away_s, come_back)
+            self._plan_return(node, self.loop.now)
+
+        self.loop.at(since + there_s, leave)
+
+    def _plan_return(self, node: SimNode, since: float) -> None:
+        scenario = self.scenario
+        away_s = self._chance.expovariate(1.0 / (scenario.session_s * scenario.churn))
 
         def come_back() -> None:
             node.restart()
-            self._plan_absence(node)
+            self._plan_absence(node, self.loop.now)
 
-        self.loop.at(leaves_at, leave)
+        self.loop.at(since + away_s, come_back)
 
     def _strike(self, fault: Fault) -> None:
         self._at_work += 1

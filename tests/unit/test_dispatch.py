@@ -17,6 +17,7 @@ from drumlin.engines.base import Added
 from drumlin.engines.blocking import drive
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import BusyError
+from drumlin.http.refusal import Refused
 from drumlin.model import NewURLs, Outcome
 from drumlin.protocol import (
     SITEMAPS_ELSEWHERE_MAX,
@@ -518,3 +519,43 @@ def test_a_state_that_was_read_before_a_change_does_not_undo_it() -> None:
         return dispatcher.state
 
     assert asyncio.run(resume_during_a_look()) is CrawlState.RUNNING
+
+
+def test_a_result_whose_rival_loses_its_lease_while_it_is_judged_is_judged_again_with_its_links(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was settled without its links once: the preview had called it stale, so none were added, and then the lease
+    that was in its way ended."""
+    made = dispatcher(SEEDS[:1], lease_s=20.0)
+    (late,) = Asker(made).work(0.0)
+    made.tick(100.0)
+    (rival,) = Asker(made, "n1").work(110.0)
+    assert rival.host == late.host
+    engine = made.made.engine
+    right = engine.preview_all
+
+    async def preview_all(asked: Any) -> Any:
+        answer = await right(asked)
+        await engine.expire_all(200.0)
+        return answer
+
+    batch = batch_of([result(late.assignments[0], links=["http://h0.test/a"])], [release(late)])
+    with monkeypatch.context() as patched, pytest.raises(Refused, match="judged again"):
+        patched.setattr(engine, "preview_all", preview_all)
+        made.results(batch, 120.0)
+    assert (made.totals(200.0).done, made.totals(200.0).queued) == (0, 1)
+    assert made.results(batch, 200.0).accepted_count == 1
+    assert (made.totals(200.0).done, made.totals(200.0).queued) == (1, 1)
+
+
+def test_a_result_that_was_refused_is_refused_when_it_comes_again() -> None:
+    """Its node has thrown the page away. The message may have waited in a coordinator that stood still."""
+    made = dispatcher(SEEDS[:1], lease_s=20.0)
+    (late,) = Asker(made).work(0.0)
+    made.tick(100.0)
+    Asker(made, "n1").work(110.0)
+    batch = batch_of([result(late.assignments[0], links=["http://h0.test/a"])])
+    assert made.results(batch, 120.0).rejected_at == [0]
+    made.tick(200.0)
+    assert made.results(batch, 201.0).rejected_at == [0]
+    assert (made.totals(201.0).done, made.totals(201.0).queued) == (0, 1)

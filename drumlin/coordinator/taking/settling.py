@@ -24,6 +24,7 @@ from drumlin.coordinator.taking.host_reports import NEXT_CONTACT_MAX_S, bounded,
 from drumlin.engines.base import Engine
 from drumlin.frontier import REFUSALS, next_step
 from drumlin.frontier.backoff import dead_counter
+from drumlin.http.refusal import Refused
 from drumlin.logs import Event, event
 from drumlin.model import (
     KINDS,
@@ -236,7 +237,10 @@ class Settler:
 
     async def settle(self, batch: ResultBatch, prospects: Prospects, now: float) -> Taken:
         duplicates = await self._record_contents(batch.kept, prospects.verdicts)
-        verdicts = await self._settle(batch, prospects.leases, duplicates, now)
+        verdicts = await self._settle(batch, prospects, duplicates, now)
+        if Verdict.OPEN in verdicts:
+            # What could be settled is; its verdict will be the same.
+            raise Refused(503, "judged_anew", "A result has to be judged again.", "Send it again.", retry_after_s=0.0)
         rejected = dict(batch.rejected)
         known: list[KnownPage] = []
         repeated: list[int] = []
@@ -284,10 +288,11 @@ class Settler:
     async def _settle(
         self,
         batch: ResultBatch,
-        leases: dict[tuple[str, str], list[int]],
+        prospects: Prospects,
         duplicates: list[Duplicate | None],
         now: float,
     ) -> list[Verdict]:
+        leases, expected = prospects.leases, prospects.verdicts
         releases = {(report.host, report.lease_id): report for report in batch.reports if report.release}
         before = await self._before(batch.reports)
         shards: dict[int, list[tuple[Settlement, list[int]]]] = defaultdict(list)
@@ -297,6 +302,9 @@ class Settler:
         for host, lease_id in leases | dict.fromkeys(releases):
             members = leases.get((host, lease_id), [])
             settled = [self._settled(batch.kept[place], duplicates[place], now) for place in members]
+            if any(expected[place] is Verdict.STALE for place in members):
+                stale = [expected[place] is Verdict.STALE for place in members]
+                settled = [replace(one, refused=refused) for one, refused in zip(settled, stale, strict=True)]
             report = releases.get((host, lease_id)) or HostReport(lease_id, host)
             report = _heeding(report, [batch.kept[place].result for place in members])
             shards[self._engine.shard_of(host)].append((self._settlement(report, settled, now, before), members))

@@ -182,6 +182,7 @@ class EngineMachine(RuleBasedStateMachine):
             size=data.draw(st.none() | _few),
             counts={"pages": 1},
             attempted=data.draw(st.booleans()),
+            refused=data.draw(st.sampled_from((False, False, True))),
         )
 
     @rule(limit=st.integers(1, 3))

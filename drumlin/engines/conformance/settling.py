@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from drumlin.engines.blocking import BlockingEngine
 from drumlin.engines.conformance.base import ConformanceBase, settled, settlement, url_of
 from drumlin.model import FailureKind, HostStanding, NewURLs, Preview, Settled, Settlement, TaskState, Verdict
@@ -76,6 +78,25 @@ class SettlingConformance(ConformanceBase):
         assert engine.settle(late.shard, again, third.deadline - 1.0) == [[Verdict.SETTLED]]
         assert engine.settle(late.shard, again, third.deadline - 1.0) == [[Verdict.REPEATED]]
         assert engine.stats(late.shard, third.deadline).counters == {"pages": 1}
+
+    def test_what_is_to_be_refused_is_left_open_where_it_could_be_settled(self, engine: BlockingEngine) -> None:
+        """A preview has called it stale, so its links were not added. The lease that was in its way has ended since."""
+        self.seed(engine, count=2)
+        late = self.lease_one(engine, urls_per_host=1)
+        engine.expire_all(110.0)
+        lost = self.lease_one(engine, 120.0, urls_per_host=1)
+        part = settled(late.tasks[0], b"1", size=7)
+        assert engine.preview(late.shard, [settlement(late, part)]) == [Preview(False, [Verdict.STALE])]
+        engine.expire_all(lost.deadline)
+        before = engine.story(late.shard, part.url)
+        refused = [settlement(late, replace(part, refused=True))]
+        assert engine.settle(late.shard, refused, lost.deadline) == [[Verdict.OPEN]]
+        assert engine.story(late.shard, part.url) == before
+        assert engine.settle(late.shard, [settlement(late, part)], lost.deadline) == [[Verdict.SETTLED]]
+        assert engine.settle(late.shard, refused, lost.deadline) == [[Verdict.REPEATED]]
+        live = self.lease_one(engine, lost.deadline + 100.0, urls_per_host=1)
+        held = settlement(live, replace(settled(live.tasks[0], b"2"), refused=True))
+        assert engine.settle(live.shard, [held], lost.deadline + 101.0) == [[Verdict.OPEN]]
 
     def test_a_settlement_must_name_the_task_and_its_url(self, engine: BlockingEngine) -> None:
         self.seed(engine)

@@ -197,6 +197,8 @@ class MemoryEngine(Embedded):
         entry = state.entry(settled.url)
         entry = entry if entry and entry.host == host.name else None
         verdict = verdict_of(entry, settled, live)
+        if settled.refused and verdict is Verdict.SETTLED:
+            return Verdict.OPEN
         if verdict is not Verdict.SETTLED or entry is None:
             if entry is not None and refused_for_good(entry, settled, live):
                 entry.attempt_id = REFUSED

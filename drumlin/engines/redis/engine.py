@@ -81,7 +81,12 @@ _SPELLED = re.compile("[%?;]")
 _HIGHEST_PRIORITY = 9
 _ADDED = {48: Added.ADDED, 49: Added.SEEN, 50: Added.CAPPED}
 _LIVE, _UNDECIDED = ord("L"), b"?"
-_VERDICTS = {ord("S"): Verdict.SETTLED, ord("R"): Verdict.REPEATED, ord("X"): Verdict.STALE}
+_VERDICTS = {
+    ord("S"): Verdict.SETTLED,
+    ord("R"): Verdict.REPEATED,
+    ord("X"): Verdict.STALE,
+    ord("O"): Verdict.OPEN,
+}
 
 
 async def open_redis(

@@ -47,7 +47,7 @@ _HOST = struct.Struct(">dd5s5s5sQ2s")
 _TOTAL_BYTES = 6
 _RUN_FIELDS = 4
 _SETTLED_CODES = {TaskState.DONE: 0, TaskState.SCHEDULED: 1, TaskState.DEAD: 2}
-_PUT_OFF = 3
+_PUT_OFF, _TO_BE_REFUSED = 3, 4
 """The code of a task that is scheduled without an attempt."""
 _NO_PAGE = -1
 _BACKOFF_CODES = {None: 0, False: 1, True: 2}
@@ -180,8 +180,10 @@ def _written_settled(settled: Settled, host: str, numbers: dict[str, int]) -> tu
         attempt_id = as_string(settled.attempt_id)
         mark = attempt_mark(task_id, mark_of(url), settled.attempt_id)
     code = _SETTLED_CODES[settled.state] if settled.attempted or not settled.put_off else _PUT_OFF
+    if settled.refused:
+        code = _TO_BE_REFUSED
     written = (task_id, short_url(url, host), attempt_id, mark, code, _NO_PAGE if size is None else size, counts)
-    if code == 0:
+    if code in (_SETTLED_CODES[TaskState.DONE], _TO_BE_REFUSED):
         return written
     died = (settled.cause_of_death, settled.error) if settled.state is TaskState.DEAD else ()
     return (*written, settled.retry_at, *died)

@@ -79,6 +79,8 @@ def _settle(
         seen = decode_seen(value)
         leased = change.is_leased(host, seen)
         verdict = verdict_on(settled, seen.id, seen.attempt_id, live, leased, seen.code > SCHEDULED)
+        if settled.refused and verdict is Verdict.SETTLED:
+            verdict = Verdict.OPEN
         verdicts.append(verdict)
         if verdict is Verdict.SETTLED:
             _settle_task(change, host, key, seen, settled, now)

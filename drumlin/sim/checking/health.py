@@ -154,15 +154,15 @@ class QueuesAreBounded(Checker):
         for coordinator in self._world.coordinators:
             if coordinator.backlog > SETTLING_WAITING_MAX:
                 raise self.broken(f"{coordinator.backlog:,} batches wait at coordinator {coordinator.place}")
-        concurrency = self._world.scenario.concurrency
-        most_pages = HELD_PAGES_MAX + concurrency
-        most_bytes = UNSETTLED_BYTES_MAX + (concurrency + READ_BATCH) * 2 * max(BODY_BYTES)
         for node in self._world.nodes:
             if node.agent is None or node.leaving:
                 continue
             if node.forgotten_leases(FORGOTTEN_AFTER_S):
                 raise self.broken(f"{node.name} remembers leases that ended more than {FORGOTTEN_AFTER_S:g} s ago")
             pages, size = node.unsettled
+            concurrency = node.kind.concurrency
+            most_pages = HELD_PAGES_MAX + concurrency
+            most_bytes = UNSETTLED_BYTES_MAX + (concurrency + READ_BATCH) * 2 * max(BODY_BYTES)
             if pages > most_pages or size > most_bytes:
                 raise self.broken(f"{pages:,} pages with {size:,} bytes wait in {node.name}")
             # One journal is being written. Of every other one at least a parcel is not answered.

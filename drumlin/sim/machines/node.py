@@ -317,10 +317,12 @@ class SimNode:
     @property
     def doing(self) -> Doing | None:
         """How it does, all at once: to look at thousands of nodes again and again takes time. None if no node runs here
-        or it is frozen."""
+        or it is frozen. One that has not joined yet could work: that it does not is a loss."""
         agent = self.agent
-        if agent is None or self.frozen:
+        if not self.alive or self.frozen:
             return None
+        if agent is None:
+            return Doing(False, self.kind.concurrency, 0.0)
         settling = agent._settling
         lag_s = settling.lag_s(self.clock.boot()) if settling.unanswered else 0.0
         if self.leaving:

@@ -1,6 +1,6 @@
 -- `settle`, `preview` and `preview_held`: what became of tasks.
 
-local DONE, SCHEDULED, PUT_OFF = 0, 1, 3
+local DONE, SCHEDULED, PUT_OFF, TO_BE_REFUSED = 0, 1, 3, 4
 local REFUSED = '-'  -- as in `drumlin.engines.base`
 
 -- A settlement has for each task: id, URL, attempt, its mark, state, size (-1: no page), counts, retry time, kind, error.
@@ -64,6 +64,7 @@ end
 local function settle_unheld(shard, host, part, live, now)
   local verdict, record, key = judge_unheld(shard, host, part[1], part[2], part[3], part[4], live)
   if verdict ~= 'S' then return verdict end
+  if part[5] == TO_BE_REFUSED then return 'O' end
   if key then take_queued(host, key, record) else unschedule(shard, host.name, record) end
   apply(shard, host, part, record, now)
   return verdict
@@ -82,6 +83,7 @@ local function settle_held(shard, host, part, live, record, now)
   local verdict = judge_held(record, part[2], part[3], live)
   if verdict == 'X' and not live then refuse_for_good(shard, host, part[2], record) end
   if verdict ~= 'S' then return verdict end
+  if part[5] == TO_BE_REFUSED then return 'O' end
   apply(shard, host, part, record, now)
   local totals = totals_of(shard)
   totals.leased = totals.leased - 1

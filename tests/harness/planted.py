@@ -9,9 +9,12 @@ from typing import Any
 
 import msgspec
 
+from drumlin.access.seals import Seals
+from drumlin.api.calls.nodes import NodeCalls
 from drumlin.contact import backing_off
 from drumlin.contact.leases import Leases
 from drumlin.contact.robots_asking import RobotsAsking
+from drumlin.coordinator import dispatch
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.coordinator.engine_time import EngineTime
 from drumlin.coordinator.giving import host_budgets
@@ -23,6 +26,7 @@ from drumlin.engines.memory import engine as memory
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.engines.memory.shard import Host, Shard
 from drumlin.errors import EngineError
+from drumlin.http.refusal import Refused
 from drumlin.model import TaskState, Verdict
 from drumlin.node.agent import Agent
 from drumlin.node.calling.client import CoordinatorClient
@@ -32,6 +36,7 @@ from drumlin.node.settling import Settling
 from drumlin.protocol import Work
 from drumlin.sim.faults import Fault
 from drumlin.sim.scenario import FIRST_FAULT_S, Scenario, of_seed
+from drumlin.urls import identity
 
 Replace = Callable[[Any, str, Any], None]
 """Puts something else in the place of an attribute, until the bug is taken out again."""
@@ -297,6 +302,107 @@ def _forget_to_ask(replace: Replace) -> None:
     replace(Leases, "asked", asked)
 
 
+def _forget_refusals(replace: Replace) -> None:
+    replace(memory, "refused_for_good", lambda entry, settled, live: False)
+
+
+def _refuse_repetitions(replace: Replace) -> None:
+    right = Settler._verdicts
+
+    async def verdicts(self: Settler, shards: Any, count: int, now: float) -> list[Verdict]:
+        found = await right(self, shards, count, now)
+        return [Verdict.STALE if one is Verdict.REPEATED else one for one in found]
+
+    replace(Settler, "_verdicts", verdicts)
+
+
+def _drop_lost_urls(replace: Replace) -> None:
+    right = Shard.lose_lease
+
+    def lose_lease(self: Shard, host: Host, ended: float) -> None:
+        for url in list(host.grant.urls)[:1] if host.grant else ():
+            self.take(self.entries.pop(identity(url)))
+        right(self, host, ended)
+
+    replace(Shard, "lose_lease", lose_lease)
+
+
+def _give_up_at_once(replace: Replace) -> None:
+    replace(taking, "next_step", lambda *how, **more: None)
+
+
+def _retry_at_once(replace: Replace) -> None:
+    right = vars(taking)["next_step"]
+
+    def next_step(*how: Any, **more: Any) -> float | None:
+        return None if right(*how, **more) is None else 0.0
+
+    replace(taking, "next_step", next_step)
+
+
+def _forget_retries(replace: Replace) -> None:
+    right = MemoryEngine.expire
+
+    async def expire(self: MemoryEngine, shard: int, now: float, **more: Any) -> list[str]:
+        """Every second shard loses its leases, but its retries never become due."""
+        state, scheduled = self._shards[shard], self._shards[shard].scheduled
+        if shard % 2:
+            state.scheduled = []
+        try:
+            return await right(self, shard, now, **more)
+        finally:
+            state.scheduled = scheduled
+
+    replace(MemoryEngine, "expire", expire)
+
+
+def _put_lost_hosts_off(replace: Replace) -> None:
+    right = Shard.lose_lease
+    replace(Shard, "lose_lease", lambda self, host, ended: right(self, host, ended + 3600.0))
+
+
+def _forget_budgeted_hosts(replace: Replace) -> None:
+    async def lease(self: Any, take: Any, now: float) -> list[Any]:
+        return []
+
+    replace(host_budgets.HostBudgets, "lease", lease)
+
+
+def _believe_anybody(replace: Replace) -> None:
+    replace(dispatch, "of_owners", lambda batch, owners: batch)
+
+
+def _keep_old_nodes_out(replace: Replace) -> None:
+    right = NodeCalls.register
+
+    async def register(self: NodeCalls, call: Any, message: Any) -> Any:
+        if message.boot > 1:
+            raise Refused(503, "busy", "Not now.", retry_after_s=5.0)
+        return await right(self, call, message)
+
+    replace(NodeCalls, "register", register)
+
+
+def _doubt_retries(replace: Replace) -> None:
+    right = Seals.assignment
+
+    def assignment(self: Seals, text: str, url: str) -> Any:
+        key = right(self, text, url)
+        return None if key is not None and key.attempts else key
+
+    replace(Seals, "assignment", assignment)
+
+
+def _count_bytes_twice(replace: Replace) -> None:
+    right = taking._counts
+
+    def counts(*what: Any) -> dict[str, int]:
+        counted = right(*what)
+        return counted | {"bytes": 2 * counted["bytes"]} if "bytes" in counted else counted
+
+    replace(taking, "_counts", counts)
+
+
 def _brake_for_good(replace: Replace) -> None:
     right = vars(Agent)["_room"].fget
     braked: set[Agent] = set()
@@ -374,5 +480,23 @@ BUGS: dict[str, Bug] = {
     "a node that is slow for good once it was": Bug(
         "speed_returns", _brake_for_good, _with("nodes_lagging", times=1, lasts_s=60.0, share=0.6, **_SEVERAL_AT_ONCE)
     ),
+    "a refusal that is forgotten": Bug(
+        "pages_are_kept",
+        _forget_refusals,
+        _with("messages_doubled", "nodes_frozen", "nodes_cut_off", lasts_s=45.0, lease_s=20.0),
+    ),
+    "a repetition that is called refused": Bug("acknowledged_survives", _refuse_repetitions, _with("messages_lost")),
+    "URLs that vanish with a lease": Bug("one_state", _drop_lost_urls, _swarm),
+    "no second try": Bug("retries_are_counted", _give_up_at_once, _with("messages_lost", retries_max=3)),
+    "a second try at once": Bug("retries_are_counted", _retry_at_once, _with("messages_lost", retries_max=3)),
+    "retries that are never due": Bug("nothing_waits_too_long", _forget_retries, _with("messages_lost", retries_max=3)),
+    "hosts that wait for an hour": Bug("nothing_waits_too_long", _put_lost_hosts_off, _swarm),
+    "hosts with a budget that are forgotten": Bug(
+        "budgeted_hosts_are_given", _forget_budgeted_hosts, _with("nodes_killed", hosts_budgeted=5, host_pages_max=30)
+    ),
+    "a node that may speak for others": Bug("pages_were_fetched", _believe_anybody, _with("nodes_lie", share=0.1)),
+    "nodes that cannot come back": Bug("nodes_come_back", _keep_old_nodes_out, _swarm),
+    "a retry that is called made up": Bug("honest_are_believed", _doubt_retries, _with("messages_lost", retries_max=3)),
+    "bytes that are counted twice": Bug("budgets_hold", _count_bytes_twice, _swarm),
     "a node that stops asking": Bug("never_idle", _forget_to_ask, _with("coordinator_killed", times=2, lasts_s=5.0)),
 }

@@ -13,6 +13,7 @@ import multiprocessing
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,23 @@ from drumlin.sim.running import run
 from drumlin.sim.scenario import of_seed
 
 PAGES_MIN = 50_000
+SEEDS_MAX = 1_000_000
+PROCESSES_MAX = 256
+
+
+def _within(least: int, most: int) -> Callable[[str], int]:
+    """Reads a whole number from `least` to `most` of the command line."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not a whole number from {least:,} to {most:,}")
+        return number
+
+    return read
 
 
 def _one(seed: int) -> dict[str, Any]:
@@ -70,9 +88,9 @@ def _summary(rows: list[dict[str, Any]], wall_s: float) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seeds", type=_within(1, SEEDS_MAX), default=200, metavar="N", help="how many")
+    parser.add_argument("--first", type=_within(0, SEEDS_MAX), default=0, metavar="N", help="the first of them")
+    parser.add_argument("--processes", type=_within(1, PROCESSES_MAX), default=2, metavar="N", help="so many at a time")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []

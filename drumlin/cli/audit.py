@@ -20,7 +20,9 @@ SHOWN_MAX = 1_000
 
 
 @click.command("audit", cls=Verb)
-@click.option("--limit", type=click.IntRange(1, SHOWN_MAX), default=50, show_default=True, help="the last so many")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(1, SHOWN_MAX), default=50, show_default=True, help="the last so many"
+)
 @remote_options("json", "color")
 def command(loaded: Loaded, remote: Remote, limit: int) -> None:
     """Show who changed what in a crawl, newest first: people, and coordinators that put a node into quarantine. Log-ins

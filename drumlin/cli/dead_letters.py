@@ -44,7 +44,12 @@ def command() -> None:
 @command.command("list")
 @_selection
 @click.option(
-    "--limit", type=click.IntRange(1, AT_ONCE), default=AT_ONCE, show_default=True, help="show at most so many"
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, AT_ONCE),
+    default=AT_ONCE,
+    show_default=True,
+    help="show at most so many",
 )
 @click.option("--after", default="", metavar="PLACE", help="go on after this place, which the list before has named")
 @click.option("--by", type=click.Choice(["kind", "host"]), help="count them instead: for each kind, or kind and host")

@@ -26,7 +26,7 @@ REASON = "drumlin enqueue --known"
 @click.command("enqueue", cls=Verb)
 @click.argument("urls", nargs=-1, metavar="URL...")
 @click.option("-i", "--input", "input_file", metavar="FILE", help="read URLs from FILE, one a line; - for stdin")
-@click.option("--priority", type=click.IntRange(0, 9), help="from 0 to 9, the most urgent")
+@click.option("--priority", metavar="N", type=click.IntRange(0, 9), help="from 0 to 9, the most urgent")
 @click.option("--known", is_flag=True, help="give URLs that are queued already the --priority, and add none")
 @remote_options("json", "color")
 def command(

@@ -57,9 +57,9 @@ EXIT_CODES = (
     ),
     ExitCode(
         errors.EXIT_STORAGE,
-        "the crawl directory cannot be read or written",
+        "the crawl directory, or what the command prints, cannot be read or written",
         "disk full, no permission, damaged files (also one that `frontier import` is to read), no queue beside stored "
-        "pages",
+        "pages, a closed stdout (`>&-`)",
         "make room or set the permission, then run the same command: it resumes",
     ),
     ExitCode(

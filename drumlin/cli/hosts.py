@@ -41,7 +41,9 @@ def command() -> None:
 @click.option("--state", type=click.Choice([*STATES, *OUT_OF_REACH]), help="only hosts in this state [default: all]")
 @click.option("--prefix", default="", metavar="TEXT", help="hosts in any state whose names begin so, by name")
 @click.option("--after", default="", metavar="HOST", help="go on after this host in the list by name")
-@click.option("--limit", type=click.IntRange(1, SHOWN_MAX), default=50, show_default=True, help="of each state")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(1, SHOWN_MAX), default=50, show_default=True, help="of each state"
+)
 @remote_options("json", "color")
 def list_hosts(loaded: Loaded, remote: Remote, state: str | None, prefix: str, after: str, limit: int) -> None:
     """List hosts that have URLs left: being fetched by a node, ready for one, waiting for their time, or blocked.

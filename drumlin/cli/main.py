@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,15 @@ import click
 
 from drumlin import __version__
 from drumlin.cli.help import write_examples
-from drumlin.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_STORAGE, EXIT_USAGE, DrumlinError
+from drumlin.errors import (
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_STORAGE,
+    EXIT_USAGE,
+    DrumlinError,
+    StorageError,
+)
 from drumlin.lines import did_you_mean, tell
 from drumlin.logs import log_for_people, log_last_words, safe_lines, unforgeable, without_secrets
 
@@ -132,17 +141,38 @@ def _hide_secrets() -> None:
         hide_argument("--to", ENGINE_VARIABLE, has_password)
 
 
+class _ClosedOutput(io.RawIOBase):
+    """Stands in for a stdout that the caller has closed. A verb that prints nothing does not notice; others must not
+    end as if somebody had got what they printed."""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+    def write(self, content: object) -> NoReturn:
+        raise StorageError(
+            "The output cannot be written: stdout is closed.",
+            "Give it a file or a pipe, or /dev/null if nobody needs it.",
+        )
+
+
 def _open_closed_streams() -> None:
     """Connect standard streams that the caller has closed to /dev/null. Otherwise the next file that is opened would
     get the number of one, and messages would be written into it."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None and os.open(os.devnull, os.O_RDWR) == number:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  # for the whole run
+            if name == "stdout":
+                # Nothing is kept back, or Python would try to write it once more when it ends.
+                sys.stdout = io.TextIOWrapper(_ClosedOutput(), encoding="utf-8", write_through=True)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. If something went wrong, a sentence on stderr has said so."""
     log_for_people()
+    stdout = sys.stdout
     try:
         result = drumlin.main(arguments, prog_name="drumlin", standalone_mode=False)
         sys.stdout.flush()
@@ -151,8 +181,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except SystemExit as ending:
-        # Both click and rich end the process by themselves when the reader of their output went away.
-        if isinstance(ending.__context__, BrokenPipeError):
+        # Both click and rich end the process by themselves when the reader of their output went away. Of rich the cause
+        # is still known; click has forgotten it, but has put something in the place of stdout.
+        if isinstance(ending.__context__, BrokenPipeError) or sys.stdout is not stdout:
             return _pipe_closed()
         raise
     return result if isinstance(result, int) else EXIT_OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 from drumlin.cli.console import MARK, results, write_json
 from drumlin.cli.help import Verb
 from drumlin.config import Loaded, config_options
-from drumlin.config.quantities import parse_duration, parse_number, parse_share, parse_size
+from drumlin.config.quantities import parse_duration, parse_number, parse_share, parse_size, show_rate
 from drumlin.engines.redis.address import Duplicates
 from drumlin.errors import ConfigError
 
@@ -35,57 +36,73 @@ _ESTIMATE = (
 class Quantity:
     """Reads the value of an option as people write it, with its unit."""
 
-    def __init__(self, name: str, parse: Callable[[str], float], example: str, *, or_zero: bool = False) -> None:
+    def __init__(self, name: str, parse: Callable[[str], float], example: str, *, least: int | None = None) -> None:
+        """Without `least` it must be more than 0."""
         self.name = name
         self._parse = parse
         self._example = example
-        self._or_zero = or_zero
+        self._least = least
 
     def __call__(self, context: click.Context, option: click.Parameter, text: str | None) -> float | None:
         """Defaults come through here too, so they are written as a user would write them."""
         if text is None:
             return None
-        try:
-            number = float(self._parse(text))
-        except (ValueError, OverflowError) as cause:
-            raise click.BadParameter(f"{text!r} is not a {self.name}, such as {self._example}.") from cause
-        if number == 0 and not self._or_zero:
-            raise click.BadParameter(f"{text} is too little: it must be more than 0.")
+        number = self._read(text)
         if number > NUMBER_MAX:
             raise click.BadParameter(f"{text} is too much: {NUMBER_MAX:g} is the most.")
+        if number <= 0 if self._least is None else number < self._least:
+            least = "more than 0" if self._least is None else f"{self._least} or more"
+            raise click.BadParameter(f"{text} is too little: it must be {least}.")
         return number
+
+    def _read(self, text: str) -> float:
+        """Units are for amounts, so they are read without the sign."""
+        amount = text.strip()
+        sign = -1 if amount.startswith("-") else 1
+        try:
+            return sign * float(self._parse(amount.removeprefix("-")))
+        except OverflowError:
+            return sign * math.inf
+        except ValueError as cause:
+            raise click.BadParameter(f"{text!r} is not a {self.name}, such as {self._example}.") from cause
+
+
+def _parse_whole(text: str) -> float:
+    """Of things that are counted there is no half."""
+    number = parse_number(text)
+    return round(number) if 1 <= number < math.inf else number
 
 
 NUMBER = Quantity("number", parse_number, "23148, 2.5M or 10 billion")
+COUNT = Quantity("number", _parse_whole, "23148, 2.5M or 10 billion", least=1)
 SIZE = Quantity("size", parse_size, "40kB")
 SHARE = Quantity("share", parse_share, "0.7 or 70%")
-SHARE_OR_NONE = Quantity("share", parse_share, "0.1 or 10%", or_zero=True)
+SHARE_OR_NONE = Quantity("share", parse_share, "0.1 or 10%", least=0)
 DURATION = Quantity("duration", parse_duration, "400ms")
 
 
-def _amount(*names: str, reads: Quantity, what: str, default: str | None = None, required: bool = False) -> Decorator:
+def _amount(*names: str, reads: Quantity, what: str, default: str | None = None) -> Decorator:
     """An option whose value `reads` reads."""
-    shown = "N" if reads is NUMBER else reads.name.upper()
+    shown = "N" if reads in (NUMBER, COUNT) else reads.name.upper()
     return click.option(
         *names,
         callback=reads,
         metavar=shown,
         default=default,
         show_default=default is not None,
-        required=required,
         help=what,
     )
 
 
 @click.command("plan", cls=Verb)
 @_amount("--pages-per-second", "pages_per_s", reads=NUMBER, what="how fast the crawl should be")
-@_amount("--pages", reads=NUMBER, what="how many pages it should fetch in all")
+@_amount("--pages", reads=COUNT, what="how many pages it should fetch in all")
 @_amount("--days", reads=NUMBER, what="in how many days, instead of --pages-per-second")
-@_amount("--urls", reads=NUMBER, required=True, what="how many URLs it will know, fetched or not")
+@_amount("--urls", reads=COUNT, what="how many URLs it will know, fetched or not")
 @_amount("--queued", "queued_share", reads=SHARE_OR_NONE, default="10%", what="part of them that is queued, not done")
-@_amount("--hosts", reads=NUMBER, what="how many hosts have URLs to fetch at every moment")
+@_amount("--hosts", reads=COUNT, what="how many hosts have URLs to fetch at every moment")
 @_amount("--response", "response_s", reads=DURATION, default="400ms", what="how long a host takes to answer")
-@_amount("--nodes", reads=NUMBER, what="nodes that you have, with a core each [default: enough]")
+@_amount("--nodes", reads=COUNT, what="nodes that you have, with a core each [default: enough]")
 @_amount("--availability", reads=SHARE, default="70%", what="part of the nodes that is there at a time")
 @_amount("--page-size", "page_bytes", reads=SIZE, what="mean size of a page [default: as measured]")
 @click.option(
@@ -96,7 +113,7 @@ def _amount(*names: str, reads: Quantity, what: str, default: str | None = None,
     help="which duplicates are found in all of the crawl",
 )
 @click.option(
-    "--replicas", type=click.IntRange(0, 5), default=2, show_default=True, help="replicas of each Redis master"
+    "--replicas", metavar="N", type=click.IntRange(0, 5), default=2, show_default=True, help="replicas of each master"
 )
 @_amount("--master-memory", "master_bytes", reads=SIZE, default="25GB", what="most data on one Redis master")
 @_amount("--nodes-busy", reads=SHARE, default="66%", what="how busy a node's core may be; the rest is for slow minutes")
@@ -115,13 +132,14 @@ def _amount(*names: str, reads: Quantity, what: str, default: str | None = None,
     help="costs that you measured: what bench.run or bench.load wrote with --json; may be repeated",
 )
 @click.option("--cost", "single", multiple=True, metavar="NAME=NUMBER", help="one cost of your own; may be repeated")
-@click.option("--show-costs", is_flag=True, help="list the costs, with their sources")
+@click.option("--show-costs", is_flag=True, help="list the costs, with their sources; alone, only these")
 @config_options("delay", "concurrency", "json", "color")
 def command(
     loaded: Loaded,
     pages_per_s: float | None,
     pages: float | None,
     days: float | None,
+    urls: float | None,
     page_bytes: float | None,
     contents: str,
     files: tuple[Path, ...],
@@ -136,9 +154,13 @@ def command(
     from drumlin.plan import Wish, make_plan
 
     costs = _costs(files, single)
+    if show_costs and (pages_per_s, pages, days) == (None, None, None):
+        _print_costs(loaded, costs)
+        return
     wish = Wish(
         pages_per_s=_pace(pages_per_s, pages, days),
         pages=pages,
+        urls=_urls(urls),
         page_bytes=page_bytes if page_bytes is not None else costs["page_size"].value,
         contents=Duplicates(contents),
         delay_s=loaded.crawl.delay_s,
@@ -152,10 +174,37 @@ def command(
         _print(results(loaded.process), plan, show_costs)
 
 
+def _print_costs(loaded: Loaded, costs: Costs) -> None:
+    if loaded.process.json:
+        write_json({"costs": costs})
+    else:
+        console = results(loaded.process)
+        console.print(_costs_table(costs), width=min(WIDTH_MAX, console.width))
+
+
+def _urls(urls: float | None) -> float:
+    if urls is None:
+        raise ConfigError("How many URLs will the crawl know?", "Give --urls.")
+    return urls
+
+
 def _pace(pages_per_s: float | None, pages: float | None, days: float | None) -> float:
-    if pages_per_s is not None and days is None:
+    from drumlin.plan import PACE_MAX, PACE_MIN
+
+    pace = _asked_pace(pages_per_s, pages, days)
+    if pace > PACE_MAX:
+        raise ConfigError(f"{show_rate(pace)} is too fast for a plan.", f"{show_rate(PACE_MAX)} is the most.")
+    if pace < PACE_MIN:
+        raise ConfigError("Slower than a page a day is too slow for a plan.", "Give a faster pace, or fewer --days.")
+    return pace
+
+
+def _asked_pace(pages_per_s: float | None, pages: float | None, days: float | None) -> float:
+    if pages_per_s is not None and days is not None:
+        raise ConfigError("Give --pages-per-second or --days, not both: each says how fast the crawl should be.")
+    if pages_per_s is not None:
         return pages_per_s
-    if pages_per_s is None and pages is not None and days is not None:
+    if pages is not None and days is not None:
         return pages / (days * DAY_S)
     raise ConfigError("How fast should the crawl be?", "Give --pages-per-second, or --pages and --days.")
 

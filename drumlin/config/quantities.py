@@ -54,7 +54,7 @@ ROUNDED_ABOVE = 100.0
 _SHOWN_UNITS = (("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)", re.ASCII)
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|min|days?|[smhdw])\s*", re.ASCII)
-_NUMBER = re.compile(r"([0-9][0-9,_]*(?:\.[0-9]+)?(?:e[0-9]{1,2})?) ?([a-z]*)", re.ASCII)
+_NUMBER = re.compile(r"([0-9][0-9,_]*(?:\.[0-9]+)?(?:e[0-9]{1,3})?) ?([a-z]*)", re.ASCII)
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+) ?(%?)", re.ASCII)
 _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
@@ -137,7 +137,18 @@ def show_number(number: float) -> str:
     for unit in ("trillion", "billion", "million"):
         if (amount := number / NUMBERS_PER_UNIT[unit]) >= 1:
             return f"{amount:,.0f} {unit}" if amount >= ROUNDED_ABOVE else f"{amount:.3g} {unit}"
-    return f"{number:,.0f}" if number >= TENTHS_BELOW else f"{number:.3g}"
+    return f"{number:,.0f}" if number >= TENTHS_BELOW else f"{Decimal(f'{number:.3g}'):f}"
+
+
+def show_many(number: float, noun: str) -> str:
+    """`1 host`, `2.5 million hosts`, `0.5 pages`; for nouns that take an s."""
+    shown = show_number(number)
+    return f"{shown} {noun}" if shown == "1" else f"{shown} {noun}s"
+
+
+def show_rate(pages_per_s: float) -> str:
+    """`1 page/s`, `23,148 pages/s`."""
+    return f"{show_many(pages_per_s, 'page')}/s"
 
 
 def show_duration(seconds: float) -> str:

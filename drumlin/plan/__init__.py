@@ -5,7 +5,8 @@ What it is for. Somebody who plans a fleet knows how many pages a second it shou
 
 How it works. `costs` is the table of what was measured, each cost with its source; `measured` reads a user's own
 measurements in its place. `pace` finds how fast the fleet can be at all: politeness or too few nodes may be the bound.
-`needs` multiplies. Every figure of a plan carries the sentence that says what it is made of.
+`needs` multiplies. Every figure of a plan carries the sentence that says what it is made of; `notes` are the sentences
+about the whole.
 
 Invariants:
 - the same wish and costs give the same plan: there is no clock, no chance and no look at this machine;
@@ -18,10 +19,12 @@ Limits: costs are taken as proportional, which was measured up to 10,000 pages/s
 from drumlin.plan.costs import MEASURED, Cost, Costs, replaced
 from drumlin.plan.measured import read_measurements
 from drumlin.plan.needs import Need, Plan, make_plan
-from drumlin.plan.pace import Wish
+from drumlin.plan.pace import PACE_MAX, PACE_MIN, Wish
 
 __all__ = [
     "MEASURED",
+    "PACE_MAX",
+    "PACE_MIN",
     "Cost",
     "Costs",
     "Need",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import msgspec
@@ -48,6 +47,9 @@ MEASURED: Costs = {
 }
 DIVISORS = frozenset({"node_cpu", "page_size"})
 """Costs that something is divided by, so they cannot be 0."""
+COST_MAX = 1e12
+DIVISOR_MIN = 1e-9
+"""With these, products and quotients of a plan stay numbers that can be shown."""
 
 
 def replaced(costs: Costs, values: Mapping[str, float], source: str) -> dict[str, Cost]:
@@ -55,7 +57,7 @@ def replaced(costs: Costs, values: Mapping[str, float], source: str) -> dict[str
     for name, value in values.items():
         if name not in costs:
             raise ConfigError(f"There is no cost {name!r}.", f"The costs are {', '.join(costs)}.")
-        if not math.isfinite(value) or value < 0 or (value == 0 and name in DIVISORS):
+        if not (DIVISOR_MIN if name in DIVISORS else 0) <= value <= COST_MAX:
             raise ConfigError(f"The cost {name} cannot be {value:g} ({source}).")
     new = {name: msgspec.structs.replace(costs[name], value=value, source=source) for name, value in values.items()}
     return {**costs, **new}

@@ -50,12 +50,16 @@ def read_measurements(content: bytes, name: str) -> dict[str, float]:
             return msgspec.convert(document, dict[str, float])
         rows = msgspec.convert(document, list[dict[str, Any]])
         return _costs_of(rows)
-    except (msgspec.DecodeError, ZeroDivisionError) as cause:
+    except (msgspec.DecodeError, ZeroDivisionError, RecursionError) as cause:
         _refuse(name, cause)
 
 
 def _refuse(name: str, cause: Exception) -> NoReturn:
-    why = "it counted no pages" if isinstance(cause, ZeroDivisionError) else str(cause)
+    why = str(cause)
+    if isinstance(cause, ZeroDivisionError):
+        why = "it counted no pages"
+    if isinstance(cause, RecursionError):
+        why = "its brackets are nested too deeply"
     raise ConfigError(f"{name} has no measurements: {why}.", _HINT) from cause
 
 

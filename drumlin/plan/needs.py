@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from drumlin.config.quantities import show_bits, show_duration, show_gap, show_number, show_size
+from drumlin.config.quantities import (
+    show_bits,
+    show_duration,
+    show_gap,
+    show_many,
+    show_number,
+    show_rate,
+    show_size,
+)
 from drumlin.engines.redis.address import Duplicates
 from drumlin.lines import counted
 from drumlin.plan.costs import Cost, Costs
+from drumlin.plan.notes import notes
 from drumlin.plan.pace import Bound, Pace, Wish, find_pace, node_pace, rounded_up
 
 DAY_S = 86_400.0
@@ -20,9 +29,7 @@ FORK_SHARE = 0.5
 CLUSTER_MASTERS_MIN = 3
 COMPRESSION = 2.5
 """How many times smaller HTML becomes when a site compresses it."""
-CORES_OF_ONE_MACHINE = 2
-"""How many cores a machine had that was seen to crawl by itself at full speed."""
-SHARE_WORTH_A_NOTE = 0.5
+CORES_SHOWN_MIN = 0.01
 ENGINE = "Engine (Redis)"
 _WHY = {
     Bound.WISH: "as asked for",
@@ -58,18 +65,20 @@ def make_plan(wish: Wish, costs: Costs) -> Plan:
     """The plan for a wish, by multiplication."""
     pace = find_pace(wish, costs)
     nodes = _nodes(wish, costs, pace)
+    parts = _engine_data(wish, costs, pace)
     needs = [
         *_pace(wish, pace),
         *nodes,
         *_coordinators(wish, costs, pace, nodes[0].amount),
-        *_engine(wish, costs, pace),
+        *_engine(wish, costs, pace, parts),
         *_traffic(wish, costs, pace),
     ]
-    return Plan(pace.pages_per_s, pace.bound, pace.sentence, list(_notes(wish, costs, pace)), needs, dict(costs))
+    said = list(notes(wish, costs, pace, {name: size for name, (size, _) in parts.items()}))
+    return Plan(pace.pages_per_s, pace.bound, pace.sentence, said, needs, dict(costs))
 
 
 def _rate(pace: Pace) -> str:
-    return f"{show_number(pace.pages_per_s)} pages/s"
+    return show_rate(pace.pages_per_s)
 
 
 def _pace(wish: Wish, pace: Pace) -> Iterator[Need]:
@@ -77,7 +86,7 @@ def _pace(wish: Wish, pace: Pace) -> Iterator[Need]:
     yield Need(group, "pages a second", rate, "pages/s", show_number(rate), _WHY[pace.bound])
     if wish.pages is not None:
         seconds = wish.pages / rate
-        made_of = f"{show_number(wish.pages)} pages / {_rate(pace)}"
+        made_of = f"{show_many(wish.pages, 'page')} / {_rate(pace)}"
         yield Need(group, "time", seconds, "s", show_duration(seconds), made_of)
     hosts = rounded_up(rate * wish.turn_s)
     turn = f"({show_gap(wish.delay_s)} delay + {show_duration(wish.response_s)} for an answer)"
@@ -90,13 +99,11 @@ def _pace(wish: Wish, pace: Pace) -> Iterator[Need]:
 def _nodes(wish: Wish, costs: Costs, pace: Pace) -> list[Need]:
     one, memory = node_pace(wish, costs), costs["node_memory"].value * 1e6
     needed = wish.nodes or rounded_up(pace.pages_per_s / (one.pages_per_s * wish.availability))
-    there = (
-        f"{one.made_of} = {show_number(one.pages_per_s)} pages/s while it is there, {wish.availability:.0%} of the time"
-    )
+    there = f"{one.made_of} = {show_rate(one.pages_per_s)} while it is there, {wish.availability:.0%} of the time"
     made_of = f"a core each: {_rate(pace)} / ({there})"
     if wish.nodes is not None:
         each, could = pace.pages_per_s / (wish.nodes * wish.availability), show_number(one.pages_per_s)
-        made_of = f"as given; each fetches {show_number(each)} pages/s while it is there, and could fetch {could}"
+        made_of = f"as given; each fetches {show_rate(each)} while it is there, and could fetch {could}"
     return [
         Need("Nodes", "nodes", needed, "cores", show_number(needed), made_of),
         _memory("Nodes", needed * memory, f"{show_number(needed)} × {show_size(memory)}"),
@@ -110,7 +117,8 @@ def _memory(group: str, size: float, made_of: str) -> Need:
 def _busy(wish: Wish, pace: Pace, cpu_us: float) -> tuple[float, str]:
     """How many cores are busy, and how that is said."""
     cores = pace.pages_per_s * cpu_us / 1e6
-    busy = f"{_rate(pace)} × {show_number(cpu_us)} µs = {show_number(cores)} cores busy"
+    many = show_many(cores, "core") if cores >= CORES_SHOWN_MIN else f"less than {CORES_SHOWN_MIN} cores"
+    busy = f"{_rate(pace)} × {show_number(cpu_us)} µs = {many} busy"
     return cores, f"{busy}, at most {wish.servers_busy:.0%} of a core each"
 
 
@@ -127,7 +135,7 @@ def _coordinators(wish: Wish, costs: Costs, pace: Pace, nodes: float) -> Iterato
 
 def _engine_data(wish: Wish, costs: Costs, pace: Pace) -> dict[str, tuple[float, str]]:
     """The data of the engine by part: how many bytes, and what they are made of."""
-    queued = wish.urls * wish.queued_share
+    queued = round(wish.urls * wish.queued_share)
     done = wish.urls - queued
     recent = min(done, pace.pages_per_s * DONE_REMEMBERED_S)
     kept = done if wish.pages is None else min(done, wish.pages)
@@ -135,20 +143,20 @@ def _engine_data(wish: Wish, costs: Costs, pace: Pace) -> dict[str, tuple[float,
     content = _content_bytes(wish.contents, costs)
     settled_said = f"{show_number(recent)} done within two weeks × {show_number(settled)}"
     parts = {
-        "queue": (queued * queued_each, f"{show_number(queued)} URLs × {show_number(queued_each)} bytes"),
+        "queue": (queued * queued_each, f"{show_many(queued, 'URL')} × {show_many(queued_each, 'byte')}"),
         "known": (
             done * seen + recent * settled,
-            f"{show_number(done)} URLs × {show_number(seen)} bytes + {settled_said}",
+            f"{show_many(done, 'URL')} × {show_many(seen, 'byte')} + {settled_said}",
         ),
     }
     if content:
         parts["contents"] = (
             kept * content,
-            f"{show_number(kept)} pages × {show_number(content)} bytes (--contents {wish.contents})",
+            f"{show_many(kept, 'page')} × {show_many(content, 'byte')} (--contents {wish.contents})",
         )
     if wish.hosts is not None:
         host = costs["host"].value
-        parts["hosts"] = wish.hosts * host, f"{show_number(wish.hosts)} × {show_number(host)} bytes"
+        parts["hosts"] = wish.hosts * host, f"{show_number(wish.hosts)} × {show_many(host, 'byte')}"
     return parts
 
 
@@ -159,8 +167,7 @@ def _content_bytes(contents: Duplicates, costs: Costs) -> float:
     ]
 
 
-def _engine(wish: Wish, costs: Costs, pace: Pace) -> Iterator[Need]:
-    parts = _engine_data(wish, costs, pace)
+def _engine(wish: Wish, costs: Costs, pace: Pace, parts: Mapping[str, tuple[float, str]]) -> Iterator[Need]:
     data = sum(size for size, _ in parts.values())
     busy, said = _busy(wish, pace, costs["engine_cpu"].value)
     by_cpu, by_memory = rounded_up(busy / wish.servers_busy), rounded_up(data / wish.master_bytes)
@@ -187,20 +194,6 @@ def _masters(by_cpu: int, by_memory: int) -> int:
     return max(masters, CLUSTER_MASTERS_MIN) if masters > 1 else 1
 
 
-def _notes(wish: Wish, costs: Costs, pace: Pace) -> Iterator[str]:
-    """What a planner should know before renting all of it."""
-    if wish.nodes is None and pace.pages_per_s <= CORES_OF_ONE_MACHINE * node_pace(wish, costs).pages_per_s:
-        yield "One machine of two cores does this with `drumlin crawl`, without coordinators and without Redis."
-    parts = _engine_data(wish, costs, pace)
-    data = sum(size for size, _ in parts.values())
-    contents = parts["contents"][0] if "contents" in parts else 0.0
-    if data > wish.master_bytes and contents > SHARE_WORTH_A_NOTE * data:
-        yield (
-            f"{contents / data:.0%} of the engine's data is there to find duplicates in all of the crawl: with "
-            f"--contents off (`?contents=off` in the engine's address) {show_size(data - contents)} are left."
-        )
-
-
 def _traffic(wish: Wish, costs: Costs, pace: Pace) -> Iterator[Need]:
     group, rate = "Network and disk", pace.pages_per_s
     sites, results = rate * wish.page_bytes * 8, rate * costs["result_size"].value * 8
@@ -208,7 +201,7 @@ def _traffic(wish: Wish, costs: Costs, pace: Pace) -> Iterator[Need]:
     stored = rate * wish.page_bytes * share
     made_of = f"{_rate(pace)} × {show_size(wish.page_bytes)} if no site compresses; {COMPRESSION} times less if all do"
     yield Need(group, "from sites", sites, "bit/s", show_bits(sites), made_of)
-    made_of = f"{_rate(pace)} × {show_number(costs['result_size'].value)} bytes of results, from nodes"
+    made_of = f"{_rate(pace)} × {show_many(costs['result_size'].value, 'byte')} of results, from nodes"
     yield Need(group, "to coordinators", results, "bit/s", show_bits(results), made_of)
     made_of = f"{_rate(pace)} × {show_size(wish.page_bytes)} × {show_number(share)} (WARC and tables, compressed)"
     yield Need(group, "to the store", stored * 8, "bit/s", show_bits(stored * 8), made_of)
@@ -216,5 +209,5 @@ def _traffic(wish: Wish, costs: Costs, pace: Pace) -> Iterator[Need]:
     yield Need(group, "disk a day", day, "bytes/day", show_size(day), f"{show_size(stored)} a second × 86,400 s")
     if wish.pages is not None:
         size = wish.pages * wish.page_bytes * share
-        made_of = f"{show_number(wish.pages)} pages × {show_size(wish.page_bytes)} × {show_number(share)}"
+        made_of = f"{show_many(wish.pages, 'page')} × {show_size(wish.page_bytes)} × {show_number(share)}"
         yield Need(group, "disk in all", size, "bytes", show_size(size), made_of)

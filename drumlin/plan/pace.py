@@ -7,11 +7,16 @@ from math import ceil
 
 import msgspec
 
-from drumlin.config.quantities import show_duration, show_gap, show_number
+from drumlin.config.quantities import show_duration, show_gap, show_many, show_number, show_rate
 from drumlin.engines.redis.address import Duplicates
 from drumlin.plan.costs import Costs
 
 FLOAT_ERROR = 1e-9
+PACE_MAX = 1e6
+"""Costs were measured up to 10,000 pages/s. A hundred times that are 86 billion pages a day; what multiplication gives
+beyond is no plan."""
+PACE_MIN = 1 / 86_400
+"""A page a day."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,27 +115,34 @@ def _turn(wish: Wish) -> str:
 
 
 def _too_few_hosts(wish: Wish, reached: float) -> str:
-    hosts = wish.hosts or 0.0
+    hosts = show_many(wish.hosts or 0.0, "host")
+    asked = f"{hosts}, each asked once in {_turn(wish)}, allow"
+    if wish.hosts == 1:
+        asked = f"{hosts}, asked once in {_turn(wish)}, allows"
     return (
-        f"Politeness is the bound, not cores: {show_number(hosts)} hosts, each asked once in {_turn(wish)}, allow "
-        f"{show_number(reached)} pages/s, not {show_number(wish.pages_per_s)}. More nodes would not help; more hosts "
-        f"or a shorter delay would. All that follows is for {show_number(reached)} pages/s."
+        f"Politeness is the bound, not cores: {asked} "
+        f"{show_rate(reached)}, not {show_number(wish.pages_per_s)}. More nodes would not help; more hosts "
+        f"or a shorter delay would. All that follows is for {show_rate(reached)}."
     )
 
 
 def _too_few_nodes(wish: Wish, reached: float) -> str:
     return (
-        f"Nodes are the bound: {show_number(wish.nodes or 0)} nodes, of which {wish.availability:.0%} are there at a "
-        f"time, reach {show_number(reached)} pages/s, not {show_number(wish.pages_per_s)}. All that follows is for "
-        f"{show_number(reached)} pages/s."
+        f"Nodes are the bound: {show_many(wish.nodes or 0, 'node')}, there {wish.availability:.0%} of the time, "
+        f"can fetch {show_rate(reached)}, not {show_number(wish.pages_per_s)}. All that follows is for "
+        f"{show_rate(reached)}."
     )
 
 
 def _enough_hosts(wish: Wish, reached: float) -> str:
     if wish.hosts is None:
-        least = show_number(rounded_up(reached * wish.turn_s))
-        return f"Politeness allows this only while at least {least} hosts have URLs to fetch (--hosts)."
+        least = rounded_up(reached * wish.turn_s)
+        have = f"{show_many(least, 'host')} {'has' if least == 1 else 'have'}"
+        return f"Politeness allows this only while at least {have} URLs to fetch (--hosts)."
+    turn, have = f"{_turn(wish)} each", "all of them have"
+    if wish.hosts == 1:
+        turn, have = _turn(wish), "it has"
     return (
-        f"Politeness allows up to {show_number(wish.hosts / wish.turn_s)} pages/s from {show_number(wish.hosts)} hosts "
-        f"({_turn(wish)} each), so it is not the bound while all of them have URLs to fetch."
+        f"Politeness allows up to {show_rate(wish.hosts / wish.turn_s)} from {show_many(wish.hosts, 'host')} "
+        f"({turn}), so it is not the bound while {have} URLs to fetch."
     )

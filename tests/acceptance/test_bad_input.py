@@ -126,6 +126,20 @@ def test_progress_that_cannot_be_written_does_not_stop_a_crawl(tmp_path: Path, w
     assert (process.returncode, report(tmp_path)["pages"]) == (EXIT_OK, 3)
 
 
+def test_a_crawl_that_prints_nothing_does_not_miss_its_output(tmp_path: Path, web: FakeWeb) -> None:
+    command = [sys.executable, "-m", "drumlin", "crawl", chain(web, "quiet", 3), *FAST, "--quiet"]
+    done = subprocess.run(
+        ["bash", "-c", 'exec "$@" >&-', "bash", *command],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr, report(tmp_path)["pages"]) == (EXIT_OK, "", 3)
+
+
 def test_a_file_of_many_seeds_is_taken_and_resumed(tmp_path: Path, web: FakeWeb) -> None:
     home = chain(web, "many", 1)
     seeds = [f"{home}{number}.html" for number in range(30_000)]

@@ -95,16 +95,41 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
     assert drumlin(tmp_path, "--version").stdout.startswith("drumlin 0.")
 
 
-def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    command = [sys.executable, "-m", "drumlin", "config", "show"]
-    try:
-        done = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
-    finally:
-        os.close(writer)
-    assert done.stderr == ""
-    assert done.returncode == 141
+PRINTING = (
+    ("config", "show"),
+    ("config", "show", "--json"),
+    ("--help",),
+    ("--version",),
+    ("plan", "--help"),
+    ("plan", "--pages-per-second", "97", "--urls", "1M"),
+    ("plan", "--pages-per-second", "97", "--urls", "1M", "--json"),
+    ("sim", "--seed", "7", "--short", "--log"),
+)
+"""Through click, through rich, more than a buffer and less, all at once and line by line."""
+
+
+def in_bash(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in which `"$@"` is the command line."""
+    command = ["bash", "-c", script, "bash", sys.executable, "-m", "drumlin", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    os.mkfifo(tmp_path / "gone")
+    # The command begins when the reader's end of the pipe is closed for certain.
+    done = in_bash(
+        tmp_path, '(read -r _ < gone; exec "$@") | (exec <&-; echo > gone); echo "${PIPESTATUS[0]}"', *arguments
+    )
+    assert (done.stdout, done.stderr) == ("141\n", "")
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_a_closed_output_is_one_sentence_and_exit_code_3(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = in_bash(tmp_path, 'exec "$@" >&-', *arguments)
+    assert done.returncode == 3
+    assert done.stderr.startswith("drumlin: The output cannot be written: stdout is closed. Give it a file or a pipe")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -57,6 +57,11 @@ def test_every_verb_that_prints_something_prints_json_too(path: tuple[str, ...])
     assert "Commands:" in said or not path or "--json" in said
 
 
+@pytest.mark.parametrize("path", list(paths()), ids=" ".join)
+def test_help_calls_a_number_n_and_not_by_the_name_of_its_type(path: tuple[str, ...]) -> None:
+    assert [line for line in shown(path).splitlines() if "RANGE" in line] == []
+
+
 def test_settings_are_in_groups() -> None:
     said = shown(("crawl",))
     for title in GROUPS:

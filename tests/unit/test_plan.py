@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -159,9 +161,58 @@ def test_what_one_machine_can_do_needs_no_fleet() -> None:
     assert "`?contents=off`" in plan().notes[0]
 
 
-def test_a_hundred_cores_are_said_in_plain_numbers() -> None:
-    said = " ".join(need.made_of for need in plan(pages_per_s=5e6, page_bytes=1e9).needs)
-    assert "e+" not in said
+def test_one_machine_is_said_to_be_enough_only_for_a_queue_that_was_measured_on_one() -> None:
+    for urls in (1e9, 1e11):
+        (said, *_) = plan(pages_per_s=5.0, urls=urls).notes
+        assert "`drumlin crawl` on one machine was measured with 10 million URLs at most" in said
+        assert "One machine of two cores does this" not in said
+    assert "One machine of two cores does this" in plan(pages_per_s=5.0, urls=1e7).notes[0]
+
+
+def test_more_pages_than_urls_draw_a_remark() -> None:
+    said = plan(urls=1e6, pages=1e7).notes[0]
+    assert said.startswith("1 million URLs cannot give 10 million pages")
+    assert "cannot give" not in " ".join(plan(urls=1e6, pages=1e6).notes)
+
+
+def test_slow_nodes_are_said_to_cost_coordinators_more() -> None:
+    (slow,) = plan(MEASURED, pages_per_s=166.0, urls=1e6, nodes=10_000.0, availability=0.7).notes
+    assert slow.startswith("These nodes are slow: one that fetches 0.0237 pages/s")
+    assert "coordinators up to five times and Redis up to three times" in slow
+    waiting = plan(MEASURED, urls=1e6, response_s=60.0)  # 512 requests at once in a minute
+    assert waiting.notes[0].startswith("These nodes are slow: one that fetches 8.53 pages/s")
+
+
+def test_busy_nodes_and_costs_that_somebody_measured_draw_no_remark() -> None:
+    assert plan(MEASURED, pages_per_s=5_000.0, urls=1e6, nodes=20.0).notes == []
+    assert plan(MEASURED, pages_per_s=5_000.0, urls=1e6).notes == []
+    own = replaced(MEASURED, {"coordinator_cpu": 410.0}, "load.json")
+    assert plan(own, pages_per_s=166.0, urls=1e6, nodes=10_000.0).notes == []
+
+
+def test_one_url_is_not_a_tenth_of_one() -> None:
+    made = plan(urls=1.0, pages_per_s=1.0)
+    assert amount(made, "Engine", "queued") == 0.0
+    assert amount(made, "Engine", "seen and done") == 15.0
+
+
+def test_many_and_few_are_said_in_plain_numbers() -> None:
+    many = plan(pages_per_s=1e6, page_bytes=1e9)
+    few = plan(MEASURED, pages_per_s=1.0, urls=1.0, pages=1.0, hosts=1.0, nodes=1.0)
+    for made in (many, few):
+        said = " ".join([made.sentence, *made.notes, *(need.made_of for need in made.needs)])
+        assert re.findall(r"\de[+-]\d", said) == []
+        assert re.findall(r"(?<![\d.,])1 (?:pages|URLs|hosts|nodes|cores|bytes)\b", said) == []
+    assert "less than 0.01 cores busy" in said
+
+
+def test_one_host_and_one_node_are_spoken_of_as_one() -> None:
+    assert "1 host, asked once in 1 s of delay and 0.4 s for the answer, allows" in plan(hosts=1.0).sentence
+    assert "while it has URLs to fetch" in plan(hosts=1.0, pages_per_s=0.1).sentence
+    assert "at least 1 host has URLs" in plan(pages_per_s=0.1).sentence
+    assert plan(nodes=1.0).sentence.startswith(
+        "Nodes are the bound: 1 node, there 50% of the time, can fetch 250 pages/s"
+    )
 
 
 LOAD = Measured(
@@ -217,6 +268,7 @@ def test_costs_by_name_are_read() -> None:
         b"7",
         b'[{"redis_us": 3}]',
         b'{"host": "dear"}',
+        b"[" * 100_000 + b"]" * 100_000,
         json.dumps([run("wget2", "speed", 1.0)]).encode(),
         msgspec.json.encode([msgspec.structs.replace(LOAD, pages_per_s=0.0)]),
     ],
@@ -227,7 +279,8 @@ def test_a_file_without_measurements_gets_a_sentence(content: bytes) -> None:
 
 
 def test_costs_that_cannot_be_are_refused_and_the_others_keep_their_source() -> None:
-    for values in ({"hots": 1.0}, {"host": -1.0}, {"host": float("inf")}, {"page_size": 0.0}, {"node_cpu": 0.0}):
+    no_costs = {"hots": 1.0}, {"host": -1.0}, {"host": math.inf}, {"host": math.nan}, {"host": 1e308}
+    for values in (*no_costs, {"page_size": 0.0}, {"page_size": 1e-300}, {"node_cpu": 0.0}):
         with pytest.raises(ConfigError):
             replaced(MEASURED, values, "--cost")
     costs = replaced(MEASURED, {"host": 0.0}, "--cost")
@@ -237,7 +290,15 @@ def test_costs_that_cannot_be_are_refused_and_the_others_keep_their_source() -> 
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("23,148", 23_148.0), ("1e9", 1e9), ("2.5M", 2.5e6), ("10 billion", 1e10), ("10B", 1e10), ("0.5", 0.5)],
+    [
+        ("23,148", 23_148.0),
+        ("1e9", 1e9),
+        ("2.5M", 2.5e6),
+        ("10 billion", 1e10),
+        ("10B", 1e10),
+        ("0.5", 0.5),
+        ("1e300", 1e300),
+    ],
 )
 def test_numbers_are_read_as_people_write_them(text: str, number: float) -> None:
     assert parse_number(text) == pytest.approx(number)
@@ -257,8 +318,9 @@ def test_shares_are_read_as_people_write_them() -> None:
 
 
 def test_numbers_and_networks_are_shown_to_people() -> None:
-    numbers = (0.25, 23_148.4, 1e6, 1.234e9, 9.876e14)
+    numbers = (0.0000116, 0.25, 23_148.4, 1e6, 1.234e9, 9.876e14)
     assert [show_number(number) for number in numbers] == [
+        "0.0000116",
         "0.25",
         "23,148",
         "1 million",

@@ -54,7 +54,10 @@ CALLED_BY_OTHERS = {
         "drumlin.metrics.server._Server6.address_family",
     },
     "urllib": {"drumlin.store.objects.uploads._StayHere.redirect_request"},
-    "io": {f"drumlin.store.objects.bucket._Ranges.{name}" for name in ("readable", "seekable", "readinto")},
+    "io": {
+        *(f"drumlin.store.objects.bucket._Ranges.{name}" for name in ("readable", "seekable", "readinto")),
+        "drumlin.cli.main._ClosedOutput.writable",
+    },
     "logging": {
         *(f"drumlin.logs.destinations.{name}.handleError" for name in ("_Stderr", "_File")),
         *(f"drumlin.logs.destinations.{name}.emit" for name in ("_Telling", "_File")),

@@ -11,8 +11,9 @@ import click
 
 from drumlin.cli.console import MARK, results, write_json
 from drumlin.cli.help import Verb
+from drumlin.cli.quantity import DURATION, NUMBER, SHARE, SHARE_OR_NONE, SIZE, Quantity
 from drumlin.config import Loaded, config_options
-from drumlin.config.quantities import parse_duration, parse_number, parse_share, parse_size
+from drumlin.config.quantities import parse_number
 from drumlin.engines.redis.address import Duplicates
 from drumlin.errors import ConfigError
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from drumlin.plan import Costs, Plan
 
 WIDTH_MAX = 80
-NUMBER_MAX = 1e15
 FILE_BYTES_MAX = 64 * 2**20
 DAY_S = 86_400.0
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -30,37 +30,6 @@ _ESTIMATE = (
     "All of this is multiplication, so an estimate. --show-costs lists what was measured, where and when; --cost and "
     "--costs put your own measurements in its place."
 )
-
-
-class Quantity:
-    """Reads the value of an option as people write it, with its unit."""
-
-    def __init__(self, name: str, parse: Callable[[str], float], example: str, *, or_zero: bool = False) -> None:
-        self.name = name
-        self._parse = parse
-        self._example = example
-        self._or_zero = or_zero
-
-    def __call__(self, context: click.Context, option: click.Parameter, text: str | None) -> float | None:
-        """Defaults come through here too, so they are written as a user would write them."""
-        if text is None:
-            return None
-        try:
-            number = float(self._parse(text))
-        except (ValueError, OverflowError) as cause:
-            raise click.BadParameter(f"{text!r} is not a {self.name}, such as {self._example}.") from cause
-        if number == 0 and not self._or_zero:
-            raise click.BadParameter(f"{text} is too little: it must be more than 0.")
-        if number > NUMBER_MAX:
-            raise click.BadParameter(f"{text} is too much: {NUMBER_MAX:g} is the most.")
-        return number
-
-
-NUMBER = Quantity("number", parse_number, "23148, 2.5M or 10 billion")
-SIZE = Quantity("size", parse_size, "40kB")
-SHARE = Quantity("share", parse_share, "0.7 or 70%")
-SHARE_OR_NONE = Quantity("share", parse_share, "0.1 or 10%", or_zero=True)
-DURATION = Quantity("duration", parse_duration, "400ms")
 
 
 def _amount(*names: str, reads: Quantity, what: str, default: str | None = None, required: bool = False) -> Decorator:

@@ -114,7 +114,8 @@ def _tell_broken(outcome: Outcome) -> int:
     """Print the violation, then make it small, and print that with the scenario that reproduces it."""
     import msgspec
 
-    from drumlin.sim.running import minimal_log, shrunk, violation
+    from drumlin.sim.running import minimal_log, violation
+    from drumlin.sim.shrinking import shrunk
 
     tell(f"{violation(outcome)}. Looking for a smaller scenario, which may take long; Ctrl-C ends it.")
     smallest = shrunk(outcome, tell)

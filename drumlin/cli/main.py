@@ -143,6 +143,7 @@ def _open_closed_streams() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. If something went wrong, a sentence on stderr has said so."""
     log_for_people()
+    stdout = sys.stdout
     try:
         result = drumlin.main(arguments, prog_name="drumlin", standalone_mode=False)
         sys.stdout.flush()
@@ -151,8 +152,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except SystemExit as ending:
-        # Both click and rich end the process by themselves when the reader of their output went away.
-        if isinstance(ending.__context__, BrokenPipeError):
+        # Both click and rich end the process by themselves when the reader of their output went away. Click does not
+        # say why since 8.5, but puts something else into the place of stdout.
+        if isinstance(ending.__context__, BrokenPipeError) or sys.stdout is not stdout:
             return _pipe_closed()
         raise
     return result if isinstance(result, int) else EXIT_OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from drumlin.cli import main, sim
+from drumlin.cli.main import EXIT_PIPE_CLOSED
 from drumlin.cli.simulating import files, telling
 from drumlin.cli.simulating.status import StatusLine, status
 from drumlin.errors import EXIT_INTERNAL, EXIT_OK, EXIT_STORAGE, EXIT_USAGE, StorageError
@@ -195,6 +197,19 @@ def test_a_symlink_stays_one_when_a_picture_is_drawn(tiny: Path, tmp_path: Path)
     assert simulate("--scenario", tiny, "--plot", link) == EXIT_OK
     assert link.is_symlink()
     assert (tmp_path / "real.svg").read_text().startswith("<svg")
+
+
+def test_a_reader_of_the_log_that_goes_away_is_no_broken_promise(tiny: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    faulty = msgspec.structs.replace(TINY, faults=(Fault("hosts_down", 5.0, 1.0),))
+    tiny.write_bytes(msgspec.json.encode(faulty))
+    command = [sys.executable, "-m", "drumlin", "sim", "--scenario", str(tiny), "--log"]
+    try:
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (EXIT_PIPE_CLOSED, "")
 
 
 def fail_to_write(target: Path, content: bytes) -> None:

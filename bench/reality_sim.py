@@ -49,6 +49,7 @@ class PlainWeb(Web):
         host.contacted = now
         latency_s = self._plan.latency_s * latency_share(host.number, LATENCY_VARIES)
         if url.endswith(ROBOTS_PATH):
+            host.robots_heard = True
             self.log.append((now, host.number, -1))
             return WebAnswer(200, ROBOTS_HEAD, ROBOTS, thinking_s=latency_s)
         self.log.append((now, host.number, host.number * self._plan.pages + int(url.rpartition("/")[2])))

@@ -11,13 +11,14 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from drumlin.errors import Cause, StorageError
+from drumlin.errors import Cause, ConfigError, StorageError
 
 OPEN_SUFFIX: Final = ".open"
 """A file whose name ends so is still being appended to, or was when its process died."""
@@ -157,20 +158,56 @@ def replace(source: Path, target: Path, *, sync: bool = False) -> None:
         raise storage_error(target, cause) from cause
 
 
+def plain_target(path: Path) -> Path:
+    """Where to write a file whose name a user has given: a symlink is followed, so it stays one, and what it leads to
+    is replaced. ConfigError if it cannot be written there. `write_whole` replaces whatever has the name, so what is
+    there must be a plain file: a device or a pipe would be gone."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        there = None
+    except OSError as cause:
+        raise ConfigError(f"Cannot write {path}: {cause.strerror}.", "Name another file.") from cause
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        raise ConfigError(f"{path} is not a plain file.", "Name a new file, or one that may be replaced.")
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise ConfigError(f"There is no folder {target.parent}.", "Make it, or name another file.")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"Nothing can be written in the folder {target.parent}.", "Name a file in another folder.")
+    return target
+
+
 def write_whole(
     target: Path, content: bytes, *, sync: bool = False, mode: int = READABLE, rivals: bool = False
 ) -> None:
     """Write a file atomically: after a kill it has its old content or the new one, never a part. With `rivals`, other
-    processes may be writing the same file; the last of them wins."""
+    processes may be writing the same file; the last of them wins. If a user has given the name, ask `plain_target`."""
     unique = f".{secrets.token_hex(4)}" if rivals else ""
     partial = target.with_name(target.name + unique + PARTIAL_SUFFIX)
-    remove(partial)
-    file = AppendFile(partial, sync=sync, mode=mode)
+    with _errors_about(target):
+        remove(partial)
+        file = AppendFile(partial, sync=sync, mode=mode)
+        try:
+            file.append(content)
+        except StorageError:
+            with suppress(OSError):
+                partial.unlink()
+            raise
+        finally:
+            file.close()
+        replace(partial, target, sync=sync)
+
+
+@contextmanager
+def _errors_about(target: Path) -> Iterator[None]:
+    """Name the file that was wanted in errors, not the one that becomes it."""
     try:
-        file.append(content)
-    finally:
-        file.close()
-    replace(partial, target, sync=sync)
+        yield
+    except StorageError as wrong:
+        if isinstance(wrong.__cause__, OSError):
+            raise storage_error(target, wrong.__cause__) from wrong.__cause__
+        raise
 
 
 class AppendFile:

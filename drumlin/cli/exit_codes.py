@@ -45,8 +45,8 @@ EXIT_CODES = (
     ExitCode(
         errors.EXIT_INTERNAL,
         "a bug in drumlin",
-        "an unexpected exception",
-        "report it; the sentence names the file that holds the traceback",
+        "an unexpected exception; a promise that `drumlin sim` found broken",
+        "report it, with the traceback in the file that the sentence names, or the scenario that `sim` has printed",
     ),
     ExitCode(
         errors.EXIT_USAGE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -12,8 +11,9 @@ import click
 
 from drumlin.cli.console import MARK, results, write_json
 from drumlin.cli.help import Verb
+from drumlin.cli.quantity import COUNT, DURATION, NUMBER, SHARE, SHARE_OR_NONE, SIZE, Quantity
 from drumlin.config import Loaded, config_options
-from drumlin.config.quantities import parse_duration, parse_number, parse_share, parse_size, show_rate
+from drumlin.config.quantities import parse_number, show_rate
 from drumlin.engines.redis.address import Duplicates
 from drumlin.errors import ConfigError
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from drumlin.plan import Costs, Plan
 
 WIDTH_MAX = 80
-NUMBER_MAX = 1e15
 FILE_BYTES_MAX = 64 * 2**20
 DAY_S = 86_400.0
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -31,54 +30,6 @@ _ESTIMATE = (
     "All of this is multiplication, so an estimate. --show-costs lists what was measured, where and when; --cost and "
     "--costs put your own measurements in its place."
 )
-
-
-class Quantity:
-    """Reads the value of an option as people write it, with its unit."""
-
-    def __init__(self, name: str, parse: Callable[[str], float], example: str, *, least: int | None = None) -> None:
-        """Without `least` it must be more than 0."""
-        self.name = name
-        self._parse = parse
-        self._example = example
-        self._least = least
-
-    def __call__(self, context: click.Context, option: click.Parameter, text: str | None) -> float | None:
-        """Defaults come through here too, so they are written as a user would write them."""
-        if text is None:
-            return None
-        number = self._read(text)
-        if number > NUMBER_MAX:
-            raise click.BadParameter(f"{text} is too much: {NUMBER_MAX:g} is the most.")
-        if number <= 0 if self._least is None else number < self._least:
-            least = "more than 0" if self._least is None else f"{self._least} or more"
-            raise click.BadParameter(f"{text} is too little: it must be {least}.")
-        return number
-
-    def _read(self, text: str) -> float:
-        """Units are for amounts, so they are read without the sign."""
-        amount = text.strip()
-        sign = -1 if amount.startswith("-") else 1
-        try:
-            return sign * float(self._parse(amount.removeprefix("-")))
-        except OverflowError:
-            return sign * math.inf
-        except ValueError as cause:
-            raise click.BadParameter(f"{text!r} is not a {self.name}, such as {self._example}.") from cause
-
-
-def _parse_whole(text: str) -> float:
-    """Of things that are counted there is no half."""
-    number = parse_number(text)
-    return round(number) if 1 <= number < math.inf else number
-
-
-NUMBER = Quantity("number", parse_number, "23148, 2.5M or 10 billion")
-COUNT = Quantity("number", _parse_whole, "23148, 2.5M or 10 billion", least=1)
-SIZE = Quantity("size", parse_size, "40kB")
-SHARE = Quantity("share", parse_share, "0.7 or 70%")
-SHARE_OR_NONE = Quantity("share", parse_share, "0.1 or 10%", least=0)
-DURATION = Quantity("duration", parse_duration, "400ms")
 
 
 def _amount(*names: str, reads: Quantity, what: str, default: str | None = None) -> Decorator:

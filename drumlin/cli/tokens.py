@@ -145,18 +145,19 @@ def create(loaded: Loaded, role: str, name: str, expires: str | None, out: Path 
     import time
 
     from drumlin.access.tokens import AccessControl, Role
+    from drumlin.disk import plain_target
 
     engine = _engine_of(loaded)
     now = time.time()
     until = None if expires is None else now + _duration(expires)
-    if out is not None:
-        _check_place(out)
-    replaced = _token_in(out)
+    # Before the token is made: one that is recorded but cannot be written would be lost.
+    target = plain_target(out) if out is not None else None
+    replaced = _token_in(target)
     with open_crawl(engine, founds=True) as opened:
         access = AccessControl(_secret(opened))
         token = opened.run(access.issue(opened.engine, Role(role), name, now, expires=until))
-    if out is not None:
-        _write(out, token)
+    if target is not None:
+        _write(target, token)
     if loaded.process.json:
         shown_once = {"token": token} if out is None else {"file": str(out)}
         write_json({"role": role, "name": name, "expires": until, **shown_once})
@@ -169,15 +170,6 @@ def create(loaded: Loaded, role: str, name: str, expires: str | None, out: Path 
     sys.stderr.write(f"This {role} token is valid {limit}. {shown}; keep it like a password.\n")
     if replaced:
         sys.stderr.write(f"The token that was there is still valid; `drumlin tokens revoke {replaced}` ends it.\n")
-
-
-def _check_place(path: Path) -> None:
-    """ConfigError unless a token can be written to `path`. This is checked before the token is made: one that is
-    recorded but cannot be written would be lost."""
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is not a file.", "Name a new file, or one that may be replaced.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"There is no folder {path.parent}.", "Make it, or name another file.")
 
 
 def _token_in(path: Path | None) -> str:

@@ -7,7 +7,8 @@ All chance comes from the seed, so the same scenario gives the same events, one 
 
 Where to read. `scenario` is what is simulated, `simulation` runs it; `machines.node` and `machines.coordinator` are who
 takes part. `faults` says what can go wrong, and `striking` does it. `checking/` has the invariants, which are checked
-all the time. `measuring` counts.
+all the time. `measuring` counts. `running` runs a scenario and tells what came of it, `shrinking` makes a violation
+small, `recalling` says what led to it, and `plot` draws.
 
 Invariants: nothing here reads a real clock, draws a number that is not from the seed, or depends on the order of a set.
 

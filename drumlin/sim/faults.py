@@ -6,8 +6,11 @@ To add a kind, give it a row in `KINDS` and a function in `striking.STRIKES`.
 from __future__ import annotations
 
 import random
+from typing import Annotated
 
 import msgspec
+
+from drumlin.lines import did_you_mean
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -54,16 +57,29 @@ KINDS: dict[str, Kind] = {
 SWITCHED_ON = 0.45
 """The chance that a simulation has faults of a kind: with some kinds off, rare combinations of the others are met."""
 STRENGTHS = 1 << 30
+WHOLE_MAX = (1 << 63) - 1
+"""The largest whole number in a scenario: what every reader of JSON can hold."""
+VIRTUAL_S_MAX = 1e7
+"""The longest time in a scenario: more than a hundred days."""
+
+Moment = Annotated[float, msgspec.Meta(ge=0.0, le=VIRTUAL_S_MAX)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Drawn = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_MAX)]
 
 
-class Fault(msgspec.Struct, frozen=True):
-    """One fault: what, when and for how long. `share` is how much of the fleet it strikes, and `drawn` decides whom."""
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One fault: what, when and for how long. `share` is how much of the fleet it strikes, and `drawn` decides whom.
+    The bounds hold for faults that are read from files."""
 
     kind: str
-    at: float
-    lasts_s: float
-    share: float = 0.0
-    drawn: int = 0
+    at: Moment
+    lasts_s: Moment
+    share: Share = 0.0
+    drawn: Drawn = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"there is no fault {self.kind!r}. {did_you_mean(self.kind, KINDS)}".rstrip())
 
     @property
     def over_at(self) -> float:

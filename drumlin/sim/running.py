@@ -1,8 +1,10 @@
-"""Runs scenarios, and makes a violation small: the same promise broken with fewer nodes, fewer faults and less time."""
+"""Runs scenarios, and tells what came of them."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,16 +13,26 @@ import msgspec
 from msgspec.structs import replace
 
 from drumlin.garbage_collection import collect_seldom
-from drumlin.sim.checking import Violation
+from drumlin.lines import one_line
+from drumlin.sim.checking import Checker, Ledger, Violation, World
 from drumlin.sim.measuring import Sample
+from drumlin.sim.recalling import Recall
 from drumlin.sim.scenario import Scenario
 from drumlin.sim.simulation import Simulation
 
 GC_THRESHOLDS = (200_000, 10, 100)
-TRIES_MAX = 60
-NODES_MIN = 2
-AFTER_S = 1.0
 LOG_LINES_MAX = 40
+CRASH_LINES_MAX = 40
+CRASH_CHARS_MAX = 500
+NO_CRASH = "no_crash"
+"""The promise that is broken when the simulated code raises what it should not."""
+
+Hear = Callable[..., object]
+Also = Callable[[World, Ledger], Checker]
+
+
+def _ignore(*heard: object) -> None:
+    """For those who do not listen."""
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -39,21 +51,64 @@ class Outcome(msgspec.Struct, frozen=True):
     samples: list[Sample]
     log: list[str]
     broken: Broken | None = None
+    crash: list[str] = []
+    """The traceback, if the simulated code crashed."""
+    recalled: list[str] = []
+    """What happened last with what the violation names, if that was looked for."""
 
 
-def run(scenario: Scenario, tell: Callable[[str], None] = lambda line: None) -> Outcome:
+class _ListenerFailed(BaseException):
+    """Whoever listens has raised something, such as a full disk where the log goes to. The simulated code must not
+    catch it, and it is no crash of that code."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+def run(
+    scenario: Scenario,
+    tell: Callable[[str], object] = _ignore,
+    progress: Callable[[float], object] = _ignore,
+    also: Also | None = None,
+) -> Outcome:
     """Run a scenario to its end, or to the first violation. `tell` hears each line of its log as soon as there is
-    one."""
+    one, and `progress` again and again how much virtual time has passed; what they raise ends the simulation and is
+    raised here. `also` makes a further checker."""
     collect_seldom(*GC_THRESHOLDS)
-    simulation = Simulation(scenario, tell=tell)
-    broken = None
+    simulation = Simulation(scenario, tell=_guarded(tell), progress=_guarded(progress), also=also)
+    broken, crash = None, list[str]()
     try:
         with _without_logs():
             simulation.run()
     except Violation as found:
         broken = Broken(found.checker, round(found.at, 3), found.said)
+    except _ListenerFailed as failed:
+        raise failed.error from None
+    except MemoryError:
+        raise
+    except (Exception, GeneratorExit, asyncio.CancelledError) as error:
+        said = one_line(f"{type(error).__name__}: {error}")[:CRASH_CHARS_MAX]
+        broken, crash = Broken(NO_CRASH, round(simulation.now, 3), said), _traceback(error)
     measures = simulation.measures
-    return Outcome(scenario, measures.figures(), measures.samples, simulation.log, broken)
+    return Outcome(scenario, measures.figures(), measures.samples, simulation.log, broken, crash)
+
+
+def _guarded(hear: Hear) -> Hear:
+    def guarded(*heard: object) -> None:
+        try:
+            hear(*heard)
+        except Exception as error:
+            raise _ListenerFailed(error) from error
+
+    return guarded
+
+
+def _traceback(error: BaseException) -> list[str]:
+    """Without the lines that only underline the one above: so twice as many frames are among the last lines."""
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    said = [one_line(line) for line in lines if line.strip(" ^~")]
+    return said[-CRASH_LINES_MAX:]
 
 
 @contextmanager
@@ -67,45 +122,19 @@ def _without_logs() -> Iterator[None]:
         logging.disable(before)
 
 
-def shrunk(outcome: Outcome, tell: Callable[[str], None] = lambda said: None) -> Outcome:
-    """The smallest scenario found that breaks the same invariant."""
-    best, tries = outcome, 0
-    progress = True
-    while progress and tries < TRIES_MAX:
-        progress = False
-        for smaller in _smaller(best):
-            tries += 1
-            found = run(smaller)
-            if found.broken is not None and best.broken is not None and found.broken.checker == best.broken.checker:
-                best, progress = found, True
-                tell(f"still broken with {smaller.nodes} nodes, {len(smaller.faults)} faults, {smaller.duration_s:g} s")
-                break
-            if tries >= TRIES_MAX:
-                break
-    return best
+def recalled(outcome: Outcome, progress: Callable[[float], object] = _ignore) -> Outcome:
+    """The same, with what happened before the violation to the hosts or nodes that it names. For that the scenario runs
+    once more, since writing it down takes time: the same scenario gives the same simulation."""
+    kept: list[Recall] = []
 
+    def recall(world: World, ledger: Ledger) -> Recall:
+        kept.append(Recall(world, ledger))
+        return kept[0]
 
-def _smaller(outcome: Outcome) -> Iterator[Scenario]:
-    """Scenarios that are smaller in one way, the largest steps first."""
-    scenario, broken = outcome.scenario, outcome.broken
-    if broken is None:
-        return
-    if broken.at + AFTER_S < scenario.duration_s:
-        begun = tuple(fault for fault in scenario.faults if fault.at <= broken.at)
-        yield replace(scenario, duration_s=broken.at + AFTER_S, faults=begun)
-    faults = scenario.faults
-    step = len(faults)
-    while step:
-        for start in range(0, len(faults), step):
-            yield replace(scenario, faults=faults[:start] + faults[start + step :])
-        step //= 2
-    for share in (4, 2):
-        if scenario.nodes // share >= NODES_MIN:
-            yield replace(scenario, nodes=scenario.nodes // share)
-    if scenario.hosts >= 2 * scenario.nodes:
-        yield replace(scenario, hosts=scenario.hosts // 2)
-    if scenario.suspends:
-        yield replace(scenario, suspends=0.0)
+    again = run(outcome.scenario, progress=progress, also=recall)
+    if outcome.broken is None or again.broken != outcome.broken:
+        return outcome
+    return replace(outcome, recalled=kept[0].about(outcome.broken.said))
 
 
 def violation(outcome: Outcome) -> str:
@@ -115,5 +144,6 @@ def violation(outcome: Outcome) -> str:
 
 
 def minimal_log(outcome: Outcome) -> list[str]:
-    """The end of the log, and the violation."""
-    return outcome.log[-LOG_LINES_MAX:] + ([violation(outcome)] if outcome.broken is not None else [])
+    """The end of the log, what happened to those whom the violation names, and the violation."""
+    told = outcome.log[-LOG_LINES_MAX:] + outcome.recalled + outcome.crash
+    return told + ([violation(outcome)] if outcome.broken is not None else [])

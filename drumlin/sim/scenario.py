@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
 from drumlin.config import CrawlConfig
 from drumlin.coordinator.nodes import heartbeat_s_of
-from drumlin.sim.faults import Fault, swarm
+from drumlin.sim.faults import VIRTUAL_S_MAX, Drawn, Fault, Moment, Share, swarm
 from drumlin.sim.figures import URLS_PER_HOST
 from drumlin.sim.web import seconds_a_page
 
@@ -35,8 +36,9 @@ SHORT_PAGES_PER_S = 2.5
 URLS = 400_000
 """Of these about half can be found: what is behind an error or a denied page is linked from nowhere else."""
 HOSTS_PER_NODE = 3
-CROWDED, MIXED = 0.25, 0.25
-"""The shares of the seeds in which there are few hosts, which want a long delay, and in which a few nodes are large."""
+CROWDED, MIXED = 0.05, 0.25
+"""The shares of the seeds in which there are few hosts, which want a long delay, and in which a few nodes are large. To
+simulate nodes that wait for hosts takes four times as long."""
 CROWDED_DELAYS_S = (5.0, 10.0)
 CROWDED_PAGE_S = (0.3, 2.0)
 CROWDED_SPARE = 1.5
@@ -68,46 +70,55 @@ MASS_LOSS = 0.3
 MASS_LOSS_S = 600.0
 
 
-class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that a simulation depends on: the same scenario gives the same simulation, event by event."""
+HOSTS_MAX = 10_000_000
+FAULTS_MAX = 10_000
 
-    seed: int = 1
-    nodes: int = 100
-    coordinators: int = 2
-    duration_s: float = 300.0
-    hosts: int = 1_000
-    urls_per_host: float = 200.0
-    page_s: float = 2.0
+Hosts = Annotated[int, msgspec.Meta(ge=0, le=HOSTS_MAX)]
+Pages = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000)]
+Heartbeat = Annotated[float, msgspec.Meta(ge=0.1, le=3_600.0)]
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that a simulation depends on: the same scenario gives the same simulation, event by event. The bounds hold
+    for scenarios that are read from files."""
+
+    seed: Drawn = 1
+    nodes: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
+    coordinators: Annotated[int, msgspec.Meta(ge=1, le=100)] = 2
+    duration_s: Annotated[float, msgspec.Meta(gt=0.0, le=VIRTUAL_S_MAX)] = 300.0
+    hosts: Annotated[int, msgspec.Meta(ge=1, le=HOSTS_MAX)] = 1_000
+    urls_per_host: Annotated[float, msgspec.Meta(gt=0.0, le=1e9)] = 200.0
+    page_s: Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)] = 2.0
     """How long a page takes on the link of an average node."""
-    concurrency: int = 1
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 1
     """How many requests a node makes at a time."""
-    large: int = 0
+    large: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 0
     """So many of the nodes make `large_concurrency` requests at a time."""
-    large_concurrency: int = 32
-    delay_s: float = 1.0
-    lease_s: float = 20.0
-    pages_max: int | None = None
-    hosts_budgeted: int = 0
+    large_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 32
+    delay_s: Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)] = 1.0
+    lease_s: Annotated[float, msgspec.Meta(ge=1.0, le=3_600.0)] = 20.0
+    pages_max: Pages | None = None
+    hosts_budgeted: Hosts = 0
     """So many of the largest hosts have a budget of `host_pages_max` pages each."""
-    host_pages_max: int = 12
-    retries_max: int = 3
-    heartbeat_s: float | None = None
+    host_pages_max: Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)] = 12
+    retries_max: Annotated[int, msgspec.Meta(ge=0, le=100)] = 3
+    heartbeat_s: Heartbeat | None = None
     """How often nodes send heartbeats; None: as often as the real ones do."""
-    shards: int = 8
-    engine_servers: int = 3
-    way_s: float = 0.01
+    shards: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 8
+    engine_servers: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 3
+    way_s: Annotated[float, msgspec.Meta(gt=0.0, le=60.0)] = 0.01
     """How long a message between a node and a coordinator takes one way: a fifth of this, and on average this."""
-    suspends: float = 0.0
+    suspends: Share = 0.0
     """The chance that a call of the engine lets the calls of others come first."""
-    join_s: float = 10.0
+    join_s: Moment = 10.0
     """Within which time all nodes are started."""
-    churn: float = 0.0
+    churn: Annotated[float, msgspec.Meta(ge=0.0, le=0.9)] = 0.0
     """The share of the nodes that is away at any time, because nodes come and go."""
-    session_s: float = 2_400.0
+    session_s: Annotated[float, msgspec.Meta(ge=1.0, le=VIRTUAL_S_MAX)] = 2_400.0
     """How long a node that comes and goes takes for one turn of both."""
-    look_every_s: float = 5.0
+    look_every_s: Annotated[float, msgspec.Meta(ge=0.1, le=100_000.0)] = 5.0
     """How often all nodes are looked at, for the figures and by those checkers that judge states."""
-    faults: tuple[Fault, ...] = ()
+    faults: Annotated[tuple[Fault, ...], msgspec.Meta(max_length=FAULTS_MAX)] = ()
 
     def config(self) -> CrawlConfig:
         return CrawlConfig(

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from drumlin.contact.actions import FetchPage, FetchRobots
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.protocol import Accepted, Results
-from drumlin.sim.checking import Ledger, every_checker
+from drumlin.sim.checking import Checker, Ledger, World, every_checker
 from drumlin.sim.checking.base import listen, overriding
-from drumlin.sim.faults import Fault
+from drumlin.sim.faults import KINDS, Fault
 from drumlin.sim.large_pages import use_large_pages
 from drumlin.sim.machines.calling import Network
 from drumlin.sim.machines.coordinator import Crawl, SimCoordinator
@@ -32,10 +32,17 @@ class Simulation:
     """Runs a scenario. `run` raises a `Violation` when an invariant is broken."""
 
     def __init__(
-        self, scenario: Scenario, web: Web | None = None, tell: Callable[[str], None] = lambda line: None
+        self,
+        scenario: Scenario,
+        web: Web | None = None,
+        tell: Callable[[str], object] = lambda line: None,
+        progress: Callable[[float], object] = lambda now: None,
+        also: Callable[[World, Ledger], Checker] | None = None,
     ) -> None:
-        """`web` is another web than the one that the scenario's seed makes; `tell` hears each line of the log."""
+        """`web` is another web than the one that the scenario's seed makes; `tell` hears each line of the log, and
+        `progress` the virtual time at each look. `also` makes a further checker, which hears of everything first."""
         self._tell = tell
+        self._progress = progress
         self.scenario = scenario
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is abstract are sockets, signals and processes
         self.web = web or Web(scenario.seed, scenario.hosts, scenario.urls_per_host)
@@ -53,7 +60,7 @@ class Simulation:
         self.liars = around.liars
         self.nodes = [self._node(around, number) for number in range(scenario.nodes)]
         self._machines = Machines(self.loop, self.nodes, self.coordinators, self.network, self.servers, self.web)
-        self.checkers = every_checker(self, self.ledger)
+        self.checkers = ([also(self, self.ledger)] if also is not None else []) + every_checker(self, self.ledger)
         listen(self.ledger, self.checkers)
         self._on_sent = overriding(self.checkers, "sent")
         self._on_contacted = overriding(self.checkers, "contacted")
@@ -166,7 +173,9 @@ class Simulation:
 
     def _strike(self, fault: Fault) -> None:
         self._at_work += 1
-        self._say(f"{fault.kind} for {fault.lasts_s:g} s, {fault.share:.0%} of the nodes")
+        strikes_nodes = KINDS[fault.kind].share != (0.0, 0.0)
+        share = f", {fault.share:.0%} of the nodes" if strikes_nodes else ""
+        self._say(f"{fault.kind} for {fault.lasts_s:g} s{share}")
         held = {held.lease_id: held.node for held in self.ledger.leases.values()}
         end = strike(self._machines, fault)
         if fault.kind.startswith("nodes_killed"):
@@ -181,6 +190,7 @@ class Simulation:
         self._quiet_since = self.loop.now
 
     def _look(self) -> None:
+        self._progress(self.loop.now)
         self.measures.look()
         for checker in self._on_looked:
             checker.looked()

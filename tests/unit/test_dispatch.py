@@ -540,9 +540,10 @@ def test_a_result_whose_rival_loses_its_lease_while_it_is_judged_is_judged_again
         return answer
 
     batch = batch_of([result(late.assignments[0], links=["http://h0.test/a"])], [release(late)])
-    with monkeypatch.context() as patched, pytest.raises(Refused, match="judged again"):
+    with monkeypatch.context() as patched:
         patched.setattr(engine, "preview_all", preview_all)
-        made.results(batch, 120.0)
+        with pytest.raises(Refused, match="judged again"):
+            made.results(batch, 120.0)
     assert (made.totals(200.0).done, made.totals(200.0).queued) == (0, 1)
     assert made.results(batch, 200.0).accepted_count == 1
     assert (made.totals(200.0).done, made.totals(200.0).queued) == (1, 1)

@@ -14,8 +14,9 @@ from drumlin.cli.main import drumlin
 from drumlin.errors import ConfigError
 from drumlin.sim.faults import KINDS, Fault
 from drumlin.sim.plot import plot
-from drumlin.sim.running import minimal_log, run, shrunk
+from drumlin.sim.running import minimal_log, run
 from drumlin.sim.scenario import Scenario, of_fleet, of_seed
+from drumlin.sim.shrinking import shrunk
 from drumlin.sim.simulation import Simulation
 from drumlin.sim.striking import STRIKES
 from tests.harness.planted import BUGS, planted

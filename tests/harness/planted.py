@@ -483,7 +483,9 @@ BUGS: dict[str, Bug] = {
     "a refusal that is forgotten": Bug(
         "pages_are_kept",
         _forget_refusals,
-        _with("messages_doubled", "nodes_frozen", "nodes_cut_off", lasts_s=45.0, lease_s=20.0),
+        _with(
+            "messages_doubled", "nodes_cut_off", "coordinator_frozen", times=6, lasts_s=40.0, share=0.6, lease_s=20.0
+        ),
     ),
     "a repetition that is called refused": Bug("acknowledged_survives", _refuse_repetitions, _with("messages_lost")),
     "URLs that vanish with a lease": Bug("one_state", _drop_lost_urls, _swarm),

@@ -16,7 +16,9 @@ CALM_S = 90.0
 OVERDUE_S = 45.0
 RETRIES_WITHIN_S = 15.0
 PUT_OFF_S = 10.0
-PASSED_OVER_MAX = 200
+GIVEN_AFTER_S = 15.0
+PASSED_OVER_MAX, PASSED_OVER_PER_NODE = 60, 1.5
+"""A large fleet is given more leases in the seconds in which coordinators look at such hosts."""
 FORGOTTEN_AFTER_S = 300.0
 BUDGET_NEAR = 0.6
 """Beyond this share of its budget a crawl may become slow: what is leased counts too."""
@@ -114,16 +116,17 @@ class BudgetedHostsAreGiven(Checker):
     def __init__(self, world: World, ledger: Ledger) -> None:
         super().__init__(world, ledger)
         self._passed_over = dict.fromkeys(world.budgets, 0)
+        self._most = max(PASSED_OVER_MAX, PASSED_OVER_PER_NODE * world.scenario.nodes)
 
     def granted(self, lease: Lease, before: Held | None) -> None:
-        if self._world.quiet_s < CALM_S:
+        if self._world.quiet_s < GIVEN_AFTER_S:
             return
         memory = self._world.memory
         for name, passed in self._passed_over.items():
             host = memory._shards[memory.shard_of(name)].hosts.get(name)
             waits = host is not None and host.queue and host.grant is None and self._is_due(host)
             self._passed_over[name] = passed + 1 if waits else 0
-            if passed > PASSED_OVER_MAX:
+            if passed > self._most:
                 raise self.broken(f"{name} has pages left, and {passed} other leases were given while it was ready")
 
     def _is_due(self, host: Host) -> bool:

@@ -32,6 +32,7 @@ class PlainWeb(Web):
         self.log: list[tuple[float, int, int]] = []
         for host in self.hosts:
             host.size, host.way_s, host.delay_s, host.denies = plan.pages, 0.0, 0.0, False
+            host.down_until = host.robots_broken_until = 0.0
 
     def seeds(self) -> list[str]:
         return [self.url(host, 0) for host in self.hosts]

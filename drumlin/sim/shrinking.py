@@ -14,6 +14,7 @@ from drumlin.sim.scenario import Scenario
 TRIES_MAX = 60
 NODES_MIN = 2
 NODES_KEPT = (0.25, 0.5, 0.75, 0.9)
+ROOM, ROOM_S = 2.0, 30.0
 AFTER_S = 1.0
 FAULTS_NAMED_MAX = 2
 
@@ -89,9 +90,9 @@ def _smaller(outcome: Outcome) -> Iterator[Scenario]:
     scenario, broken = outcome.scenario, outcome.broken
     if broken is None:
         return
-    if broken.at + AFTER_S < scenario.duration_s:
-        begun = tuple(fault for fault in scenario.faults if fault.at <= broken.at)
-        yield replace(scenario, duration_s=broken.at + AFTER_S, faults=begun)
+    # With fewer nodes it takes longer until something breaks, so at first some time is left for that.
+    if ROOM * broken.at + ROOM_S < scenario.duration_s:
+        yield _cut_off(scenario, broken.at, ROOM * broken.at + ROOM_S)
     faults = scenario.faults
     step = len(faults)
     while step:
@@ -106,6 +107,13 @@ def _smaller(outcome: Outcome) -> Iterator[Scenario]:
         yield replace(scenario, hosts=scenario.hosts // 2)
     if scenario.suspends:
         yield replace(scenario, suspends=0.0)
+    if broken.at + AFTER_S < scenario.duration_s:
+        yield _cut_off(scenario, broken.at, broken.at + AFTER_S)
+
+
+def _cut_off(scenario: Scenario, broken_at: float, duration_s: float) -> Scenario:
+    begun = tuple(fault for fault in scenario.faults if fault.at <= broken_at)
+    return replace(scenario, duration_s=duration_s, faults=begun)
 
 
 def _changes(before: Scenario, after: Scenario) -> str:

@@ -177,7 +177,7 @@ def _lie(machines: Machines, fault: Fault, chance: random.Random) -> End:
     struck = machines.struck(fault, chance)
     honest = [node for node in machines.nodes if node not in struck]
     for node in struck:
-        node.lie(chance.choice(honest or struck), LIES_EVERY_S)
+        node.lie(chance.choice(honest) if honest else None, LIES_EVERY_S)
     # Liars are in quarantine by then. Whoever runs them puts honest ones into their places, under other names.
     return _all([node.replace for node in struck])
 

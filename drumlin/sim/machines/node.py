@@ -262,21 +262,22 @@ class SimNode:
             self.agent.drain()
             self.deliver(self.incarnation, _nothing)
 
-    def lie(self, other: SimNode, every_s: float) -> None:
-        """Again and again, send results that no coordinator gave out, and results of another node's URLs under their
+    def lie(self, other: SimNode | None, every_s: float) -> None:
+        """Again and again, send results that no coordinator gave out, and results of an honest node's URLs under their
         true ids, which this node has come to know somehow."""
         client = self._client
         if client is None or not self.alive or self.leaving:
             return
         self.around.liars.add(self.name)
         url = self.around.web.url(self.around.web.hosts[0], 0)
-        ids = [f"{name}:0-0.0.0.5ea15ea15ea15ea1/1.0.0.5ea15ea15ea15ea1" for name in (self.name, other.name)]
-        claimed = [(one, url) for one in ids] + other.assigned
+        names = (self.name, other.name if other is not None else "n")
+        ids = [f"{name}:0-0.0.0.5ea15ea15ea15ea1/1.0.0.5ea15ea15ea15ea1" for name in names]
+        claimed = [(one, url) for one in ids] + (other.assigned if other is not None else [])
         results = [
             Result(one, url, 200, "", [], self.clock.wall(), outcome=Outcome.FETCHED, size=1) for one, url in claimed
         ]
         reports = [HostReport(ids[1].partition("/")[0], self.around.web.hosts[0].name, True)]
-        reports += [HostReport(lease_id, host, True) for host, lease_id in other.held]
+        reports += [HostReport(lease_id, host, True) for host, lease_id in (other.held if other is not None else ())]
         path = paths.RESULTS.format(node_id=self.name)
         more = {"signed": True, "repeat_s": 0.0, "on_failure": lambda again_s: None}
         client.post(path, results_message(results, reports), Accepted, lambda accepted: None, **cast(Any, more))

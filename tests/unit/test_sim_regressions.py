@@ -23,9 +23,9 @@ REGRESSIONS = {
         heartbeat_s=10.0,
         faults=(Fault("nodes_lie", 60.0, 20.0, 1.0, 1), Fault("coordinator_frozen", 65.0, 30.0, 0.0, 2)),
     ),
-    # pages_are_kept: a coordinator was frozen with a result of a lost lease. The node sent it to another one, which refused
-    # it because a second node had the URL, and threw the page away. Both leases were over when the first coordinator went
-    # on, and the result counted. (Short seeds 26 and 55, where messages came twice, had the same end.)
+    # pages_are_kept: a coordinator was frozen with a result of a lost lease. The node sent it to another one, which
+    # refused it because a second node had the URL, and threw the page away. Both leases were over when the first
+    # coordinator went on, and the result counted. (Short seeds 26 and 55, with messages that came twice, had this end.)
     "what was refused once does not count later": Scenario(
         seed=4,
         nodes=24,

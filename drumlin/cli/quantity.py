@@ -38,13 +38,17 @@ class Quantity:
         if text is None:
             return None
         number = self._read(text)
-        if number == 0 and not self._or_zero:
-            raise click.BadParameter(f"{text} is too little: it must be more than 0.")
-        if number < max(self._least, 0.0):
-            raise click.BadParameter(f"{text} is too little: it must be {max(self._least, 0.0):g} or more.")
+        if number < self._least or number < 0 or (number == 0 and not self._or_zero):
+            raise click.BadParameter(f"{text} is too little: it must be {self._bound}.")
         if number > self._most:
             raise click.BadParameter(f"{text} is too much: {self._most:g} is the most.")
         return number
+
+    @property
+    def _bound(self) -> str:
+        if self._least > 0:
+            return f"{self._least:g} or more"
+        return "0 or more" if self._or_zero else "more than 0"
 
     def _read(self, text: str) -> float:
         """Units are for amounts, so they are read without the sign."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from drumlin.engines.memory.engine import MemoryEngine
 from drumlin.errors import Cause, EngineError
@@ -91,6 +91,15 @@ class Process(Protocol):
     async def hold(self) -> None: ...
 
 
+class _Asked(NamedTuple):
+    """A call of the engine: what does it, who hears of it, and what is asked."""
+
+    done: Callable[..., Awaitable[Any]]
+    heard: Listener | None
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+
 class EngineWire:
     """`drumlin.engines.base.Engine` for one coordinator. With `suspends` as the chance of it, a call lets others come
     first; without, it is done at once, which is cheaper."""
@@ -124,10 +133,11 @@ class EngineWire:
                 await process.hold()
             servers.calls += 1
             waits = bool(servers.slow_s or (suspends and chance() < suspends))
+            asked = _Asked(done, heard, arguments, options)
             if spread is not None and (waits or servers.down or link.mute or link.deaf):
-                answer = await self._in_parts(spread, done, heard, arguments, options, waits=waits)
+                answer = await self._in_parts(spread, asked, waits=waits)
             else:
-                answer = await self._whole(name, done, heard, arguments, options, waits=waits)
+                answer = await self._whole(name, asked, waits=waits)
             if suspends and chance() < suspends:
                 await self._wait()
                 if servers.down and servers.concerns(name, arguments, servers.down):
@@ -137,18 +147,9 @@ class EngineWire:
 
         return call
 
-    async def _whole(
-        self,
-        name: str,
-        done: Callable[..., Awaitable[Any]],
-        heard: Listener | None,
-        arguments: tuple[Any, ...],
-        options: Mapping[str, Any],
-        *,
-        waits: bool,
-    ) -> Any:
+    async def _whole(self, name: str, asked: _Asked, *, waits: bool) -> Any:
         """A call that is one request to one server, or that changes nothing; or any call while nothing is wrong."""
-        servers, link = self._servers, self._link
+        servers, link, arguments = self._servers, self._link, asked.arguments
         if waits:
             await self._wait()
         if link.mute and servers.concerns(name, arguments, link.mute):
@@ -157,29 +158,20 @@ class EngineWire:
                 raise _unreachable()
         if servers.down and servers.concerns(name, arguments, servers.down):
             raise _unreachable()
-        answer = await done(*arguments, **options)
-        if heard is not None:
-            heard(arguments, answer)
+        answer = await asked.done(*arguments, **asked.options)
+        if asked.heard is not None:
+            asked.heard(arguments, answer)
         if link.deaf and servers.concerns(name, arguments, link.deaf) and self._chance.random() < UNHEARD:
             await self._wait_in_vain()
             if servers.concerns(name, arguments, link.deaf):
                 raise _unanswered()
         return answer
 
-    async def _in_parts(
-        self,
-        spread: Spread,
-        done: Callable[..., Awaitable[Any]],
-        heard: Listener | None,
-        arguments: tuple[Any, ...],
-        options: Mapping[str, Any],
-        *,
-        waits: bool,
-    ) -> Any:
+    async def _in_parts(self, spread: Spread, asked: _Asked, *, waits: bool) -> Any:
         """A call that is a request to each of several servers, all at the same time. Some of them may be done and
         others not, and the coordinator is not told which."""
         servers, link, memory = self._servers, self._link, self._servers.memory
-        parts = spread.parted(servers.places, arguments)
+        parts = spread.parted(servers.places, asked.arguments)
         ways = sorted((self._way_s() if waits else 0.0, server) for server in parts)
         answers: dict[int, Any] = {}
         lacking, passed_s = list[int](), 0.0
@@ -188,11 +180,11 @@ class EngineWire:
             if server in link.mute or server in servers.down:
                 lacking.append(server)
                 return
-            part = parts[server]
-            answer = await (done(*part, **options) if spread.done is None else spread.done(memory, *part, **options))
-            if heard is not None:
-                heard(part, answer)
-            answers[server] = answer
+            part, options = parts[server], asked.options
+            doing = asked.done(*part, **options) if spread.done is None else spread.done(memory, *part, **options)
+            answers[server] = await doing
+            if asked.heard is not None:
+                asked.heard(part, answers[server])
 
         for way_s, server in ways:
             if way_s > passed_s:
@@ -209,7 +201,7 @@ class EngineWire:
             raise _unreachable()
         if any(server in link.deaf for server in unheard):
             raise _unanswered()
-        return spread.joined(servers.places, arguments, answers)
+        return spread.joined(servers.places, asked.arguments, answers)
 
     def _way_s(self) -> float:
         """After how long a request is done."""

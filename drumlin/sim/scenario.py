@@ -185,7 +185,8 @@ def _mixed(scenario: Scenario, shape: random.Random, pages_per_s: float) -> Scen
     large = math.ceil(shape.uniform(*LARGE) * scenario.nodes)
     connections = scenario.nodes + large * (scenario.large_concurrency - 1)
     page_s, hosts = _page_s(connections / pages_per_s), HOSTS_PER_NODE * connections
-    return replace(scenario, concurrency=1, large=large, page_s=page_s, hosts=hosts)
+    urls_per_host = max(URLS_PER_HOST, scenario.urls_per_host * scenario.hosts / hosts)
+    return replace(scenario, concurrency=1, large=large, page_s=page_s, hosts=hosts, urls_per_host=urls_per_host)
 
 
 def _pages_per_s(faults: tuple[Fault, ...]) -> float:

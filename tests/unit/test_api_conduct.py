@@ -14,7 +14,7 @@ from drumlin.api.gate import NOWHERE, Gate, Origin
 from drumlin.coordinator.dispatch import Dispatcher
 from drumlin.http.refusal import Refused
 from drumlin.model import NewURLs
-from drumlin.protocol import Heartbeat, NodeEvent, NodeStatus, Register, WorkRequest
+from drumlin.protocol import Heartbeat, HostReport, NodeEvent, NodeStatus, Register, Results, WorkRequest
 from tests.harness.dispatching import with_dispatchers
 
 NOW = 1_000_000.0
@@ -148,5 +148,27 @@ def test_a_blocked_host_is_given_to_nobody_and_its_lease_is_not_renewed() -> Non
         assert {lease.host for lease in (await other.work("n1", WorkRequest(10, request_id="4"), later)).leases} == {
             "a.example"
         }
+
+    with_dispatchers(test)
+
+
+def test_a_node_that_came_back_at_another_coordinator_is_not_gone() -> None:
+    """A coordinator remembered that the node had left. So another node that knew the id of its lease could give its
+    host away, which was asked again too soon."""
+
+    async def test(dispatcher: Dispatcher, other: Dispatcher) -> None:
+        await other.register(Register(1.0, "n2"), NOW)
+        await dispatcher.register(Register(1.0, "n1", instance="i", boot=1), NOW)
+        await dispatcher.leave("n1", NOW + 1)
+        assert await dispatcher.nodes.gone_among(dispatcher.engine, ["n1", "n2", "n3"]) == {"n1", "n3"}
+        await other.register(Register(1.0, "n1", instance="i", boot=2), NOW + 2)
+        await other.add([NewURLs("h.test", ["http://h.test/"], 5, 0, "")], NOW + 2)
+        (lease,) = (await other.work("n1", WorkRequest(10, max_hosts=1, request_id="1"), NOW + 3)).leases
+        assert await dispatcher.nodes.gone_among(dispatcher.engine, ["n1"]) == set()
+        told = Results([], [HostReport(lease.lease_id, "h.test", True)])
+        await dispatcher.take("n2", told, NOW + 4)
+        state = await dispatcher.engine.host_state(dispatcher.engine.shard_of("h.test"), "h.test")
+        assert state is not None
+        assert state.lease_id
 
     with_dispatchers(test)

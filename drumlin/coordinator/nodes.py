@@ -170,17 +170,11 @@ class NodeRegistry:
         return record
 
     async def gone_among(self, engine: Engine, nodes: Iterable[str]) -> set[str]:
-        """Those of these nodes that are no longer at work, or not known at all. A node that left here, or fell silent
-        here, may have come back at another coordinator, so the engine is asked as well before it is called gone:
-        others may end its leases then."""
-        gone = set[str]()
-        for node in nodes:
-            record = await self.find(engine, node)
-            if record is not None and record.status in GONE:
-                record = await self.stored(engine, node)
-            if record is None or record.status in GONE:
-                gone.add(node)
-        return gone
+        """Those of these nodes that are not at work, or not known. What left here may have come back elsewhere."""
+        found = {node: await self.find(engine, node) for node in nodes}
+        doubtful = [node for node, record in found.items() if record is not None and record.status in GONE]
+        found |= {node: await self.stored(engine, node) for node in doubtful}
+        return {node for node, record in found.items() if record is None or record.status in GONE}
 
     async def stored(self, engine: Engine, node: str) -> NodeRecord | None:
         """A node's record as the engine has it; or our own, if it is newer because the engine lost its last write."""

@@ -172,8 +172,7 @@ class NodeRegistry:
     async def gone_among(self, engine: Engine, nodes: Iterable[str]) -> set[str]:
         """Those of these nodes that are not at work, or not known. What left here may have come back elsewhere."""
         found = {node: await self.find(engine, node) for node in nodes}
-        doubtful = [node for node, record in found.items() if record is not None and record.status in GONE]
-        found |= {node: await self.stored(engine, node) for node in doubtful}
+        found |= {node: await self.stored(engine, node) for node, one in found.items() if one and one.status in GONE}
         return {node for node, record in found.items() if record is None or record.status in GONE}
 
     async def stored(self, engine: Engine, node: str) -> NodeRecord | None:

@@ -170,7 +170,7 @@ class NodeRegistry:
         return record
 
     async def gone_among(self, engine: Engine, nodes: Iterable[str]) -> set[str]:
-        """Those of these nodes that are not at work, or not known. What left here may have come back elsewhere."""
+        """Those of these nodes that are not at work. One that left here may have joined elsewhere: the engine knows."""
         found = {node: await self.find(engine, node) for node in nodes}
         found |= {node: await self.stored(engine, node) for node, one in found.items() if one and one.status in GONE}
         return {node for node, record in found.items() if record is None or record.status in GONE}

@@ -239,7 +239,7 @@ class Settler:
         duplicates = await self._record_contents(batch.kept, prospects.verdicts)
         verdicts = await self._settle(batch, prospects, duplicates, now)
         if Verdict.OPEN in verdicts:
-            # What could be settled is; its verdict will be the same.
+            # The other results are settled now. When the batch comes again, they get the same answer.
             raise Refused(503, "judged_anew", "A result has to be judged again.", "Send it again.", retry_after_s=0.0)
         rejected = dict(batch.rejected)
         known: list[KnownPage] = []
